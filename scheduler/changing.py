@@ -84,7 +84,7 @@ def plan_change(
     scope = team if dataflow.visibility == "private" else ""
     alone = with_scoped_secrets(dataflow, team=team, task_types=task_types)
     newcomer = Newcomer(
-        estate, alone, alone, dataflow_id=dataflow_id, scope=scope, task_types=task_types, prices=prices,
+        estate, alone, alone, dataflow_id=dataflow_id, team=team, scope=scope, task_types=task_types, prices=prices,
         longest_chain=longest_chain,
         unchanged=_unchanged(
             alone, with_scoped_secrets(former, team=team, task_types=task_types), before, scope=scope,
@@ -165,7 +165,8 @@ class _Version:
         resumed = resting(estate, self.reused)
         adjusted = adjust(estate, {**dict.fromkeys(resumed, "works"), **self.left})
         change = attach(
-            estate, chains, newcomer.least_loaded(chains, started), started=started, resumed=adjusted, begin=begin)
+            estate, chains, newcomer.least_loaded(chains, started), team=newcomer.team, started=started,
+            resumed=adjusted, begin=begin)
         stopped = tuple(estate.tasks[task_id] for task_id, stands in self.left.items() if stands == "leaves")
         return plan_of_change(
             CHANGE, estate,

@@ -20,6 +20,7 @@ from .model.ports import EstateView
 from .model.prices import Prices
 from .model.secrets import SECRET, TEAM, secrets_of
 from .model.task_types import TaskType, TaskTypes
+from .model.tenancy import is_open_to
 from .plan_building import (
     heads_of,
     kept_outputs,
@@ -85,7 +86,7 @@ def slots_for(
     task_types: TaskTypes, file_secrets: FileSecrets = frozenset(),
 ) -> tuple[str, ...]:
     """The slots to which a query that can leave its own may go: of its node alone, where it has something there that
-    does not go along.
+    does not go along; and where teams are apart, those that are empty or its team's.
 
     Parameters
     ----------
@@ -96,8 +97,11 @@ def slots_for(
     """
     stays = bool(why_not_to_other_nodes(estate, fragment, bundle, task_types=task_types, file_secrets=file_secrets))
     home = bundle.slot
-    return tuple(
-        slot.name for slot in slots if slot.name != home and (slot.node == node_of(home) or not stays))
+    near = [slot.name for slot in slots if slot.name != home and (slot.node == node_of(home) or not stays)]
+    if not estate.teams_apart:
+        return tuple(near)
+    teams = estate.teams_on(near)
+    return tuple(slot for slot in near if is_open_to(fragment.team, teams.get(slot, ())))
 
 
 def plan_move(
@@ -131,6 +135,8 @@ def plan_move(
         The dataflow has no such query, or the estate no such slot.
     InvalidTransition
         The query stays where it is, the slot is closed, or nothing is heard of one of both nodes; the error says why.
+    NoSlots
+        Teams are apart, and the slot holds another's queries.
     """
     submitted = submitted_in(estate, dataflow_id)
     fragments = {estate.places[task_id][0]: None for task_id in submitted.running.values()}

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
 
-from .mapping.least_loaded import place_least_loaded
+from .mapping.least_loaded import place_new
 from .model.dataflow import Dataflow
 from .model.fragment import RunningTask
 from .model.plan import Price
@@ -29,6 +29,7 @@ class Newcomer:
     alone: Dataflow  # as it would run by itself
     _: KW_ONLY
     dataflow_id: str
+    team: str
     scope: str
     task_types: TaskTypes
     prices: Prices
@@ -83,16 +84,12 @@ class Newcomer:
         return cut_into_chains(
             tasks, task_types=self.task_types, longest_chain=self.longest_chain, unchained=unchained)
 
-    def least_loaded(self, chains: Sequence[Sequence[str]], started: Mapping[str, RunningTask]) -> list[str]:
-        """A slot for each chain: the one with least to do, and that no schedule counts on where there is another.
-
-        More slots than chains are never needed.
-        """
+    def least_loaded(self, chains: Sequence[Sequence[str]], started: Mapping[str, RunningTask]) -> tuple[str, ...]:
+        """A slot for each chain (`place_new`)."""
         for_query = query_cores(self.prices)
-        least = self.estate.least_loaded(len(chains), query_cores=for_query, apart=True)
-        return place_least_loaded(
-            [for_query + sum(started[task_id].cores for task_id in chain) for chain in chains],
-            slots=[slot for slot, _ in least], load={slot.name: spent for slot, spent in least})
+        return place_new(
+            self.estate, [for_query + sum(started[task_id].cores for task_id in chain) for chain in chains],
+            team=self.team, query_cores=for_query)
 
     def price(self, merged: Merge, change: FragmentChange, *, queries: int) -> Price:
         """The price of a merge that starts so many queries and resumes others by a change."""

@@ -16,6 +16,7 @@ from .model.plan_kinds import PlanKind
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
+from .model.tenancy import require_apart
 from .model.usage import NAMED
 from .performance.pricing import price_of, running_cores
 from .reuse.activity import FragmentChange
@@ -39,7 +40,13 @@ def plan_of_change(
     **fields
         Further fields of the plan. ``started`` and ``stopped`` are empty where they are not given, and ``reused`` is
         all that executes the dataflow.
+
+    Raises
+    ------
+    NoSlots
+        Teams are apart, and the change brings one to a slot that holds another's queries.
     """
+    require_apart(estate, change.before, change.after)
     return freeze_plan(Plan(
         kind=kind.name, generation=estate.generation, dataflow=dataflow, steps=change.steps,
         fragments_before=change.before, fragments_after=change.after, price=price,
@@ -80,6 +87,7 @@ def plan_taking_back(
         As for `plan_of_change`.
     """
     submitted = submitted_in(estate, plan.dataflow.id)
+    require_apart(estate, change.before, change.after)
     return freeze_plan(replace(
         reversed_plan(plan, change), generation=estate.generation, dataflow=submitted,
         **{**touched_by(estate, heads, besides=submitted), **fields}))

@@ -84,7 +84,7 @@ def plan_submission(
     UnknownTaskType
         A task's type is not installed.
     NoSlots
-        Something has to start and there is no slot.
+        Something has to start and there is no slot for it; where teams are apart, none that is empty or the team's.
     StalePlan
         The schedule is of other tasks than are new.
     InsufficientSlots
@@ -101,7 +101,8 @@ def plan_submission(
 
     contained = contained_in(fresh=fresh)
     submission = Newcomer(
-        estate, contained.dataflow, alone, dataflow_id=dataflow_id, scope=scope, task_types=task_types, prices=prices,
+        estate, contained.dataflow, alone, dataflow_id=dataflow_id, team=team, scope=scope, task_types=task_types,
+        prices=prices,
         # Profiles are of tasks: one that is scheduled has a query to itself.
         longest_chain=1 if schedule else longest_chain)
     otherwise = submission if containment is None else replace(submission, dataflow=contained_in(
@@ -114,7 +115,7 @@ def plan_submission(
         laid_out.slots[chain[0]] for chain in chains]
     resumed = adjust(estate, dict.fromkeys(resting(estate, merged.reused), "works"))
     change = attach(
-        estate, chains, slots, started=started, resumed=resumed, begin=begin, bundles=laid_out.bundles)
+        estate, chains, slots, team=team, started=started, resumed=resumed, begin=begin, bundles=laid_out.bundles)
     price = submission.price(merged, resumed, queries=laid_out.queries or len(chains))
     return plan_of_change(
         SUBMIT, estate,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
 from .model.canonical import canonical_json
@@ -83,15 +83,22 @@ class ReadTrackingView:
         self.submitted: Mapping[str, Submitted] = _Noting(estate.submitted, self._noted[SUBMITTED])
         self.fragments: Mapping[str, Fragment] = _Noting(estate.fragments, self._noted[FRAGMENTS])
         self.places: Mapping[str, tuple[str, int]] = _Noting(estate.places, self._noted[PLACES])
+        self.teams_apart = estate.teams_apart  # who changes that makes another generation
         self.settings = estate.settings  # not noted: intervals change all the time, and no plan follows from them
 
     def users_of(self, task_id: str) -> Users:
         """Who uses a running task."""
         return self._note(USERS, task_id, self._estate.users_of(task_id))
 
-    def least_loaded(self, count: int, *, query_cores: float, apart: bool = False) -> Sequence[tuple[Slot, float]]:
+    def least_loaded(
+        self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None
+    ) -> Sequence[tuple[Slot, float]]:
         """The slots that have least to do; not noted."""
-        return self._estate.least_loaded(count, query_cores=query_cores, apart=apart)
+        return self._estate.least_loaded(count, query_cores=query_cores, apart=apart, held_by=held_by)
+
+    def teams_on(self, slots: Collection[str]) -> Mapping[str, Mapping[str, int]]:
+        """Whose queries slots hold; not noted: where teams are apart, each plan is held to it anew (`rebasing`)."""
+        return self._estate.teams_on(slots)
 
     def slot_loads(self, slots: Collection[str]) -> Mapping[str, Any]:
         """What slots that are on offer have to do; not noted."""
@@ -164,6 +171,7 @@ class Answers:
             SIBLINGS: siblings.siblings, SLOTS: self._loads.get,
         }
         self._digests: dict[tuple[str, str], str] = {}
+        self._teams_apart = estate.teams_apart
 
     def changes(self, reads: Reads) -> tuple[ChangedRead, ...]:
         """What a plan looked up and would find otherwise now; none where it would be made again as it was."""
@@ -175,9 +183,11 @@ class Answers:
     def leave_standing(self, reads: Reads) -> bool:
         """Whether a plan would be made again as it was, and each slot is on offer on which something of it begins.
 
-        Of such a plan nothing has to be done before it is taken in.
+        Of such a plan nothing has to be done before it is taken in. Where teams are apart there is none: whose slots
+        are whose has no part in what was noted.
         """
-        return reads.begun is not None and reads.begun <= self._loads.keys() and not self.changes(reads)
+        return not self._teams_apart and (
+            reads.begun is not None and reads.begun <= self._loads.keys() and not self.changes(reads))
 
     def _digest(self, part: str, key: str) -> str:
         known = self._digests.get((part, key))
@@ -192,8 +202,10 @@ def _digest(part: str, answer: Any) -> str:
         return ""
     if part == SIBLINGS:
         answer = [task.id for task in answer]
+    if part == FRAGMENTS:
+        answer = replace(answer, team="")  # stays what it is, and older versions did not know of it
     if part == DIVIDED:
-        answer = sorted(answer, key=lambda fragment: fragment.id)
+        answer = sorted((replace(fragment, team="") for fragment in answer), key=lambda fragment: fragment.id)
     return hashlib.sha256(to_json(answer).encode()).hexdigest()[:16]
 
 

@@ -7,12 +7,13 @@ without a schedule is placed anew where there is least to do.
 
 from __future__ import annotations
 
-from .mapping.least_loaded import place_least_loaded
+from .mapping.least_loaded import place_new
 from .model.encoding import plan_digest
 from .model.errors import StalePlan
 from .model.plan import Plan
 from .model.ports import EstateView
 from .model.renumbering import placed_late, renumbered, with_slots
+from .model.tenancy import require_apart
 from .read_set import begun_on
 
 
@@ -30,12 +31,13 @@ def rebase(plan: Plan, estate: EstateView, *, query_cores: float) -> Plan:
         It was frozen before digests were of what a plan means; or something of it would begin on a slot that is gone,
         or that something else has to itself.
     NoSlots
-        There is no slot for what it starts.
+        There is no slot for what it starts; or teams are apart, and it brings one to a slot that another has by now.
     """
     if plan.digest != plan_digest(plan):
         raise StalePlan("The plan was made by an earlier version of Weir.", remedy="Compute it again.")
     rebased = _placed_anew(renumbered(plan, estate.generation), estate, query_cores=query_cores)
     _require_slots(rebased, estate)
+    require_apart(estate, rebased.fragments_before, rebased.fragments_after)
     return rebased
 
 
@@ -44,11 +46,9 @@ def _placed_anew(plan: Plan, estate: EstateView, *, query_cores: float) -> Plan:
     if not new:
         return plan
     cores = {task.id: task.cores for task in plan.started}
-    least = estate.least_loaded(len(new), query_cores=query_cores, apart=True)
-    slots = place_least_loaded(
-        [query_cores + sum(cores[task_id] for task_id in plan.fragments_after[fragment_id].tasks)
-         for fragment_id in new],
-        slots=[slot for slot, _ in least], load={slot.name: spent for slot, spent in least})
+    slots = place_new(
+        estate, [query_cores + sum(cores[task_id] for task_id in plan.fragments_after[fragment_id].tasks)
+                 for fragment_id in new], team=plan.dataflow.team, query_cores=query_cores)
     return with_slots(plan, dict(zip(new, slots, strict=True)))
 
 

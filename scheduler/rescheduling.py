@@ -61,6 +61,8 @@ def _schedulable(
             continue
         fragment = estate.fragments[estate.places[running][0]]
         why = why_fused(estate, fragment, task_types=task_types)
+        if not why and estate.teams_apart and fragment.team != submitted.team:
+            why = f"{fragment.id} is another team's, and teams have slots of their own here"
         if not why and submitted.scheduled and len(fragment.tasks) > 1 and estate.users_of(fragment.tasks[0]).count > 1:
             why = f"{fragment.id} runs them for others, too, as it did before this schedule"
         if why:

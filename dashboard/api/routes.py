@@ -28,10 +28,10 @@ from dashboard.api.auth import BearerToken, Session
 from dashboard.api.bill_routes import router as bill_router
 from dashboard.api.controller_routes import router as controller_router
 from dashboard.api.dataflow_routes import router as dataflow_router
+from dashboard.api.estate_choice_routes import router as estate_choice_router
 from dashboard.api.history_routes import router as history_router
 from dashboard.api.measuring_routes import router as measuring_router
 from dashboard.api.node_routes import router as node_router
-from dashboard.api.pacing_routes import router as pacing_router
 from dashboard.api.people_routes import router as people_router
 from dashboard.api.profile_routes import router as profile_router
 from dashboard.api.proposal_routes import router as proposal_router
@@ -53,7 +53,7 @@ api = WeirAPI(
 install(api)
 for router in (
         team_router, people_router, dataflow_router, schedule_router, proposal_router, bill_router, profile_router,
-        measuring_router, history_router, controller_router, alert_router, node_router, pacing_router):
+        measuring_router, history_router, controller_router, alert_router, node_router, estate_choice_router):
     api.add_router("", router)
 
 

@@ -31,6 +31,7 @@ from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS
+from scheduler.model.tenancy import is_open_to
 
 ATTEMPT = "attempt"  # in the options of a move, which of several it is
 # From the first attempt that came to nothing: a plan that could not be made costs little, and a move that was taken
@@ -167,7 +168,7 @@ class _Seen:
         own = next((proposal for proposal in moves if is_of_a_drain(proposal) and proposal.dataflow in running), None)
         tried = [proposal for plan, proposal in self._taken_back
                  if _has_part(plan, proposal.plan.options["query"], fragment, bundle)]
-        slot = _target(self._node, besides={node_of(proposal.plan.options["slot"]) for proposal in tried})
+        slot = self._target(fragment, besides={node_of(proposal.plan.options["slot"]) for proposal in tried})
         hold = self._held_by_what_is(running, moves, slot) or self._backs_off(own, tried) or self._waits_its_turn()
         if hold is not None:
             return Outgoing(fragment, bundle, hold=hold)
@@ -178,6 +179,14 @@ class _Seen:
         return Outgoing(
             fragment, bundle, record=left.dataflow if left else running[0], slot=slot, again=left,
             attempt=1 if own is None else own.plan.options.get(ATTEMPT, 1) + 1)
+
+    def _target(self, fragment: Fragment, *, besides: Collection[str]) -> str:
+        """The slot of another node that has least to do, where there is one of a node on which it was not tried yet."""
+        slots = offered_slots().exclude(node=self._node).order_by("task_nanocores", "queries", "node_id", "index")
+        names = [
+            name for name in slots.values_list("name", flat=True)
+            if not self._estate.teams_apart or is_open_to(fragment.team, self._estate.teams.get(name, ()))]
+        return next((name for name in names if node_of(name) not in besides), names[0] if names else "")
 
     def _held_by_what_is(
         self, running: Sequence[DataflowRecord], moves: Sequence[Proposal], slot: str
@@ -195,7 +204,11 @@ class _Seen:
                 return Hold("A proposal to move it is open: decide it, or take it back.", proposal)
             if proposal.status in {COMPUTING, PENDING}:
                 return Hold("Its move is being planned.", proposal)
-        return None if slot else Hold("No other node has a slot that is free to use.")
+        if slot:
+            return None
+        return Hold(
+            "No other node has a slot that is empty or its team's own." if self._estate.teams_apart else
+            "No other node has a slot that is free to use.")
 
     def _backs_off(self, own: Proposal | None, tried: Sequence[Proposal]) -> Hold | None:
         """What was tried and came to nothing, until it is tried again."""
@@ -244,13 +257,6 @@ def _has_part(plan: Plan, query: str, fragment: Fragment, bundle: RunningBundle)
 def _queries(proposal: Proposal) -> set[str]:
     options = proposal.plan.options
     return {options["query"], *options.get("along", ())}
-
-
-def _target(node: str, *, besides: Collection[str]) -> str:
-    """The slot of another node that has least to do, where there is one of a node on which it was not tried yet."""
-    slots = offered_slots().exclude(node=node).order_by("task_nanocores", "queries", "node_id", "index")
-    names = slots.values_list("name", flat=True)
-    return names.exclude(node__in=besides).first() or names.first() or ""
 
 
 def drain_of(name: str, viewer: Viewer = EVERYTHING) -> Drain:

@@ -71,6 +71,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_TRIGGER_MS", "500", "Interval between the batches of a query that is new, in milliseconds."),
     Declared("WEIR_SUPERVISOR_CYCLE_S", "2", "Seconds between an agent's looks at its desired state, beside pushes."),
     Declared("WEIR_WORKER_CYCLE_S", "0.5", "Seconds between a slot's looks at what its agent has stored."),
+    Declared("WEIR_TENANCY", "shared", "Whether teams share slots: `shared`, or slots of their own by `team`."),
     Declared("WEIR_PACING", "planned", "How intervals follow limits: `planned`, or by small `steps`."),
     Declared("WEIR_REAL_TIME", "1", "1: queries leave their batches open where it pays; 0: all have micro-batches."),
     Declared("WEIR_LONGEST_TRIGGER_MS", "10000", "Longest interval between batches, where limits allow it."),

@@ -11,13 +11,15 @@ from scheduler.model.settings_of_fragments import FragmentSettings
 class EstateState(models.Model):
     """One row: the estate's generation, and how often settings have changed. Who changes the estate locks it first.
 
-    ``pacing`` is how intervals are chosen, where an administrator chose that (`dashboard.operations.pacing_choice`).
+    Where an administrator chose them: ``pacing`` is how intervals are chosen (`dashboard.operations.pacing_choice`),
+    ``tenancy`` whether teams share slots (`dashboard.operations.tenancy_choice`).
     """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     generation = models.PositiveIntegerField(default=0)
     revision = models.PositiveIntegerField(default=0)
     pacing = models.CharField(max_length=20, blank=True, default="")
+    tenancy = models.CharField(max_length=20, blank=True, default="")
     changed = models.DateTimeField(auto_now=True)
 
     @property
@@ -87,6 +89,7 @@ class FragmentRow(models.Model):
     channels = models.JSONField(default=dict)
     inherits = models.JSONField(default=list)
     origin = models.CharField(max_length=60, blank=True, default="", db_index=True)
+    team = models.CharField(max_length=40, blank=True, default="", db_index=True)  # whose dataflow brought it
     joins = models.JSONField(default=dict)
     bundles = models.JSONField(default=list)
     trigger_ms = models.PositiveIntegerField(null=True)  # None: `settings.TRIGGER_MS`

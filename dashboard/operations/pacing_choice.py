@@ -11,18 +11,7 @@ from dataclasses import dataclass
 
 from django.conf import settings
 
-from dashboard.audit.trail import audited
-from dashboard.operations.estate_store.generation import lock_generation
-from dashboard.operations.models import EstateState
-from dashboard.teams.models import User
-from dashboard.teams.permissions import require_superuser, viewer_of
-from scheduler.model.errors import WeirError
-
-
-class InvalidPacing(WeirError):
-    """There is no such way to choose intervals."""
-
-    code = "invalid_value"
+from dashboard.operations.estate_store.estate_choices import EstateChoice
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,43 +49,5 @@ PACINGS: Mapping[str, PacingKind] = {kind.name: kind for kind in (
         "Batches do not stay open, and slow queries are not chained for a limit by nodes.", leaves_batches_open=False),
 )}
 
-
-@dataclass(frozen=True, slots=True)
-class PacingInForce:
-    """The way that counts, and whether somebody chose it here; else it is the installation's."""
-
-    kind: PacingKind
-    is_chosen: bool
-
-
-def pacing_in_force() -> PacingInForce:
-    """What the estate has, else what the environment says."""
-    name = EstateState.objects.filter(pk=1).values_list("pacing", flat=True).first() or ""
-    return PacingInForce(PACINGS[name or settings.PACING], bool(name))
-
-
-def choose_pacing(*, actor: User, name: str) -> PacingInForce:
-    """Choose how intervals are chosen, for the whole estate; empty for what the installation says.
-
-    It counts from the pacer's next round on, within ten seconds. Intervals alone change, and no output.
-
-    Raises
-    ------
-    PermissionDenied
-        The actor does not administer the installation.
-    InvalidPacing
-        There is no such way.
-    """
-    require_superuser(viewer_of(actor))
-    if name and name not in PACINGS:
-        raise InvalidPacing(
-            f"{name[:40]!r} is no way to choose intervals.", remedy=f"Choose one of {', '.join(PACINGS)}.")
-    with audited(actor=actor, verb="estate.choose_pacing") as audit:
-        lock_generation()
-        state = EstateState.objects.get(pk=1)
-        audit.subject, audit.details = state, {"before": state.pacing, "after": name}
-        if state.pacing == name:
-            audit.nothing_changed()
-        else:
-            EstateState.objects.filter(pk=1).update(pacing=name)
-    return pacing_in_force()
+# It counts from the pacer's next round on, within ten seconds. Intervals alone change, and no output.
+PACING_CHOICE = EstateChoice("pacing", PACINGS, "way to choose intervals", lambda: settings.PACING)

@@ -175,7 +175,8 @@ def problem_of(
     among = frozenset(running) if not blocked else None
     ids = estate.submitted[str(record.pk)].running
     return SchedulingProblem(
-        **_known(dataflow, record.team, routing), supply=supply(own=_own_loads(running, ids, estate.tasks)),
+        **_known(dataflow, record.team, routing), supply=supply(
+            estate, team=record.team.slug, own=_own_loads(running, ids, estate.tasks)),
         among=among, running=running, blocked=blocked, measured=measured_selectivities(estate, ids, dataflow))
 
 
@@ -200,8 +201,8 @@ def problem_of_new(
     new = frozenset(merged.new)
     blocked = "" if new else f"All tasks of {dataflow.name} run already, for others: there is nothing to schedule."
     return SchedulingProblem(
-        **_known(dataflow, team, routing), supply=supply(besides=woken(estate, merged)), among=new or None,
-        blocked=blocked,
+        **_known(dataflow, team, routing), supply=supply(estate, team=team.slug, besides=woken(estate, merged)),
+        among=new or None, blocked=blocked,
         measured=measured_selectivities(estate, merged.joined, dataflow))
 
 

@@ -118,9 +118,12 @@ class Deploying:
         allowed = {
             bundle: own for bundle, askers in evidence.askers.items()
             if (own := [asker for asker in askers if self._mode(asker, policies) != OFF])}
-        loop_round = decide(
-            evidence.deployment.moving_only(allowed), evidence.thresholds, resting=evidence.resting,
-            groups={bundle: frozenset(asker.dataflow for asker in own) for bundle, own in allowed.items()})
+        groups = {bundle: frozenset(asker.dataflow for asker in own) for bundle, own in allowed.items()}
+        rounds = [
+            decide(deployment, evidence.thresholds, resting=evidence.resting, groups=groups)
+            for deployment in evidence.deployment.moving_only(allowed).by_team()]
+        loop_round = next((round_of for round_of in rounds if round_of.move is not None), None) or max(
+            rounds, key=lambda round_of: round_of.lacking)
         if loop_round.move is not None:
             return Evaluation((_move(loop_round, self._askers(loop_round.move, allowed, policies), evidence),))
         lacking = lacking_in_words(

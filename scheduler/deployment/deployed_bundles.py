@@ -26,6 +26,7 @@ class PlacedBundle:
     node_bound: bool = False
     queue: float = 0.0
     behind: bool = False
+    team: str = ""
 
     def __post_init__(self) -> None:
         require_finite(self)
@@ -38,7 +39,8 @@ class Deployment:
     `ValueError` where a bundle is on no slot of these, or traffic is of none of the bundles.
 
     ``targets`` are the slots that bundles may go to, all where it is None: what others have to do counts, and they get
-    nothing more. ``events`` is the traffic in events a second, where that is in bytes.
+    nothing more. Where teams have slots of their own, ``team_targets`` are those of each. ``events`` is the traffic in
+    events a second, where that is in bytes.
     """
 
     bundles: Mapping[str, PlacedBundle]
@@ -46,6 +48,7 @@ class Deployment:
     traffic: Mapping[tuple[str, str], float] = field(default_factory=dict)
     targets: frozenset[str] | None = None
     events: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    team_targets: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_finite(self)
@@ -105,6 +108,14 @@ class Deployment:
         """The deployment in which only those of these bundles can move that could."""
         return replace(self, bundles={
             name: bundle if name in names else replace(bundle, movable=False) for name, bundle in self.bundles.items()})
+
+    def by_team(self) -> tuple[Deployment, ...]:
+        """Itself; where teams have slots of their own, one for each, in which that team's bundles alone move, and to
+        its own slots."""
+        return tuple(
+            replace(self.moving_only([name for name, bundle in self.bundles.items() if bundle.team == team]),
+                    targets=targets, team_targets={})
+            for team, targets in sorted(self.team_targets.items())) or (self,)
 
     def moved(self, names: Iterable[str], slot: str) -> Deployment:
         """The deployment with some bundles in another slot."""

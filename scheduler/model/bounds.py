@@ -85,7 +85,7 @@ RESULT_BYTES = InputBound(_SQL, "bytes that a query makes of one event", 64 * _M
 # Events --------------------------------------------------------------------------------------------------------------
 INGEST_EVENTS = InputBound("`POST /ingest/…`", "events, once decoded", 250_000, "413 `too_large`", "WEIR_INGEST_EVENTS")
 MESSAGE_EVENTS = InputBound(_EVENTS, "events, once decoded", 250_000, "a dead letter")
-MESSAGE_VALUES = InputBound(_EVENTS, "values of JSON or Arrow, those in lists and records, too", 2_500_000,
+MESSAGE_VALUES = InputBound(_EVENTS, "values of JSON, Arrow or Avro, those in lists and records, too", 2_500_000,
                        "413 `too_large`, or a dead letter")
 MESSAGE_BYTES = InputBound(_EVENTS, "bytes of Arrow, once decoded", 64 * _MB, "413 `too_large`, or a dead letter")
 MESSAGE_DEPTH = InputBound(_EVENTS, "levels of lists and records in a value", 64, "a dead letter")

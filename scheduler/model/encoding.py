@@ -23,7 +23,8 @@ from .usage import Users
 BEFORE_ALL = -1  # a generation before the first: nothing in any estate is numbered for it
 # Left out where empty, so that what was stored and signed before they came to be stays as it is.
 _LEFT_OUT_WHERE_EMPTY = {
-    Fragment: ("channels", "inherits", "joins", "resting", "bundles", "origin"),
+    Estate: ("teams_apart",),
+    Fragment: ("channels", "inherits", "joins", "resting", "bundles", "origin", "team"),
     Plan: (
         "touched_teams", "touched_count", "rested", "resumed", "fresh", "refined", "otherwise", "promise", "notes",
         "bill_changes", "replaced", "settings_before", "settings_after", "why"),
@@ -137,6 +138,7 @@ def estate_from_json(text: str | Mapping[str, Any]) -> Estate:
         fragments=_fragments_from_data(data["fragments"]),
         slots=tuple(Slot(**slot) for slot in data["slots"]),
         settings=_settings_from_data(data["settings"]), revision=data["revision"],
+        teams_apart=data.get("teams_apart", False),
     )
 
 

@@ -13,6 +13,7 @@ from graphlib import CycleError, TopologicalSorter
 from .dataflow import _frozen
 from .fragment import Fragment, RunningBundle, RunningTask, Slot, divided_among, part_id
 from .settings_of_fragments import FragmentSettings
+from .tenancy import is_held_by, teams_by_slot
 from .usage import NAMED, NANO, SlotLoad, Users, loads_of
 
 
@@ -42,7 +43,8 @@ class Submitted:
 class Estate:
     """A consistent view of the estate at one generation. Every approved plan makes the next generation.
 
-    The whole of it, as a value; planning asks less of one (`ports.EstateView`). ``revision`` counts changes of settings
+    The whole of it, as a value; planning asks less of one (`ports.EstateView`). ``teams_apart`` says that teams have
+    slots of their own (`tenancy`). ``revision`` counts changes of settings
     alone: of one generation the state with the highest revision is the newest. Together they say all that is to run.
     """
 
@@ -53,6 +55,7 @@ class Estate:
     slots: tuple[Slot, ...] = ()
     settings: Mapping[str, FragmentSettings] = field(default_factory=dict)  # by fragment id; usual ones left out
     revision: int = 0
+    teams_apart: bool = False
 
     def set_to(self, settings: Mapping[str, FragmentSettings], revision: int) -> Estate:
         """The same estate with these settings; what was worked out of its fragments stands."""
@@ -93,6 +96,15 @@ class Estate:
                 loads[slot] = loads.get(slot, SlotLoad()) + load
         return loads
 
+    @cached_property
+    def teams(self) -> Mapping[str, Counter[str]]:
+        """How many queries of each team are on each slot that has any, by slot name."""
+        return teams_by_slot(self.fragments.values())
+
+    def teams_on(self, slots: Collection[str]) -> dict[str, Counter[str]]:
+        """The same of these slots alone."""
+        return {slot: self.teams[slot] for slot in slots if slot in self.teams}
+
     def users_of(self, task_id: str) -> Users:
         """Who uses a running task."""
         users = self.users.get(task_id, ())
@@ -104,16 +116,16 @@ class Estate:
         )
 
     def least_loaded(
-        self, count: int, *, query_cores: float, apart: bool = False
+        self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None
     ) -> tuple[tuple[Slot, float], ...]:
-        """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend.
-
-        With ``apart`` those that a schedule has bundles on are left out, as long as there are others.
-        """
+        """The slots that have least to do, as `ports.EstateView` says."""
         loads = [self.loads.get(slot.name, SlotLoad()) for slot in self.slots]
         spent = [load.nanocores(query_cores=query_cores) for load in loads]
-        unscheduled = [order for order, load in enumerate(loads) if not load.bundles]
-        chosen = unscheduled if apart and unscheduled else range(len(spent))
+        orders = [
+            order for order, slot in enumerate(self.slots)
+            if held_by is None or is_held_by(held_by, self.teams.get(slot.name, ()))]
+        unscheduled = [order for order in orders if not loads[order].bundles]
+        chosen = unscheduled if apart and unscheduled else orders
         least = heapq.nsmallest(count, chosen, key=lambda order: (spent[order], order))
         return tuple((self.slots[order], spent[order] / NANO) for order in sorted(least))
 

@@ -108,6 +108,8 @@ class Fragment:
     ``bundles`` are the parts that a schedule divides it into, one at least, each a query of its own with its part of
     the events; their weights add up to 1. One of a new fragment has the fragment's id: it goes on with the work of
     those that the fragment inherits from. Without them the fragment is one query under its own id.
+
+    ``team`` is that of the dataflow that brought it, by its short name (`tenancy`); empty in plans of older versions.
     """
 
     id: str  # "f<generation>-<n>", never reused
@@ -121,6 +123,7 @@ class Fragment:
     resting: int = 0
     bundles: tuple[RunningBundle, ...] = ()
     origin: str = ""
+    team: str = ""
 
     def __post_init__(self) -> None:
         for name in ("outlets", "channels", "joins"):

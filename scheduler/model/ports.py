@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 from .estate import Submitted
 from .fragment import Fragment, RunningTask, Slot
 from .settings_of_fragments import FragmentSettings
+from .tenancy import SlotTenants
 from .usage import SlotLoad, Users
 
 
@@ -18,7 +19,7 @@ class Expecting(Protocol):
     def expect(self, keys: Iterable[str]) -> None: ...
 
 
-class EstateView(Protocol):
+class EstateView(SlotTenants, Protocol):
     """The estate at one generation, by look-ups alone.
 
     Mappings are looked up and never walked, so that what planning costs depends on the plan, however much runs. The
@@ -49,11 +50,12 @@ class EstateView(Protocol):
         """Who uses a running task."""
 
     def least_loaded(
-        self, count: int, *, query_cores: float, apart: bool = False
+        self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None
     ) -> Sequence[tuple[Slot, float]]:
         """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend.
 
-        With ``apart`` those that a schedule has bundles on are left out, as long as there are others.
+        With ``held_by`` those that hold queries of that team alone, or none where it is empty. With ``apart`` those
+        that a schedule has bundles on are left out, as long as there are others.
         """
 
     def slot_loads(self, slots: Collection[str]) -> Mapping[str, SlotLoad]:

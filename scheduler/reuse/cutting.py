@@ -138,7 +138,8 @@ def _cut(
         if number + 1 < len(names):
             outlets[group[-1]] = (*outlets.get(group[-1], ()), names[number + 1])
         plain = Fragment(
-            name, tuple(group), fragment.slot, len(group), outlets=outlets, channels=channels, inherits=(fragment.id,))
+            name, tuple(group), fragment.slot, len(group), outlets=outlets, channels=channels, inherits=(fragment.id,),
+            team=fragment.team)
         wanted_head = wanted.get(group[0])
         # What neither reads nor writes anything of before, and has no state, begins anew wherever it likes.
         anew = wanted_head is not None and not wanted_head.serial and number > 0 and not channels

@@ -314,6 +314,8 @@ class _Steps:
 
     def _continues(self, upper: Fragment, lower: Fragment) -> bool:
         last, head = self._estate.tasks[upper.active_tasks[-1]], self._estate.tasks[lower.tasks[0]]
+        if self._estate.teams_apart and upper.team != lower.team:
+            return False
         if lower.id not in upper.outlets.get(last.id, ()) or head.id in self._apart or head.parents != (last.id,):
             return False
         return all(

@@ -120,6 +120,7 @@ def attach(
     chains: Sequence[Sequence[str]],
     slots: Sequence[str],
     *,
+    team: str = "",
     started: Mapping[str, RunningTask],
     resumed: FragmentChange | None = None,
     begin: str = NOW,
@@ -136,6 +137,8 @@ def attach(
     ----------
     chains : Sequence[Sequence[str]]
         Tasks that start, a chain for each new fragment.
+    team : str, optional
+        Whose the new fragments are.
     begin : str, optional
         Where they begin in streams that are there: ``now``, ``oldest``, or a time.
     bundles : Mapping[str, tuple[RunningBundle, ...]], optional
@@ -162,7 +165,7 @@ def attach(
             id=fragment_id, tasks=tuple(chain), slot=slot, active=len(chain),
             outlets={task: tuple(reader_ids) for task, reader_ids in readers.pop(fragment_id, {}).items()},
             joins={parent: begin for parent in parents if begin != NOW and parent not in home},
-            bundles=divided[fragment_id],
+            bundles=divided[fragment_id], team=team,
         )
         for fragment_id, chain, slot, parents in zip(ids, chains, slots, heads, strict=True)
     }

@@ -77,7 +77,7 @@ def recut(
         after[ids[number]] = Fragment(
             id=ids[number], tasks=own, slot=piece.slot, active=len(own), outlets=outlets, channels=channels,
             inherits=tuple(dict.fromkeys(home[task_id].id for task_id in own)),
-            origin="" if node_of(piece.slot) == node else node,
+            origin="" if node_of(piece.slot) == node else node, team=home[own[0]].team,
         )
     before = {fragment.id: fragment for fragment in path}
     for fragment in upstream:

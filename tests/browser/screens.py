@@ -21,7 +21,7 @@ PAGES = {
     "bills": "/bills/", "slots": "/estate/slots", "deployment": "/estate/deployment/", "controllers": "/controllers/",
     "controller": "/controllers/defragmentation/", "dry-run": "/controllers/defragmentation/dry-run?team=city",
     "estate-time": "/estate/time?range=1h", "problems": "/problems/", "slot": "/estate/slots/n1/0",
-    "node": "/estate/nodes/n1", "wall": "/wall/", "pacing": "/estate/pacing",
+    "node": "/estate/nodes/n1", "wall": "/wall/", "pacing": "/estate/pacing", "tenancy": "/estate/tenancy",
     "task-types": "/task-types/", "audit": "/audit/", "teams": "/teams/", "help": "/help/start",
     "help-documents": "/help/documents", "help-words": "/help/words", "password": "/password/",
     "not-found": "/no-such-page",

@@ -34,6 +34,10 @@ def check_kept_figures(estate: Estate) -> None:
         for apart in (False, True):
             expected = estate.least_loaded(count, query_cores=0.1, apart=apart)
             assert part.least_loaded(count, query_cores=0.1, apart=apart) == expected
+            for team in ("", *sorted({fragment.team for fragment in estate.fragments.values()})):
+                held = {"query_cores": 0.1, "apart": apart, "held_by": team}
+                assert part.least_loaded(count, **held) == estate.least_loaded(count, **held)
+    assert part.teams_on({slot.name for slot in estate.slots}) == estate.teams
     for slot in estate.slots:
         divided = {fragment.id: fragment for fragment in part.divided_on({slot.name})}
         assert divided == {fragment.id: fragment for fragment in estate.divided_on({slot.name})}

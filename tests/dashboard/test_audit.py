@@ -60,7 +60,7 @@ WRITERS = {
     "dashboard/profiles/observations.py": "measurements, no state",
     "dashboard/controllers/stored_rounds.py": "checked when it runs: inside a command only",
     "dashboard/controllers/sweeping.py": "inside its own command",
-    "dashboard/operations/pacing_choice.py": "inside its own command",
+    "dashboard/operations/estate_store/estate_choices.py": "inside its own command",
     "dashboard/operations/estate_store/fragment_settings.py": "checked when it runs: inside a command only",
     "dashboard/operations/latency_control/batch_modes.py": "notes what would be chosen",
     "dashboard/profiles/stored_profiles.py": "checked when it runs: inside a command only",

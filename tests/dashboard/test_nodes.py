@@ -89,9 +89,9 @@ def test_a_node_that_is_still_starting_is_not_taken_for_one_without_slots(world:
 def test_a_supply_knows_the_racks_of_its_nodes(world: World, reports, settings):
     reports |= {"n1": report(2), "n2": report(4)}
     take_in_nodes(Reports.of(reports))
-    assert {node.name: node.rack for node in supply().free} == {"n1": "", "n2": ""}
+    assert {node.name: node.rack for node in supply(stored_estate(), team="city").free} == {"n1": "", "n2": ""}
     settings.NODE_RACKS = {"n2": "b"}
-    assert {node.name: node.rack for node in supply().free} == {"n1": "", "n2": "b"}
+    assert {node.name: node.rack for node in supply(stored_estate(), team="city").free} == {"n1": "", "n2": "b"}
 
 
 def test_nothing_new_is_placed_on_a_node_that_is_silent_while_others_report(world: World, reports):
@@ -100,16 +100,16 @@ def test_nothing_new_is_placed_on_a_node_that_is_silent_while_others_report(worl
     record_nodes(at=at)
     record_nodes(at=at)  # the first one made n2 known
     assert {slot.node for slot, _ in stored_estate().least_loaded(9, query_cores=0.1)} == {"n1", "n2"}
-    assert [node.name for node in supply().free] == ["n1", "n2"]
+    assert [node.name for node in supply(stored_estate(), team="city").free] == ["n1", "n2"]
     silent = reports.pop("n2")
     record_nodes(at=at + timedelta(seconds=50))
     assert {slot.node for slot, _ in stored_estate().least_loaded(9, query_cores=0.1)} == {"n1"}
-    assert [node.name for node in supply().free] == ["n1"]
+    assert [node.name for node in supply(stored_estate(), team="city").free] == ["n1"]
     running(world.carla, world.city, document("d"), world.ana)
     assert {fragment.slot.partition("/")[0] for fragment in load_estate().fragments.values()} == {"n1"}
     reports["n2"] = silent
     record_nodes(at=at + timedelta(seconds=60))
-    assert [node.name for node in supply().free] == ["n1", "n2"]
+    assert [node.name for node in supply(stored_estate(), team="city").free] == ["n1", "n2"]
     reports.clear()
     record_nodes(at=at + timedelta(hours=1))
     assert len(stored_estate().least_loaded(9, query_cores=0.1)) == 6, "where nobody is heard of, all count"

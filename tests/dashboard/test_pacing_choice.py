@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dashboard.audit.models import AuditEntry
+from dashboard.operations.estate_store.estate_choices import UnknownWay
 from dashboard.operations.latency_control.interval_choice import INTERVAL_CHOICES, ByManagers, ByPlan, ChosenInForce
 from dashboard.operations.latency_control.open_batches import may_be_open
-from dashboard.operations.pacing_choice import PACINGS, InvalidPacing, choose_pacing, pacing_in_force
+from dashboard.operations.pacing_choice import PACING_CHOICE, PACINGS
 from scheduler.model.errors import PermissionDenied
 
 from .conftest import World
@@ -17,21 +18,21 @@ pytestmark = pytest.mark.django_db
 
 def test_the_environment_says_until_an_administrator_chooses(world: World, settings) -> None:
     settings.PACING, choice = "steps", ChosenInForce()
-    assert (pacing_in_force().kind.name, pacing_in_force().is_chosen) == ("steps", False)
+    assert (PACING_CHOICE.in_force().kind.name, PACING_CHOICE.in_force().is_chosen) == ("steps", False)
     assert isinstance(choice.now(), ByManagers) and not may_be_open()
 
-    choose_pacing(actor=world.root, name="planned")
-    assert pacing_in_force().is_chosen and may_be_open()
+    PACING_CHOICE.choose(actor=world.root, name="planned")
+    assert PACING_CHOICE.in_force().is_chosen and may_be_open()
     first = choice.now()
     assert isinstance(first, ByPlan) and choice.now() is first
 
-    choose_pacing(actor=world.root, name="")
-    assert isinstance(choice.now(), ByManagers) and not pacing_in_force().is_chosen
+    PACING_CHOICE.choose(actor=world.root, name="")
+    assert isinstance(choice.now(), ByManagers) and not PACING_CHOICE.in_force().is_chosen
 
 
 def test_each_choice_is_audited_once(world: World) -> None:
     for name in ("steps", "steps", ""):
-        choose_pacing(actor=world.root, name=name)
+        PACING_CHOICE.choose(actor=world.root, name=name)
     entries = AuditEntry.objects.filter(verb="estate.choose_pacing").order_by("pk")
     assert [(entry.details["before"], entry.details["after"]) for entry in entries] == [
         ("", "steps"), ("steps", "")]
@@ -40,11 +41,11 @@ def test_each_choice_is_audited_once(world: World) -> None:
 
 def test_only_administrators_choose_and_only_what_there_is(world: World) -> None:
     with pytest.raises(PermissionDenied):
-        choose_pacing(actor=world.ana, name="steps")
-    with pytest.raises(InvalidPacing, match="no way to choose") as raised:
-        choose_pacing(actor=world.root, name="by chance")
+        PACING_CHOICE.choose(actor=world.ana, name="steps")
+    with pytest.raises(UnknownWay, match="no way to choose") as raised:
+        PACING_CHOICE.choose(actor=world.root, name="by chance")
     assert "planned" in raised.value.remedy
-    assert not pacing_in_force().is_chosen
+    assert not PACING_CHOICE.in_force().is_chosen
 
 
 def test_every_way_has_an_implementation() -> None:
@@ -57,12 +58,12 @@ def test_the_page_says_what_each_way_does_and_costs_and_lets_administrators_choo
     assert all(kind.title in page and kind.costs in page for kind in PACINGS.values()) and "<form" not in page.split(
         "<main", 1)[-1].split("</main", 1)[0]
     assert client.post("/estate/pacing/choose", {"pacing": "steps"}).status_code in {302, 403}
-    assert not pacing_in_force().is_chosen
+    assert not PACING_CHOICE.in_force().is_chosen
 
     client.force_login(world.root)
     assert 'value="steps"' in client.get("/estate/pacing").content.decode()
     assert client.post("/estate/pacing/choose", {"pacing": "steps"}).status_code == 302
-    assert pacing_in_force().kind.name == "steps"
+    assert PACING_CHOICE.in_force().kind.name == "steps"
 
 
 def test_the_api_tells_and_chooses(world: World, client) -> None:

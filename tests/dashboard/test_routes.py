@@ -182,6 +182,7 @@ class Everything:
             "teams/<slug:slug>/secrets": {"name": "hook", "value": "x"},
             "teams/<slug:slug>/containment": {"on": "0"},
             "controllers/<slug:controller>/set": {"team": "city", "mode": "acts"},
+            "api/tenancy": {"tenancy": "team"}, "estate/tenancy/choose": {"tenancy": "team"},
             "api/pacing": {"pacing": "steps"}, "estate/pacing/choose": {"pacing": "steps"},
             "teams/<slug:slug>/when-behind": {"choice": "pause"},
             "teams/<slug:slug>/freshness": {"freshness": "2.5 s"},

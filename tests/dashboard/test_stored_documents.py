@@ -6,17 +6,19 @@ import json
 from dataclasses import replace
 
 import pytest
+from structlog.testing import capture_logs
 
 from dashboard import jobs
 from dashboard.approvals.near_miss_search import near_misses_of
-from dashboard.approvals.services import prepare_proposal, submit_dataflow
+from dashboard.approvals.services import pause_dataflow, prepare_proposal, submit_dataflow
 from dashboard.catalog.document_checks import check_document, stored_dataflow
 from dashboard.catalog.models import DataflowVersion
 from dashboard.plans.scheduling_problem import problem_of
+from dashboard.tasks import app
 from scheduler.model.documents import to_document
 from scheduler.model.errors import UnknownTaskType
 from scheduler.model.task_types import Parameter, TaskTypes
-from tests.dashboard.building import World, document, planned, running
+from tests.dashboard.building import World, approved, document, enacted, planned, running
 
 
 @pytest.fixture
@@ -97,3 +99,27 @@ def test_text_about_a_null_character_is_text(world: World):
     for refused in ('"strips \\u0000"', '"strips \\0"'):
         problems = check_document(text.replace("strips \\u0000", refused), format="yaml").problems
         assert [(problem.code, problem.line) for problem in problems] == [("invalid_unicode", 2)]
+
+
+@pytest.mark.parametrize("is_paused", [False, True])
+def test_an_expression_that_is_refused_by_now_is_told_when_the_worker_starts(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_paused: bool
+) -> None:
+    monkeypatch.setattr(app.connections, "close_all", lambda: None)  # the test's own has a transaction
+    text = document("traffic").replace('"type": "block_average", "config": {"window": 10}', (
+        '"type": "sql", "config": {"query": "SELECT _seq AS n FROM input"}'))
+    record = running(world.carla, world.city, text, world.ana)
+    if is_paused:
+        enacted(approved(prepare_proposal(
+            proposal_id=pause_dataflow(actor=world.carla, dataflow_id=record.pk).pk), world.ana))
+    with capture_logs() as logged:
+        app.tell_refused_expressions()
+    assert logged == []
+    version = DataflowVersion.objects.get()  # as an earlier version of Weir took it in
+    version.document["tasks"][2]["config"]["query"] = "SELECT _seq AS n FROM input\nWHERE '1' RLIKE 'a*a*a*a*a*a*~'"
+    version.save()
+    with capture_logs() as logged:
+        app.tell_refused_expressions()
+    [entry] = logged
+    assert (entry["log_level"], entry["dataflow"], entry["task"]) == ("warning", "traffic", "average")
+    assert "another version" in entry["remedy"] and entry["why"] and "\n" not in entry["why"]

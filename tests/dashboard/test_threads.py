@@ -6,6 +6,7 @@ import pytest
 
 from dashboard import jobs
 from dashboard.approvals.services import prepare_proposal, propose_schedule, submit_dataflow
+from dashboard.operations.estate_store.estate_loader import stored_estate
 from dashboard.operations.live_view.schedulable_slots import supply
 from dashboard.operations.models import NodeRow, SlotRow
 from dashboard.plans.choices import ScheduleChoice
@@ -38,9 +39,9 @@ def test_a_slot_with_more_threads_than_its_driver_has_sustains_less_and_says_so(
     def sam() -> dict:
         return next(row for row in client.get(f"{path}/schedules").json()["schedules"] if row["pair"] == list(SAM))
 
-    assert sam()["keeps"] and supply().threads == {}, "no agent has reported yet"
+    assert sam()["keeps"] and supply(stored_estate(), team="city").threads == {}, "no agent has reported yet"
     NodeRow.objects.filter(name="n1").update(threads=64)
-    assert sam()["keeps"] and supply().threads == {"n1": 64}
+    assert sam()["keeps"] and supply(stored_estate(), team="city").threads == {"n1": 64}
     NodeRow.objects.filter(name="n1").update(threads=8)
     by_sam = sam()
     slot = next(bundle["slot"] for bundle in by_sam["bundles"] if bundle["task"] == "get")
@@ -60,11 +61,11 @@ def test_a_slot_with_more_threads_than_its_driver_has_sustains_less_and_says_so(
 def test_queries_of_others_count_as_threads_and_of_a_node_that_does_not_tell_nothing_is_known(profiled: World):
     NodeRow.objects.filter(name="n1").update(threads=8)
     SlotRow.objects.filter(name="n1/0").update(queries=2)
-    free_supply = supply()
+    free_supply = supply(stored_estate(), team="city")
     assert [(slot.name, taken.queries) for slot, taken in free_supply.taken.items()] == [("n1/0", 2)]
     assert free_supply.threads == {"n1": 8}
     NodeRow.objects.filter(name="n1").update(threads=None)
-    assert supply().threads == {}
+    assert supply(stored_estate(), team="city").threads == {}
 
 
 def test_threads_that_wait_for_their_turn_are_told_by_the_outcome(profiled: World, client, monkeypatch):

@@ -32,6 +32,7 @@ class EstateIndex:
     def __init__(self, estate: Estate) -> None:
         self.generation = estate.generation
         self.slots = estate.slots
+        self.teams_apart = estate.teams_apart
         self.tasks: dict[str, RunningTask] = {}
         self.submitted: dict[str, Submitted] = {}
         self.fragments: dict[str, Fragment] = {}
@@ -54,13 +55,16 @@ class EstateIndex:
             paused=self._paused[task_id], unchained=self._unchained[task_id] > 0)
 
     def least_loaded(
-        self, count: int, *, query_cores: float, apart: bool = False
+        self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None
     ) -> tuple[tuple[Slot, float], ...]:
-        """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend.
-
-        With ``apart`` those that a schedule has bundles on are left out, as long as there are others.
-        """
+        """The slots that have least to do, as `ports.EstateView` says."""
+        if held_by is not None:
+            return self.estate().least_loaded(count, query_cores=query_cores, apart=apart, held_by=held_by)
         return self._slots.least_loaded(count, query_nanocores=nanocores(query_cores), apart=apart)
+
+    def teams_on(self, slots: Collection[str]) -> dict[str, Counter[str]]:
+        """How many queries of each team are on these slots."""
+        return self.estate().teams_on(slots)
 
     def slot_loads(self, slots: Collection[str]) -> dict[str, SlotLoad]:
         """What these slots have to do, by name: of those that are there."""
@@ -97,7 +101,8 @@ class EstateIndex:
         """What it holds, as a value."""
         return Estate(
             generation=self.generation, tasks=dict(self.tasks), submitted=dict(self.submitted),
-            fragments=dict(self.fragments), slots=self.slots, settings=dict(self.settings))
+            fragments=dict(self.fragments), slots=self.slots, settings=dict(self.settings),
+            teams_apart=self.teams_apart)
 
     def _start(self, tasks: Iterable[RunningTask]) -> None:
         self.tasks.update((task.id, task) for task in tasks)

@@ -51,14 +51,17 @@ def supply_of(estate: Estate, own=(), *, buy: bool = False) -> Supply:
     return Supply(tuple(Node(name, slots) for name, slots in nodes.items()), SIZES if buy else None)
 
 
-def submitted(estate: Estate, dataflow=FLOW, *, pair=SAM, rate_per_s=None, routing="slot_aware", buy=False, whole=None):
+def submitted(
+    estate: Estate, dataflow=FLOW, *, pair=SAM, rate_per_s=None, routing="slot_aware", buy=False, whole=None,
+    team="water",
+):
     """The plan of a submission with a schedule; ``whole`` is the estate where a view of it is given."""
-    merged = merged_plainly(estate, dataflow, dataflow_id=dataflow.name, team="water", task_types=TYPES)
+    merged = merged_plainly(estate, dataflow, dataflow_id=dataflow.name, team=team, task_types=TYPES)
     job = prepare(dataflow, task_types=TYPES, profiles=PROFILES, rate_per_s=rate_per_s, among=merged.new)
     options, supply = SchedulingOptions(routing=routing), supply_of(whole or estate, buy=buy)
     planned = schedule(job, pair, supply=supply, options=options)
     return plan_submission(
-        estate, dataflow, dataflow_id=dataflow.name, team="water", task_types=TYPES, prices=PRICES, schedule=planned)
+        estate, dataflow, dataflow_id=dataflow.name, team=team, task_types=TYPES, prices=PRICES, schedule=planned)
 
 
 def rescheduled(estate: Estate, *, pair=SAM, rate_per_s=None, routing="slot_aware", dataflow=FLOW, left=(), whole=None):

@@ -7,8 +7,9 @@ from datetime import datetime
 
 from dashboard.operations.estate_store.estate_reader import (
     StoredEstate,
-    current_generation,
+    are_teams_apart,
     fragment_of,
+    is_apart,
     submitted_of,
     task_of,
 )
@@ -49,7 +50,8 @@ def current_stamp() -> tuple[int, int]:
 
 def stored_estate() -> StoredEstate:
     """The estate as it stands, for planning: read in part, as it is looked up."""
-    return StoredEstate(current_generation())
+    generation, chosen = EstateState.objects.filter(pk=1).values_list("generation", "tenancy").first() or (0, "")
+    return StoredEstate(generation, teams_apart=is_apart(chosen))
 
 
 def current_estate() -> Estate:
@@ -83,6 +85,7 @@ def _read(generation: int, revision: int) -> Estate:
         submitted=submitted_of(),
         fragments={row.pk: fragment_of(row) for row in FragmentRow.objects.order_by("id")},
         slots=tuple(Slot(node=node.name, index=i) for node in NodeRow.objects.all() for i in range(node.slots)),
+        teams_apart=are_teams_apart(),
     )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import Generic, TypeVar
 from uuid import UUID
 
+from django.conf import settings
 from django.db import connection
-from django.db.models import Exists, F, OuterRef, Q
+from django.db.models import Exists, F, Manager, OuterRef, Q, QuerySet
 
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.offered_slots import offered_slots, unreserved_slots
@@ -17,9 +20,11 @@ from scheduler.model.encoding import bundles_from_data
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningTask, Slot, divided_among
 from scheduler.model.settings_of_fragments import FragmentSettings
+from scheduler.model.tenancy import teams_by_slot
 from scheduler.model.usage import NAMED, NANO, SlotLoad, Users, nanocores
 
 T = TypeVar("T")
+TEAM = "team"  # the tenancy with which teams have slots of their own
 MOST_PARTS = 200  # of one compound SELECT: SQLite takes 500
 
 
@@ -66,10 +71,15 @@ class StoredEstate:
     ----------
     back_to : collection of str, optional
         Slots to which something goes back that has not left them for good: their nodes may be drained.
+    teams_apart : bool, optional
+        Whether teams have slots of their own, where it is known; else it is read when it is asked for.
     """
 
-    def __init__(self, generation: int, *, back_to: Collection[str] = ()) -> None:
+    def __init__(
+        self, generation: int, *, back_to: Collection[str] = (), teams_apart: bool | None = None
+    ) -> None:
         self.generation = generation
+        self._teams_apart = teams_apart
         self._back_to = back_to
         self.submitted = LookUps[Submitted](self._fetch_submitted)
         self.tasks = LookUps[RunningTask](self._fetch_tasks)
@@ -88,15 +98,18 @@ class StoredEstate:
         return self._users[task_id]
 
     def least_loaded(
-        self, count: int, *, query_cores: float, apart: bool = False
+        self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None
     ) -> tuple[tuple[Slot, float], ...]:
-        """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend.
+        """The slots that have least to do, as `scheduler.model.ports.EstateView` says.
 
-        With ``apart`` those that a schedule has bundles on are left out, as long as there are others. Those that are
-        reserved, or on a node that is silent, count as none.
+        Those that are reserved, or on a node that is silent, count as none.
         """
         spent = F("queries") * nanocores(query_cores) + F("task_nanocores")
         slots = offered_slots().annotate(spent=spent)
+        if held_by is not None:
+            slots = slots.exclude(_holds(FragmentRow.objects.exclude(team=held_by) if held_by else FragmentRow.objects))
+        if held_by:
+            slots = slots.filter(_holds(FragmentRow.objects.filter(team=held_by)))
         if apart and slots.filter(bundles=0).exists():
             slots = slots.filter(bundles=0)
         least = slots.order_by("spent", "node_id", "index").values("pk")[:count]
@@ -110,6 +123,16 @@ class StoredEstate:
         """
         rows = unreserved_slots(drained_too=self._back_to).filter(name__in=slots) if slots else ()
         return {row.name: SlotLoad(row.queries, row.task_nanocores, row.bundles) for row in rows}
+
+    @cached_property
+    def teams_apart(self) -> bool:
+        """Whether teams have slots of their own."""
+        return are_teams_apart() if self._teams_apart is None else self._teams_apart
+
+    def teams_on(self, slots: Collection[str]) -> dict[str, Counter[str]]:
+        """How many queries of each team are on the named slots, paused ones too."""
+        holding = FragmentRow.objects.filter(Q(slot__in=slots) | Q(bundle_slots__slot__in=slots)).distinct()
+        return {slot: teams for slot, teams in teams_by_slot(map(fragment_of, holding)).items() if slot in slots}
 
     def divided_on(self, slots: Collection[str]) -> tuple[Fragment, ...]:
         """The fragments that work and that a schedule has put on any of these slots."""
@@ -142,6 +165,22 @@ class StoredEstate:
 
 def _fetch_settings(fragment_ids: Collection[str]) -> dict[str, FragmentSettings]:
     return {row.pk: row.settings for row in FragmentRow.objects.filter(pk__in=fragment_ids)}
+
+
+def _holds(fragments: QuerySet[FragmentRow] | Manager[FragmentRow]) -> Q:
+    """That a slot has a query of one of these fragments."""
+    return Q(name__in=fragments.values("slot")) | Q(
+        name__in=BundleSlot.objects.filter(fragment__in=fragments.values("pk")).values("slot"))
+
+
+def are_teams_apart() -> bool:
+    """Whether teams have slots of their own: what an administrator chose, else what the environment says."""
+    return is_apart(EstateState.objects.filter(pk=1).values_list("tenancy", flat=True).first())
+
+
+def is_apart(chosen: str | None) -> bool:
+    """Whether teams have slots of their own by what was chosen, if anything was."""
+    return (chosen or settings.TENANCY) == TEAM
 
 
 def current_generation() -> int:
@@ -181,7 +220,7 @@ def fragment_of(row: FragmentRow) -> Fragment:
         id=row.id, tasks=tuple(row.tasks), slot=row.slot, active=row.active, resting=row.resting,
         outlets={task: tuple(readers) for task, readers in row.outlets.items()}, channels=row.channels,
         inherits=tuple(row.inherits), joins=row.joins, bundles=bundles_from_data(row.bundles),
-        origin=row.origin)
+        origin=row.origin, team=row.team)
 
 
 def queries_of(query_ids: Collection[str]) -> dict[str, Fragment]:

@@ -5,13 +5,15 @@ Figures that would have to be counted anew (who uses a task, what a slot has to 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
 
 from django.db.models import BooleanField, ExpressionWrapper, F, Q
 
 from dashboard.operations.estate_store.estate_loader import fragments_on, fragments_where
-from dashboard.operations.estate_store.estate_reader import slots_gone, task_of
+from dashboard.operations.estate_store.estate_reader import are_teams_apart, slots_gone, task_of
 from dashboard.operations.estate_store.fragment_settings import settings_for, store_settings
 from dashboard.operations.estate_store.generation import advance, state_for_update
 from dashboard.operations.estate_store.reservations import require_unreserved
@@ -22,6 +24,7 @@ from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.plan import Plan
 from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.tenancy import is_open_to, teams_by_slot
 from scheduler.model.usage import SlotLoad, growth_of
 from scheduler.reuse.siblings import kin_of
 
@@ -51,7 +54,7 @@ def store_plan(plan: Plan) -> None:
     _store_started(plan.started, after, generation)
     _store_entry(plan.entry_before, plan.entry_after)
     RunningTaskRow.objects.filter(pk__in=[task.id for task in plan.stopped]).delete()
-    _store_fragments(before, after, generation)
+    _store_fragments(before, after, generation, team=plan.dataflow.team)
     store_settings(plan.settings_after)
     _store_places(before, after, besides={task.id for task in plan.started})
     _store_loads(loads)
@@ -61,8 +64,9 @@ def store_plan(plan: Plan) -> None:
 def store_slots(node: NodeRow, *, generation: int) -> int:
     """Offer as many slots of a node as it has now, and move the fragments of those that it has no more.
 
-    They move to its other slots, in order of slot, to those that are reserved only where there are no others; their
-    queries go on there from their checkpoints.
+    They move to its other slots, in order of slot, to those that are reserved only where there are no others; where
+    teams are apart, to another team's only where there is none that is empty or their own. Their queries go on there
+    from their checkpoints.
 
     Returns
     -------
@@ -78,7 +82,15 @@ def store_slots(node: NodeRow, *, generation: int) -> int:
     before = fragments_on(list(lost.values_list("name", flat=True)))
     reserved = set(node.slot_rows.exclude(reserved_for="").values_list("index", flat=True))
     free = [index for index in range(node.slots) if index not in reserved] or list(range(node.slots))
-    after = {fragment_id: _moved(fragment, node, free) for fragment_id, fragment in before.items()}
+    teams = teams_by_slot(fragments_on([Slot(node.name, index).name for index in free]).values())
+    after: dict[str, Fragment] = {}
+    for fragment_id, fragment in before.items():
+        own = [
+            index for index in free if is_open_to(fragment.team, teams.get(Slot(node.name, index).name, ()))
+        ] if are_teams_apart() else free
+        after[fragment_id] = _moved(fragment, node, own or free)
+        for slot, counts in teams_by_slot([after[fragment_id]]).items():
+            teams.setdefault(slot, Counter()).update(counts)
     SlotRow.objects.bulk_create(
         (SlotRow(node=node, index=index, name=Slot(node.name, index).name) for index in range(node.slots)),
         ignore_conflicts=True)
@@ -93,21 +105,27 @@ def on_slots_there(fragments: Mapping[str, Fragment]) -> dict[str, Fragment]:
     """Fragments as they were once, for a plan that brings them back.
 
     What they had on slots that are gone since is on others of the node, as `store_slots` moves what runs; else on any.
+    Where teams are apart, on those that are empty or their team's, where there are any.
     """
     gone = slots_gone({bundle.slot for fragment in fragments.values() for bundle in fragment.queries})
     rows = list(SlotRow.objects.order_by("node_id", "index")) if gone else []
     if not rows:
         return dict(fragments)
 
-    def slot_of(part: RunningBundle) -> str:
+    teams = teams_by_slot(fragments_on([row.name for row in rows]).values()) if are_teams_apart() else {}
+
+    def slot_of(part: RunningBundle, team: str) -> str:
         if part.slot not in gone:
             return part.slot
         slot = Slot.of(part.slot)
         own_rows = [row for row in rows if row.node_id == slot.node] or rows
         free = [row for row in own_rows if not row.reserved_for] or own_rows
+        free = [row for row in free if is_open_to(team, teams.get(row.name, ()))] or free
         return free[slot.index % len(free)].name
 
-    return {fragment_id: fragment.placed(slot_of) for fragment_id, fragment in fragments.items()}
+    return {
+        fragment_id: fragment.placed(partial(slot_of, team=fragment.team))
+        for fragment_id, fragment in fragments.items()}
 
 
 def drop_bundles(bundle_ids: Collection[str]) -> list[str]:
@@ -223,12 +241,15 @@ def _places(fragments: Mapping[str, Fragment]) -> dict[str, tuple[str, int]]:
     }
 
 
-def _store_fragments(before: Mapping[str, Fragment], after: Mapping[str, Fragment], generation: int) -> None:
+def _store_fragments(
+    before: Mapping[str, Fragment], after: Mapping[str, Fragment], generation: int, *, team: str = ""
+) -> None:
+    """Store what fragments are. Plans of earlier versions do not say whose new ones are: ``team``'s."""
     inherited = settings_for(before, after)  # while those are there that they go on with
     FragmentRow.objects.filter(pk__in=set(before) - set(after)).delete()
     FragmentRow.objects.bulk_create(
-        FragmentRow(id=fragment_id, started_generation=generation, **fragment_fields(fragment),
-                    **asdict(inherited.get(fragment_id, USUAL)))
+        FragmentRow(id=fragment_id, started_generation=generation, team=fragment.team or team,
+                    **fragment_fields(fragment), **asdict(inherited.get(fragment_id, USUAL)))
         for fragment_id, fragment in after.items() if fragment_id not in before
     )
     changed = [FragmentRow(id=fragment_id, **fragment_fields(after[fragment_id]))

@@ -16,7 +16,7 @@ from dashboard.operations.latency_control.limit_statuses import beyond_reach
 from dashboard.operations.latency_control.open_batches import may_be_open
 from dashboard.operations.latency_control.qos_setup import NodesSetUp, as_it_is, end_all
 from dashboard.operations.live_view.estate_view import View
-from dashboard.operations.pacing_choice import pacing_in_force
+from dashboard.operations.pacing_choice import PACING_CHOICE
 from scheduler.latency.pacing import Queries
 from scheduler.latency.pacing_problem import LimitKey, Wants
 from scheduler.latency.real_time import BatchModes, keep_modes
@@ -110,7 +110,7 @@ class ChosenInForce:
 
     def now(self) -> IntervalChoice:
         """The one that counts now."""
-        name = pacing_in_force().kind.name
+        name = PACING_CHOICE.in_force().kind.name
         if self._choice is None or self._name != name:
             self._name, self._choice = name, INTERVAL_CHOICES[name]()
         return self._choice

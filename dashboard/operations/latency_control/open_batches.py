@@ -10,7 +10,7 @@ from dashboard import jobs
 from dashboard.operations.estate_store.estate_loader import fragments_where
 from dashboard.operations.estate_store.fragment_settings import slots_without_room
 from dashboard.operations.models import BatchFigures, RunningTaskRow
-from dashboard.operations.pacing_choice import pacing_in_force
+from dashboard.operations.pacing_choice import PACING_CHOICE
 from scheduler.contracts.reports import RUNNING, Reports
 from scheduler.model.errors import InvalidTransition
 from scheduler.model.estate import Estate
@@ -20,7 +20,7 @@ from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT
 
 def may_be_open() -> bool:
     """Whether batches are left open here at all."""
-    return settings.REAL_TIME and pacing_in_force().kind.leaves_batches_open
+    return settings.REAL_TIME and PACING_CHOICE.in_force().kind.leaves_batches_open
 
 
 def refusals_in(reports: Reports, estate: Estate) -> dict[str, str]:

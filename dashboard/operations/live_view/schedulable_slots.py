@@ -12,6 +12,7 @@ from dashboard.operations.live_view.learned_costs import costs_here
 from scheduler.model.fragment import Slot
 from scheduler.model.prices import Prices
 from scheduler.model.resources import NOTHING_TAKEN, Catalogue, Node, Supply, TakenShare
+from scheduler.model.tenancy import SlotTenants, is_open_to
 from scheduler.model.usage import NANO, SlotLoad
 from scheduler.performance.declared import DECLARED_MEMORY
 from scheduler.performance.pricing import query_cores
@@ -27,12 +28,17 @@ def catalogue() -> Catalogue:
 
 
 def supply(
-    *, own: Mapping[str, SlotLoad] | None = None, besides: Mapping[str, SlotLoad] | None = None
+    tenants: SlotTenants, *, team: str, own: Mapping[str, SlotLoad] | None = None,
+    besides: Mapping[str, SlotLoad] | None = None,
 ) -> Supply:
     """The slots that nothing else runs on, then what is left of others that no schedule counts on; then what to buy.
 
     Parameters
     ----------
+    tenants : SlotTenants
+        The estate: where teams are apart, a slot that holds another's queries is not offered.
+    team : str
+        Whose dataflow is scheduled, by its short name.
     own : mapping of str to SlotLoad, optional
         What is to be scheduled anew, by slot name: this room counts as free, and comes first.
     besides : mapping of str to SlotLoad, optional
@@ -45,8 +51,11 @@ def supply(
     # Values, not rows: an estate has hundreds, and they are read anew while a slider moves.
     rows = offered_slots().order_by("node_id", "index").values_list(
         "node_id", "index", "queries", "task_nanocores", "bundles", "node__threads")
+    teams = tenants.teams_on([Slot(row[0], row[1]).name for row in rows]) if tenants.teams_apart else {}
     for node, index, queries, nanocores, bundles, threads_there in rows:
         slot = Slot(node, index)
+        if not is_open_to(team, teams.get(slot.name, ())):
+            continue
         others = SlotLoad(queries, nanocores, bundles) - ours.get(slot.name, NO_LOAD) + more.get(slot.name, NO_LOAD)
         taken = NOTHING_TAKEN if others == NO_LOAD else _taken(others, query_cores=query)
         if not others.bundles and taken.rest >= LEAST_REST:

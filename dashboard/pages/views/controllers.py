@@ -21,7 +21,8 @@ from dashboard.controllers.models import RoundRow
 from dashboard.controllers.selectors import ControllerSummary, TeamRow
 from dashboard.controllers.stored_rounds import round_of
 from dashboard.core.http_errors import BadInput
-from dashboard.operations.pacing_choice import pacing_in_force
+from dashboard.operations.pacing_choice import PACING_CHOICE
+from dashboard.operations.tenancy_choice import TENANCY_CHOICE
 from dashboard.pages import flash
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import known_to
@@ -55,7 +56,8 @@ def controllers(request: HttpRequest) -> HttpResponse:
     page = Paginator(records, PER_PAGE).get_page(request.GET.get("page"))
     return render(request, "controllers/controllers.html", {
         "controllers": selectors.overview(request.viewer), "page": page, "phases": PHASES, "phase_chosen": phase,
-        "rounds": _of_rows(request, page.object_list), "pacing": pacing_in_force()})
+        "rounds": _of_rows(request, page.object_list), "pacing": PACING_CHOICE.in_force(),
+        "tenancy": TENANCY_CHOICE.in_force()})
 
 
 @require_safe

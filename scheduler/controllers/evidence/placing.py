@@ -12,6 +12,7 @@ from scheduler.deployment.deployed_bundles import Deployment, PlacedBundle
 from scheduler.model.estate import Estate, Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.task_types import TaskTypes
+from scheduler.model.tenancy import is_open_to
 from scheduler.moving import FileSecrets, why_not_moved, why_not_to_other_nodes
 from scheduler.reuse.division import is_placed
 
@@ -72,7 +73,7 @@ def deployment_of(
             known = (cores or {}).get(bundle.id, cpu_of(facts.reports, bundle))
             bundles[bundle.id] = PlacedBundle(
                 bundle.id, bundle.slot, known or 0.0, movable=is_movable, node_bound=is_bound,
-                queue=float(facts.waiting.get(bundle.id, 0)), behind=bundle.id in behind)
+                queue=float(facts.waiting.get(bundle.id, 0)), behind=bundle.id in behind, team=fragment.team)
     traffic: dict[tuple[str, str], float] = defaultdict(float)
     events: dict[tuple[str, str], float] = defaultdict(float)
     for stream in _streams(working, facts.event_bytes):
@@ -83,9 +84,12 @@ def deployment_of(
             if stream.event_bytes is not None:
                 traffic[pair] += rate_per_s * stream.share * stream.event_bytes
     targets = frozenset(facts.targets)
+    team_targets = {
+        team: frozenset(slot for slot in targets if is_open_to(team, estate.teams.get(slot, ())))
+        for team in {bundle.team for bundle in bundles.values()}} if estate.teams_apart else {}
     return Deployment(
         bundles, sorted(targets.union(bundle.slot for bundle in bundles.values())), dict(traffic), targets,
-        dict(events))
+        dict(events), team_targets)
 
 
 def bytes_between_nodes(

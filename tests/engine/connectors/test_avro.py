@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.engine.connectors.avro import HEADER, Registry
+from workers.engine.connectors.avro import HEADER, Registry, SchemaLimits
 from workers.engine.connectors.contract import SourceAway, SourceRefused
 from workers.engine.connectors.formats import UnreadableMessage
 from workers.library.config import InvalidConfig
@@ -24,6 +24,34 @@ from workers.library.config import InvalidConfig
 
 def record(*fields: tuple[str, Any]) -> dict[str, Any]:
     return {"type": "record", "name": "r", "fields": [{"name": name, "type": kind} for name, kind in fields]}
+
+
+def record_of_nulls(count: int) -> dict[str, Any]:
+    """A record of one byte and many values."""
+    return {"type": "record", "name": "w", "fields": [
+        {"name": "v", "type": "boolean"}, *({"name": f"n{number}", "type": "null"} for number in range(count))]}
+
+
+def doubled(times: int) -> dict[str, Any]:
+    """A record of no bytes that holds 2 to that power of records."""
+    inner: dict[str, Any] = {"type": "record", "name": "ns.d0", "fields": []}
+    for number in range(1, times):
+        inner = {"type": "record", "name": f"ns.d{number}", "fields": [
+            {"name": "a", "type": inner}, {"name": "b", "type": f"ns.d{number - 1}"}]}
+    return inner
+
+
+def deep_by_names(levels: int) -> list[Any]:
+    """Records that hold one another by their names, in a text that is not deep."""
+    return [{"type": "record", "name": f"r{number}", "fields": [
+        {"name": "a", "type": f"r{number - 1}" if number else "int"}]} for number in range(levels)]
+
+
+def deep(levels: int) -> Any:
+    kind: Any = "long"
+    for _ in range(levels):
+        kind = {"type": "array", "items": kind}
+    return record(("n", kind))
 
 
 ORDERS = record(("id", "long"), ("customer", ["null", "string"]), ("total", "double"), ("paid", "boolean"))
@@ -36,12 +64,20 @@ HIDDEN_BOMB = record(("n", {"type": "array", "items": {"type": "record", "name":
     {"name": "x", "type": {"type": "fixed", "name": "f", "size": 0}}]}}))
 TREE = {"type": "record", "name": "t", "fields": [
     {"name": "v", "type": "int"}, {"name": "below", "type": {"type": "array", "items": "t"}}]}
+CHAIN = {"type": "record", "name": "c", "fields": [{"name": "next", "type": ["null", "c"]}]}
+ENDLESS = {"type": "record", "name": "c", "fields": [{"name": "next", "type": "c"}]}
+WIDE = record(("n", {"type": "array", "items": record_of_nulls(200)}))
 SCHEMAS = {
     1: {"schema": json.dumps(ORDERS)}, 2: {"schema": json.dumps(record(("id", "long"), ("more", "string")))},
     3: {"schema": json.dumps(TYPED)}, 4: {"schemaType": "PROTOBUF", "schema": "message M {}"},
     5: {"schema": json.dumps(ORDERS), "references": [{"name": "x", "subject": "x", "version": 1}]},
     6: {"schema": json.dumps(BOMB)}, 7: {"schema": "{"}, 8: {"schema": '"long"'},
-    9: {"schema": json.dumps(HIDDEN_BOMB)}, 10: {"schema": json.dumps(TREE)}}
+    9: {"schema": json.dumps(HIDDEN_BOMB)}, 10: {"schema": json.dumps(TREE)},
+    11: {"schema": json.dumps(CHAIN)}, 12: {"schema": json.dumps(ENDLESS)}, 13: {"schema": json.dumps(WIDE)},
+    14: {"schema": json.dumps(doubled(40))}, 15: {"schema": json.dumps(deep_by_names(3_000))},
+    16: {"schema": json.dumps(deep(300))},
+    17: {"schema": json.dumps(record(("n", {"type": "map", "values": "null"})))},
+    18: {"schema": json.dumps(record(("n", {"type": "array", "items": "boolean"})))}}
 
 
 class Server(HTTPServer):
@@ -104,6 +140,9 @@ def test_each_record_is_read_by_the_schema_that_it_was_written_with(server: Serv
     assert registry.values_of(framed(3, {
         "at": at, "day": date(2026, 5, 1), "price": Decimal("12.30"), "raw": b"\x00\xff", "tags": ["a"], "kind": "B"})
     ) == {"at": at, "day": "2026-05-01", "price": "12.30", "raw": "AP8=", "tags": ["a"], "kind": "B"}
+    assert registry.values_of(framed(17, {"n": {"a": None}})) == {"n": {"a": None}}
+    chain: dict[str, Any] = {"next": {"next": {"next": None}}}
+    assert registry.values_of(framed(11, chain)) == chain
     tree = {"v": 1, "below": [{"v": 2, "below": []}]}
     assert registry.values_of(framed(10, tree)) == tree
 
@@ -113,8 +152,15 @@ def test_each_record_is_read_by_the_schema_that_it_was_written_with(server: Serv
     (HEADER.pack(0, 4) + b"x", "PROTOBUF"), (HEADER.pack(0, 5) + b"x", "refers to other schemas"),
     (HEADER.pack(0, 7) + b"x", "no Avro schema"), (HEADER.pack(0, 1) + b"\x02", "does not fit"),
     (HEADER.pack(0, 8) + b"\x02", "is no record"),
-    (HEADER.pack(0, 6) + bytes.fromhex("feffffffffffffff7f00"), "lists of what takes no bytes"),
-    (HEADER.pack(0, 9) + bytes.fromhex("feffffffffffffff7f00"), "lists of what takes no bytes")])
+    (HEADER.pack(0, 6) + bytes.fromhex("feffffffffffffff7f00"), "takes no bytes may come"),
+    (HEADER.pack(0, 9) + bytes.fromhex("feffffffffffffff7f00"), "takes no bytes may come"),
+    (HEADER.pack(0, 11) + b"\2" * 100_000 + b"\0", "does not fit"),  # read in C it ended the process
+    (HEADER.pack(0, 12) + b"\2", "takes no bytes may come"),
+    (HEADER.pack(0, 13) + b"x" * 20_000, "more than 2,500,000 values"),
+    (HEADER.pack(0, 14), "more than 2,500,000 values"),
+    (HEADER.pack(0, 15) + b"\2" * 4, "more than 64 levels"), (HEADER.pack(0, 16) + b"\0", "more than 64 levels"),
+    (HEADER.pack(0, 18) + b"\1" * 2_600_000, "more than 2,500,000 values")],
+    ids=range(17))
 def test_what_cannot_be_read_says_why(registry: Registry, body: bytes, why: str) -> None:
     for _ in range(2):
         with pytest.raises(UnreadableMessage, match=why):
@@ -130,7 +176,8 @@ def test_bytes_behind_a_record_are_told(registry: Registry) -> None:
 @given(data=st.data())
 def test_a_damaged_record_is_read_or_told_and_nothing_else(data: st.DataObject) -> None:
     registry = Registry.__new__(Registry)
-    registry._schemas = {1: fastavro.parse_schema(ORDERS)}
+    schema = fastavro.parse_schema(ORDERS)
+    registry._schemas = {1: (schema, SchemaLimits(schema))}
     body = bytearray(framed(1, {"id": 7, "customer": "c", "total": 1.5, "paid": False}))
     at = data.draw(st.integers(HEADER.size, len(body) - 1))
     body[at:at + data.draw(st.integers(0, 3))] = data.draw(st.binary(max_size=3))

@@ -12,9 +12,10 @@ import json
 import struct
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, time
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from scheduler.model.bounds import MESSAGE_DEPTH, MESSAGE_VALUES
 from workers.library.outbound import Line, Unanswered, WrongAddress
 from workers.library.reach import require_allowed
 
@@ -24,6 +25,7 @@ from .formats import UnreadableMessage
 USUAL_PORT = 8081
 DEADLINE_S = 10.0
 LARGEST_SCHEMA_BYTES = 1 << 20
+LEAST_BYTES = {"null": 0, "float": 4, "double": 8}  # of a value; of other simple types 1
 HEADER = struct.Struct(">bI")
 
 
@@ -45,7 +47,7 @@ class Registry:
         self._headers = {"Accept": "application/vnd.schemaregistry.v1+json, application/json"}
         if user:
             self._headers["Authorization"] = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
-        self._schemas: dict[int, Any] = {}
+        self._schemas: dict[int, tuple[Any, SchemaLimits]] = {}
 
     def values_of(self, body: bytes) -> Mapping[str, Any]:
         """The fields of a framed record.
@@ -57,16 +59,19 @@ class Registry:
         SourceAway, SourceRefused
             The registry does not answer, or does not let its schemas be read.
         """
-        import fastavro
+        # Here, not above: the import takes a moment, and only framed messages need it.
+        from fastavro import schemaless_reader
+        from fastavro._read_py import schemaless_reader as careful_reader  # its recursion ends by Python's limit
 
         if len(body) < HEADER.size or body[0] != 0:
             raise UnreadableMessage(
                 "is not framed for a schema registry: it does not begin with a zero byte and a number")
         number = HEADER.unpack_from(body)[1]
-        schema = self._schema(number)
+        schema, limits = self._schema(number)
+        limits.require(len(body))
         content = io.BytesIO(body[HEADER.size:])
         try:
-            values = fastavro.schemaless_reader(content, schema, None)
+            values = (careful_reader if limits.contains_itself else schemaless_reader)(content, schema, None)
         except Exception as error:  # a record is anybody's bytes, and the library says so in many ways
             raise UnreadableMessage(
                 f"does not fit its schema {number}: {type(error).__name__} {str(error)[:200]}") from None
@@ -79,7 +84,7 @@ class Registry:
         """Let go of the connection."""
         self._line.close()
 
-    def _schema(self, number: int) -> Any:
+    def _schema(self, number: int) -> tuple[Any, SchemaLimits]:
         import fastavro
 
         if number not in self._schemas:
@@ -89,12 +94,10 @@ class Registry:
             if document.get("references"):
                 raise UnreadableMessage(f"has schema {number}, which refers to other schemas")
             try:
-                text = json.loads(document["schema"])
-                schema = fastavro.parse_schema(text)
+                schema = fastavro.parse_schema(json.loads(document["schema"]))
             except Exception as error:
                 raise UnreadableMessage(f"has schema {number}, which is no Avro schema: {str(error)[:200]}") from None
-            require_sized(text)
-            self._schemas[number] = schema
+            self._schemas[number] = schema, SchemaLimits(schema)
         return self._schemas[number]
 
     def _asked(self, number: int) -> Mapping[str, Any]:
@@ -138,36 +141,96 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def require_sized(schema: Any) -> None:
-    """Raise ``UnreadableMessage`` where a schema (as JSON) has lists of what takes no bytes: few bytes may say that
-    2^60 come.
+class SchemaSize(NamedTuple):
+    """What one value of a type comes to: how many values it has at most, lists and mappings as one and records with
+    their fields, how many bytes it takes at least, and how many levels it has."""
+
+    values: int
+    least_bytes: int
+    levels: int
+
+
+class SchemaLimits:
+    """What records of a parsed schema can come to, told before one is read.
+
+    The library reads in C, as deep as the bytes lead, and makes values of types that take no bytes: without limits a
+    few bytes of a producer's end the process, or fill its memory.
+
+    Parameters
+    ----------
+    schema
+        As ``fastavro.parse_schema`` gives it.
+
+    Raises
+    ------
+    UnreadableMessage
+        It has more levels than a value may have, more values than a message may hold, or any number of those that take
+        no bytes.
     """
-    parts: list[Any] = [schema]
-    known: dict[str, Any] = {}
-    for part in parts:  # grows while it is gone through
-        if isinstance(part, list):
-            parts += part
-        elif isinstance(part, dict):
-            known |= {part["name"]: part} if "name" in part else {}
-            parts += [field["type"] for field in part.get("fields", ())]
-            parts += [part[name] for name in ("items", "values", "type") if isinstance(part.get(name), dict | list)]
-    for part in parts:
-        if isinstance(part, dict) and part.get("type") == "array" and not _takes_bytes(part["items"], known, ()):
-            raise UnreadableMessage(
-                "has a schema with lists of what takes no bytes, of which nobody knows how many come")
 
+    def __init__(self, schema: Any) -> None:
+        self.contains_itself = False
+        self._known: dict[str, SchemaSize | None] = {}  # None: within itself
+        self._repeated: list[SchemaSize | str] = []  # what a value holds as often as its bytes say
+        self._values = self._size(schema, 0).values
+        repeated = [self._known[size] if isinstance(size, str) else size for size in self._repeated]
+        self._values_a_byte = 0.0
+        for size in repeated:
+            if size is None or not size.least_bytes:
+                raise UnreadableMessage(
+                    "has a schema by which what takes no bytes may come any number of times")
+            self._values_a_byte = max(self._values_a_byte, size.values / size.least_bytes)
+        self.require(0)
 
-def _takes_bytes(schema: Any, known: Mapping[str, Any], within: tuple[str, ...]) -> bool:
-    """Whether every value of a type takes one byte at least."""
-    if isinstance(schema, list):
-        return True  # the number of the branch
-    if isinstance(schema, str):
-        if schema not in known or schema in within:
-            return schema != "null"
-        return _takes_bytes(known[schema], known, (*within, schema))
-    if schema["type"] == "record":
-        inside = (*within, schema.get("name", ""))
-        return any(_takes_bytes(field["type"], known, inside) for field in schema["fields"])
-    if schema["type"] == "fixed":
-        return schema["size"] > 0
-    return schema["type"] in ("array", "map", "enum") or _takes_bytes(schema["type"], known, within)
+    def require(self, body_bytes: int) -> None:
+        """Raise ``UnreadableMessage`` where so many bytes may hold more values than a message may."""
+        if self._values + body_bytes * self._values_a_byte > MESSAGE_VALUES.most:
+            raise UnreadableMessage(f"may hold more than {MESSAGE_VALUES.most:,} values by its schema")
+
+    def _size(self, schema: Any, level: int) -> SchemaSize:
+        size = self._size_by_kind(schema, level)
+        if max(size.levels, level) > MESSAGE_DEPTH.most:
+            raise UnreadableMessage(f"has a schema of more than {MESSAGE_DEPTH.most} levels")
+        return size
+
+    def _size_by_kind(self, schema: Any, level: int) -> SchemaSize:
+        if level > MESSAGE_DEPTH.most:
+            return SchemaSize(0, 0, level)  # refused by who asked
+        if isinstance(schema, str):
+            return self._size_by_name(schema)
+        if isinstance(schema, list):
+            branches = [self._size(branch, level + 1) for branch in schema]
+            return SchemaSize(
+                max((size.values for size in branches), default=0),
+                1 + min((size.least_bytes for size in branches), default=0),
+                max((size.levels for size in branches), default=0))
+        kind, name = schema["type"], schema.get("name", "")
+        if kind in ("record", "error"):
+            self._known[name] = None
+            fields = [self._size(field["type"], level + 1) for field in schema["fields"]]
+            known = self._known[name] = SchemaSize(
+                1 + sum(size.values for size in fields), sum(size.least_bytes for size in fields),
+                1 + max((size.levels for size in fields), default=0))
+            return known
+        if kind in ("enum", "fixed"):
+            known = self._known[name] = SchemaSize(1, schema.get("size", 1), 1)
+            return known
+        if kind in ("array", "map"):
+            item = schema["items" if kind == "array" else "values"]
+            size = self._size(item, level + 1)
+            if kind == "map":
+                size = size._replace(least_bytes=size.least_bytes + 1)  # of its key
+            if not (isinstance(item, str) and item in self._known and self._known[item] is None):
+                self._repeated.append(size)
+            return SchemaSize(1, 1, 1 + size.levels)
+        return self._size(kind, level + 1)
+
+    def _size_by_name(self, name: str) -> SchemaSize:
+        if name not in self._known:
+            return SchemaSize(1, LEAST_BYTES.get(name, 1), 1)
+        known = self._known[name]
+        if known is not None:
+            return known
+        self.contains_itself = True
+        self._repeated.append(name)
+        return SchemaSize(1, 0, 1)

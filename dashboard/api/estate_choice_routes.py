@@ -1,0 +1,65 @@
+"""The routes of choices for the whole estate: how intervals are chosen, and whether teams share slots.
+
+``docs/api.md`` describes them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from django.http import HttpRequest
+from ninja import Router, Schema
+
+from dashboard.api.answers.estate_choices import PacingAnswer, TenancyAnswer
+from dashboard.operations.estate_store.estate_choices import WayInForce
+from dashboard.operations.pacing_choice import PACING_CHOICE, PACINGS, PacingKind
+from dashboard.operations.tenancy_choice import TENANCIES, TENANCY_CHOICE, TenancyKind, shared_slots
+
+router = Router()
+
+
+class PacingIn(Schema):
+    """Which way; empty for what the installation says."""
+
+    pacing: str
+
+
+class TenancyIn(Schema):
+    """Which way; empty for what the installation says."""
+
+    tenancy: str
+
+
+@router.get("/pacing", response=PacingAnswer)
+def pacing(request: HttpRequest) -> dict[str, Any]:
+    """How the intervals of batches are chosen, and the ways that there are."""
+    return _pacing(PACING_CHOICE.in_force())
+
+
+@router.put("/pacing", response=PacingAnswer)
+def set_pacing(request: HttpRequest, body: PacingIn) -> dict[str, Any]:
+    """Choose how the intervals of batches are chosen, for the whole estate; by an administrator."""
+    return _pacing(PACING_CHOICE.choose(actor=request.user, name=body.pacing))
+
+
+@router.get("/tenancy", response=TenancyAnswer)
+def tenancy(request: HttpRequest) -> dict[str, Any]:
+    """Whether teams share slots, the ways that there are, and the slots that several teams share."""
+    return _tenancy(TENANCY_CHOICE.in_force())
+
+
+@router.put("/tenancy", response=TenancyAnswer)
+def set_tenancy(request: HttpRequest, body: TenancyIn) -> dict[str, Any]:
+    """Choose whether teams share slots, for the whole estate; by an administrator."""
+    return _tenancy(TENANCY_CHOICE.choose(actor=request.user, name=body.tenancy))
+
+
+def _pacing(now: WayInForce[PacingKind]) -> dict[str, Any]:
+    return {"pacing": now.kind.name, "is_chosen": now.is_chosen, "ways": [asdict(kind) for kind in PACINGS.values()]}
+
+
+def _tenancy(now: WayInForce[TenancyKind]) -> dict[str, Any]:
+    return {
+        "tenancy": now.kind.name, "is_chosen": now.is_chosen, "shared_slots": shared_slots(),
+        "ways": [asdict(kind) for kind in TENANCIES.values()]}
