@@ -37,6 +37,7 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class WrittenNumbers {
   private static final String DECIMAL = "weir_decimal";
   private static final String MARK = "\uE000"; // for private use: of no text
+  private static final List<String> MARKS = List.of(MARK, "\\ue000", "\\uE000");
   private static final JsonFactory JSON = new JSONOptions(Map$.MODULE$.<String, String>empty(), "UTC", "").buildJsonFactory();
 
   private WrittenNumbers() {}
@@ -54,7 +55,8 @@ public final class WrittenNumbers {
         "built-in");
     registry.createOrReplaceTempFunction("weir_json_object", parts -> call(
         "unmarked", DataTypes.StringType,
-        new GetJsonObject(call("marked", DataTypes.StringType, parts.apply(0)), parts.apply(1))), "built-in");
+        new GetJsonObject(call("marked", DataTypes.StringType, parts.apply(0)), parts.apply(1)), parts.apply(0)),
+        "built-in");
     registry.createOrReplaceTempFunction(DECIMAL, parts -> call(
         "decimal", new DecimalType(number(parts.apply(1)), number(parts.apply(2))),
         parts.apply(0), parts.apply(1), parts.apply(2)), "built-in");
@@ -82,12 +84,19 @@ public final class WrittenNumbers {
 
   /** A document with its numbers as marked texts, so that get_json_object passes them on as they came. */
   public static UTF8String marked(UTF8String document) {
-    return document.contains(UTF8String.fromString(MARK)) ? document : rewritten(document, null, true);
+    return hasMarks(document) ? document : rewritten(document, null, true);
   }
 
-  /** What get_json_object took out of a marked document. */
-  public static UTF8String unmarked(UTF8String taken) {
+  /** What get_json_object took out of that document once it was marked. */
+  public static UTF8String unmarked(UTF8String taken, UTF8String document) {
+    if (hasMarks(document)) return taken;
     return UTF8String.fromString(taken.toString().replace('"' + MARK, "").replace(MARK + '"', "").replace(MARK, ""));
+  }
+
+  /** Whether a document has the mark itself, as it is or escaped: its numbers are read as Spark reads them. */
+  private static boolean hasMarks(UTF8String document) {
+    for (String mark : MARKS) if (document.contains(UTF8String.fromString(mark))) return true;
+    return false;
   }
 
   /** A decimal that is just what a text says; null for what has more digits, or is no number. */
