@@ -89,12 +89,12 @@ def _read(team: Team | None, now_s: int, known: RuleReadings) -> None:
                     known.readings[own_id] = {
                         element: reading for element, reading in readings.items() if reading.dataflow == dataflow}
     _read_where_the_teams_is_off(evidence, rules, known)
-    told = without_symptoms(
+    judged = without_symptoms(
         {rule_id: in_force.rule for rule_id, in_force in rules.items()},
         {rule_id: known.readings[rule_id] for rule_id in rules if rule_id in known.readings})
     known.readings |= {
         rule_id: one_for_each_cause(of_rule) if rules[rule_id].kind.by_cause else of_rule
-        for rule_id, of_rule in told.items()}
+        for rule_id, of_rule in judged.items()}
 
 
 def _read_where_the_teams_is_off(

@@ -14,7 +14,6 @@ from dashboard import jobs
 from dashboard.alerts import evaluating, notices, readers, selectors, services
 from dashboard.alerts.models import Alert, NoticeGroup
 from dashboard.alerts.readers import READERS
-from dashboard.alerts.selectors import AlertFilter
 from dashboard.catalog.models import DataflowRecord
 from dashboard.core.http_errors import BadInput
 from dashboard.history.history_store import DatabaseHistory
@@ -80,56 +79,6 @@ def test_a_late_dataflow_is_told_once_and_is_over_once(
     assert Delivery.objects.count() == 2 and NoticeGroup.objects.get().closed
     marks = AnnotationRow.objects.filter(kind="dataflow", subject=str(traffic.pk), what__in=["alarm", "over"])
     assert [mark.what for mark in marks.filter(text__startswith="Latency")] == ["alarm", "over"]
-
-
-def test_a_slot_that_dies_is_one_alert_of_each_team_for_all_that_ran_there(
-    world: World, traffic: DataflowRecord, estate: AlertingEstate
-) -> None:
-    records = [traffic, *(
-        running(world.carla, world.city, document(name, window=window), world.ana)
-        for window, name in enumerate(("cars", "bikes", "trams"), start=20))]
-    running(world.mo, world.mobility, document("buses", window=30), world.dev)
-    world.carla.email = "carla@example.org"
-    world.carla.save()
-    estate.slot = "stalled"
-    for _ in range(7):
-        alerts = estate.round()
-    assert sorted((alert.kind, alert.team.slug if alert.team else "", alert.element) for alert in alerts) == [
-        ("failing", "city", "n1/0"), ("failing", "mobility", "n1/0"), ("unreachable", "", "n1/0")]
-    own = next(alert for alert in alerts if alert.team == world.city)
-    assert own.text.startswith("4 dataflows do not run as they should (bikes, cars, traffic and 1 more): ")
-    assert set(own.dataflow_ids) == {str(record.pk) for record in records}
-    for record in records:
-        assert list(selectors.search(viewer_of(world.carla), AlertFilter(dataflow=str(record.pk)))) == [own]
-    [mail] = Delivery.objects.filter(user=world.carla)
-    assert "4 dataflows" in mail.subject
-
-
-def test_an_alert_says_whom_its_cause_concerns_by_now_and_is_quiet_where_all_of_these_are_muted(
-    world: World, traffic: DataflowRecord, estate: AlertingEstate, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cars = running(world.carla, world.city, document("cars", window=20), world.ana)
-    users = [{"id": str(record.pk), "name": record.name} for record in (traffic, cars)]
-
-    def concerned(of: list[dict[str, str]]) -> Alert:
-        away = Finding("slot", "n1/0", "stalled", BAD, "The driver of n1/0 does not answer.", "Wait.", dataflows=of)
-        monkeypatch.setattr(readers, "findings", lambda view: [away])
-        return [[alert for alert in estate.round() if alert.kind == "failing"] for _ in range(5)][-1][-1]
-
-    def is_muted(alert: Alert) -> bool:
-        now_s = int(timezone.now().timestamp())
-        return notices.is_muted(alert, notices.current_mutes(now_s), now_s)
-
-    alone = concerned(users[:1])
-    assert alone.phase == "firing" and alone.text.startswith("traffic does not run as it should: The driver of n1/0")
-    both = concerned(users)
-    assert both.pk == alone.pk and both.text.startswith("2 dataflows do not run as they should (cars, traffic): ")
-    until = timezone.now() + timedelta(hours=1)
-    for record, quiet in ((traffic, False), (cars, True)):
-        late = alert_of(world.city, key=str(record.pk))
-        services.mute(actor=world.carla, alert_id=late.pk, what="element", until=until)
-        assert is_muted(both) is quiet
-    assert concerned(users[1:]).dataflow == cars and Alert.objects.filter(kind="failing").count() == 1
 
 
 def test_a_round_that_is_killed_leaves_nothing_and_is_done_again(

@@ -57,7 +57,7 @@ CSV_PARSE = _parse_type(
     cost_us=10,
 )
 JSON_PARSE = _parse_type(
-    "json_parse", "Parses a JSON object into typed columns. A number that becomes a string keeps its text, 1.10 as 1.10.",
+    "json_parse", "Parses a JSON object into typed columns. A number that becomes a string keeps its text: 1.10.",
     (_text("json"), _COLUMNS), cost_us=10,
 )
 XML_PARSE = _parse_type(

@@ -36,7 +36,6 @@ def typed_values(
     read : callable
         Spark's reader, of a text and a schema (DDL): it reads decimals as text, since it would round them.
     """
-    from pyspark.sql import functions as F
 
     _register(inputs)
     record = read(text, columns_ddl({name: "string" if decimal_of(kind) else kind for name, kind in types.items()}))

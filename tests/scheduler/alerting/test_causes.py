@@ -52,10 +52,10 @@ def test_what_has_one_cause_is_one_alert_that_counts_all_and_names_the_first(cau
     readings = {
         Element("dataflow", name): AlertReading(value=1.0, cause=cause, text="It is away.", dataflow=name, name=name)
         for name, cause in causes.items()}
-    told = one_for_each_cause(readings)
-    assert {f"{element.kind}:{element.id}" for element in told} == set(causes.values())
-    assert sorted(name for reading in told.values() for name in reading.concerned) == sorted(causes)
-    for reading in told.values():
+    alerts = one_for_each_cause(readings)
+    assert {f"{element.kind}:{element.id}" for element in alerts} == set(causes.values())
+    assert sorted(name for reading in alerts.values() for name in reading.concerned) == sorted(causes)
+    for reading in alerts.values():
         names = sorted(name for name, cause in causes.items() if cause == reading.cause)
         assert reading.dataflow == names[0] and reading.text.endswith(": It is away.")
         assert all(name in reading.text for name in names[:NAMED])

@@ -199,7 +199,8 @@ GENERATED = frozenset({"explode", "explode_outer", "posexplode", "posexplode_out
 NAMES = frozenset({*FUNCTIONS, *HIGHER, *BUILDERS, *GENERATED})
 # What the text for Spark may call: these names, and what operators and functions are computed with.
 CALLED = NAMES | {
-    "weir_bounded", "weir_counted", "weir_kept", "weir_json_object", "try_add", "try_subtract", "try_multiply", "try_divide", "try_mod",
+    "weir_bounded", "weir_counted", "weir_kept", "weir_json_object",
+    "try_add", "try_subtract", "try_multiply", "try_divide", "try_mod",
     "try_element_at", "try_to_timestamp", "between"}
 
 _KINDS: dict[str, tuple[Callable[[str], bool], str]] = {

@@ -168,7 +168,8 @@ public final class WrittenNumbers {
     } else if (token.isNumeric()) {
       String number = parser.getText();
       if (marks) copy.writeString(MARK + number + MARK);
-      else if (type instanceof DecimalType digits && exact(number, digits.precision(), digits.scale()) == null) copy.writeNull();
+      else if (type instanceof DecimalType digits && exact(number, digits.precision(), digits.scale()) == null)
+        copy.writeNull();
       else copy.writeNumber(number);
     } else if (type instanceof DecimalType digits && token == JsonToken.VALUE_STRING
         && exact(parser.getText(), digits.precision(), digits.scale()) == null) {
