@@ -79,12 +79,18 @@ public final class WrittenNumbers {
    */
   public static UTF8String kept(UTF8String document, DataType type) {
     boolean hasDecimals = type.existsRecursively(inner -> inner instanceof DecimalType);
-    return hasDecimals || hasWrittenNumbers(document) ? rewritten(document, type, false) : document;
+    if (!hasDecimals && !hasWrittenNumbers(document)) return document;
+    try (JsonParser parser = JSON.createParser(document.toString())) {
+      if (parser.nextToken() == null || !isChanged(parser, type)) return document;
+    } catch (IOException unreadable) {
+      return document;
+    }
+    return rewritten(document, type, false);
   }
 
   /** A document with its numbers as marked texts, so that get_json_object passes them on as they came. */
   public static UTF8String marked(UTF8String document) {
-    return hasMarks(document) ? document : rewritten(document, null, true);
+    return hasMarks(document) || !hasWrittenNumbers(document) ? document : rewritten(document, null, true);
   }
 
   /** What get_json_object took out of that document once it was marked. */
@@ -132,6 +138,32 @@ public final class WrittenNumbers {
     return false;
   }
 
+  /** Whether Spark's reader changes a number of a value: one that becomes a text, or is within one, or a decimal. */
+  private static boolean isChanged(JsonParser parser, DataType type) throws IOException {
+    JsonToken token = parser.currentToken();
+    if (type == null) {
+      parser.skipChildren();
+      return false;
+    }
+    if (token == JsonToken.START_OBJECT) {
+      while (parser.nextToken() != JsonToken.END_OBJECT) {
+        DataType inner = type instanceof StringType ? type : inside(type, parser.currentName());
+        parser.nextToken();
+        if (isChanged(parser, inner)) return true;
+      }
+      return false;
+    }
+    if (token == JsonToken.START_ARRAY) {
+      DataType element = type instanceof ArrayType list ? list.elementType() : type;
+      while (parser.nextToken() != JsonToken.END_ARRAY) if (isChanged(parser, element)) return true;
+      return false;
+    }
+    if (type instanceof StringType)
+      return token == JsonToken.VALUE_NUMBER_FLOAT || token.isNumeric() && parser.getText().equals("-0");
+    return type instanceof DecimalType digits && (token.isNumeric() || token == JsonToken.VALUE_STRING)
+        && exact(parser.getText(), digits.precision(), digits.scale()) == null;
+  }
+
   private static UTF8String rewritten(UTF8String document, DataType type, boolean marks) {
     StringWriter text = new StringWriter(document.numBytes() + 16);
     try (JsonParser parser = JSON.createParser(document.toString()); JsonGenerator copy = JSON.createGenerator(text)) {
@@ -167,7 +199,7 @@ public final class WrittenNumbers {
       copy.writeEndArray();
     } else if (token.isNumeric()) {
       String number = parser.getText();
-      if (marks) copy.writeString(MARK + number + MARK);
+      if (marks && Character.isDigit(number.charAt(number.length() - 1))) copy.writeString(MARK + number + MARK); // no NaN
       else if (type instanceof DecimalType digits && exact(number, digits.precision(), digits.scale()) == null)
         copy.writeNull();
       else copy.writeNumber(number);
