@@ -21,7 +21,7 @@ from dashboard.operations.live_view.estate_view import one_look
 from dashboard.teams.models import Team
 from scheduler.alerting.alert_states import AlertTransition, EvaluationInput, evaluate
 from scheduler.alerting.alert_values import FIRING, PENDING, RESOLVED, AlertReading, AlertRule, Watched, alert_key
-from scheduler.alerting.causes import without_symptoms
+from scheduler.alerting.causes import one_for_each_cause, without_symptoms
 from scheduler.alerting.rule_kinds import RULE_KINDS
 from scheduler.history.series import ALARM, DATAFLOW, KINDS, OVER, Annotation
 
@@ -53,6 +53,7 @@ def evaluate_round(*, now_s: int) -> int:
             {rule_id: in_force.rule for rule_id, in_force in known.rules.items()}, known.readings, now_s,
             {watched: alert.state for watched, alert in alerts.items()}))
         _store(changes, known, alerts, now_s)
+        _concern(known, alerts)
         tell(now_s)
         EvaluatorClock.objects.filter(pk=1).update(evaluated_s=now_s)
     return len(changes)
@@ -88,9 +89,12 @@ def _read(team: Team | None, now_s: int, known: RuleReadings) -> None:
                     known.readings[own_id] = {
                         element: reading for element, reading in readings.items() if reading.dataflow == dataflow}
     _read_where_the_teams_is_off(evidence, rules, known)
-    known.readings |= without_symptoms(
+    judged = without_symptoms(
         {rule_id: in_force.rule for rule_id, in_force in rules.items()},
         {rule_id: known.readings[rule_id] for rule_id in rules if rule_id in known.readings})
+    known.readings |= {
+        rule_id: one_for_each_cause(of_rule) if rules[rule_id].kind.by_cause else of_rule
+        for rule_id, of_rule in judged.items()}
 
 
 def _read_where_the_teams_is_off(
@@ -147,9 +151,18 @@ def _new(change: AlertTransition, rule: AlertRule, team: Team | None, reading: A
     return alert
 
 
+def _concern(known: RuleReadings, alerts: Mapping[Watched, Alert]) -> None:
+    """Let alerts say whom their cause concerns by now."""
+    for (rule_id, element), alert in alerts.items():
+        reading = known.readings.get(rule_id, {}).get(element)
+        if reading is not None and reading.concerned and list(reading.concerned) != alert.concerned:
+            _words(alert, reading)
+            alert.save(update_fields=["cause", "text", "remedy", "dataflow", "concerned"])
+
+
 def _words(alert: Alert, reading: AlertReading) -> None:
     alert.cause, alert.text, alert.remedy = reading.cause[:240], reading.text[:500], reading.remedy[:500]
-    alert.dataflow_id = reading.dataflow or None
+    alert.dataflow_id, alert.concerned = reading.dataflow or None, list(reading.concerned)
 
 
 def _group(alert: Alert, now_s: int) -> NoticeGroup:

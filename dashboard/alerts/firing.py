@@ -29,13 +29,13 @@ def firing(view: View, findings: Sequence[Finding]) -> Iterator[Finding]:
     rows = view.worked.once("firing", lambda: list(Alert.objects.filter(phase=FIRING).filter(
         Q(team=None) | Q(dataflow__isnull=False)).order_by("pk")))
     for alert in rows:
-        key = str(alert.dataflow_id or "")
-        if alert.team_id is not None and key not in view.own:
+        keys = alert.dataflow_ids
+        if alert.team_id is not None and view.own.isdisjoint(keys):
             continue
-        if alert.kind in _OF_FINDINGS and (alert.element in named or key in named):
+        if alert.kind in _OF_FINDINGS and not named.isdisjoint([alert.element, *keys]):
             continue
-        record = view.records.get(key)
-        users = [{"id": key, "name": record.name, "team": record.team.name}] if record is not None else []
+        records = [(key, view.records[key]) for key in keys if key in view.records]
+        users = [{"id": key, "name": record.name, "team": record.team.name} for key, record in records]
         yield Finding(
             "alert", str(alert.pk), alert.kind, _SEVERITIES[alert.severity], alert.text, alert.remedy,
             since_ms=1000 * alert.since_s, dataflows=users)

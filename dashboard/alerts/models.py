@@ -47,13 +47,17 @@ class NoticeGroup(models.Model):
 
 
 class Alert(models.Model):
-    """One alert: pending, firing or resolved. Times in seconds since the epoch, as they are decided with."""
+    """One alert: pending, firing or resolved. Times in seconds since the epoch, as they are decided with.
+
+    ``dataflow`` is the first that it is of; ``concerned`` are the ids of all, where one cause may concern several.
+    """
 
     key = models.CharField(max_length=400, unique=True)
     rule_id = models.CharField(max_length=100)
     kind = models.CharField(max_length=30)
     team = models.ForeignKey("teams.Team", null=True, on_delete=models.CASCADE, related_name="+")
     dataflow = models.ForeignKey("catalog.DataflowRecord", null=True, on_delete=models.SET_NULL, related_name="+")
+    concerned = models.JSONField(default=list)
     element_kind = models.CharField(max_length=10)
     element = models.CharField(max_length=210)
     cause = models.CharField(max_length=240)
@@ -86,6 +90,11 @@ class Alert(models.Model):
     def name(self) -> str:
         """What the audit trail calls it."""
         return f"{self.title}: {self.text}"[:120]
+
+    @property
+    def dataflow_ids(self) -> list[str]:
+        """All that it is of; empty for an alert of the estate."""
+        return self.concerned or ([str(self.dataflow_id)] if self.dataflow_id else [])
 
     @property
     def watched(self) -> tuple[str, Element]:

@@ -17,6 +17,7 @@ from dashboard.outbox.sending import enqueue
 from dashboard.teams.models import Team, User
 from scheduler.alerting.alert_values import CRITICAL, RESOLVED, SEVERITIES, Element
 from scheduler.alerting.grouping import MORE, OVER, Group, Member, Mute, look_at
+from scheduler.history.series import DATAFLOW
 
 SHOWN = 50  # alerts in one message
 _WORDS = {MORE: "More: ", OVER: "Over: "}
@@ -52,9 +53,14 @@ def current_mutes(now_s: int) -> Sequence[tuple[int | None, Mute]]:
 
 
 def is_muted(alert: Alert, mutes: Iterable[tuple[int | None, Mute]], now_s: int) -> bool:
-    """Whether nobody is to be told of an alert now."""
-    return any(
-        team_id == alert.team_id and mute.covers(*alert.watched, now_s) for team_id, mute in mutes)
+    """Whether nobody is to be told of an alert now: it is muted, or each dataflow is that it concerns."""
+    own = [mute for team_id, mute in mutes if team_id == alert.team_id]
+
+    def is_covered(element: Element) -> bool:
+        return any(mute.covers(alert.rule_id, element, now_s) for mute in own)
+
+    return is_covered(alert.watched[1]) or (
+        bool(alert.concerned) and all(is_covered(Element(DATAFLOW, key)) for key in alert.concerned))
 
 
 def is_quiet(alert: Alert, mutes: Iterable[tuple[int | None, Mute]], now_s: int) -> bool:
@@ -78,7 +84,7 @@ def _alert_row(alert: Alert) -> dict[str, Any]:
     return {
         "id": alert.pk, "rule": alert.rule_id, "kind": alert.kind, "title": alert.title, "severity": alert.severity,
         "element": {"kind": alert.element_kind, "id": alert.element}, "text": alert.text, "remedy": alert.remedy,
-        "dataflow": str(alert.dataflow_id) if alert.dataflow_id else None,
+        "dataflow": str(alert.dataflow_id) if alert.dataflow_id else None, "dataflows": alert.dataflow_ids,
         "fired_at": alert.fired_at.isoformat() if alert.fired_at else None,
         "resolved_at": alert.resolved_at.isoformat() if alert.resolved_at else None}
 
@@ -136,4 +142,5 @@ def trial_payload(username: str) -> dict[str, Any]:
         "alerts": [{
             "id": 0, "rule": "test", "kind": "test", "title": "Test", "severity": "info",
             "element": {"kind": "test", "id": "test"}, "text": "If you can read this, notifications arrive.",
-            "remedy": "", "dataflow": None, "fired_at": timezone.now().isoformat(), "resolved_at": None}]}
+            "remedy": "", "dataflow": None, "dataflows": [], "fired_at": timezone.now().isoformat(),
+            "resolved_at": None}]}

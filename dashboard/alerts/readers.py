@@ -153,7 +153,7 @@ def _silent_source(evidence: EvaluationScope) -> Readings | None:
 
 
 def _failing(evidence: EvaluationScope) -> Readings | None:
-    """One reading a dataflow, of the worst that stands in its way; the same cause for all that it hinders."""
+    """One reading a dataflow, of the worst that stands in its way: the same cause and text for all that it hinders."""
     if not evidence.is_heard:
         return None
     readings: Readings = {}
@@ -163,8 +163,8 @@ def _failing(evidence: EvaluationScope) -> Readings | None:
         for user in finding.dataflows:
             if user["id"] in evidence.own:
                 readings.setdefault(Element(DATAFLOW, user["id"]), AlertReading(
-                    value=1.0, cause=f"{finding.part}:{finding.name}", dataflow=user["id"],
-                    text=f"{user['name']} does not run as it should: {finding.cause}", remedy=finding.remedy))
+                    value=1.0, cause=f"{finding.part}:{finding.name}", dataflow=user["id"], name=user["name"],
+                    text=finding.cause, remedy=finding.remedy))
     return readings
 
 

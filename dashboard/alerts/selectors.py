@@ -57,8 +57,9 @@ def search(viewer: Viewer, chosen: AlertFilter) -> QuerySet[Alert]:
         alerts = alerts.filter(phase=FIRING if chosen.show == OPEN else RESOLVED)
     if chosen.group is not None:
         alerts = alerts.filter(group=chosen.group)
-    named = {"severity": chosen.severity, "kind": chosen.kind, "team__slug": chosen.team,
-             "dataflow": chosen.dataflow}
+    if chosen.dataflow:
+        alerts = alerts.filter(Q(dataflow=chosen.dataflow) | Q(concerned__icontains=chosen.dataflow))
+    named = {"severity": chosen.severity, "kind": chosen.kind, "team__slug": chosen.team}
     return alerts.filter(**{name: value for name, value in named.items() if value})
 
 

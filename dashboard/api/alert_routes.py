@@ -231,7 +231,8 @@ def _alert_row(alert: Alert) -> dict[str, Any]:
     return {
         "id": alert.pk, "rule": alert.rule_id, "kind": alert.kind, "title": alert.title, "severity": alert.severity,
         "phase": alert.phase, "team": alert.team.slug if alert.team else None,
-        "dataflow": str(alert.dataflow_id) if alert.dataflow_id else None, "element_kind": alert.element_kind,
+        "dataflow": str(alert.dataflow_id) if alert.dataflow_id else None, "dataflows": alert.dataflow_ids,
+        "element_kind": alert.element_kind,
         "element": alert.element, "text": alert.text, "remedy": alert.remedy,
         "fired_at": alert.fired_at.isoformat() if alert.fired_at else None,
         "resolved_at": alert.resolved_at.isoformat() if alert.resolved_at else None, "why": alert.why,

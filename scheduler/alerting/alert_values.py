@@ -60,7 +60,9 @@ class AlertRule:
 class AlertReading:
     """What is read of one element: its value (None: it is not known now), and what people are told of it.
 
-    ``cause`` is what alerts have in common that are told together. ``dataflow`` is the id of one that it concerns.
+    ``cause`` is what alerts have in common that are told together. ``dataflow`` is the id of one that it concerns, and
+    ``name`` its name where one alert may be of several (`causes.one_for_each_cause`); ``concerned`` are the ids of all
+    that such a one is of.
     """
 
     value: float | None
@@ -68,6 +70,8 @@ class AlertReading:
     text: str = ""
     remedy: str = ""
     dataflow: str = ""
+    name: str = ""
+    concerned: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,16 @@
-"""Causes outrank symptoms: what one alert explains is not told by another of the same dataflow."""
+"""Causes outrank symptoms: what one alert explains is not told by another of the same dataflow, and what has one cause
+is one alert, however many dataflows it concerns."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from .alert_values import AlertReading, AlertRule, Element
 from .rule_kinds import RULE_KINDS
+
+NAMED = 3  # dataflows of one alert; the others are counted
 
 
 def without_symptoms(
@@ -31,3 +34,34 @@ def without_symptoms(
     return {
         rule_id: {element: known(rules[rule_id], reading) for element, reading in of_rule.items()}
         for rule_id, of_rule in readings.items()}
+
+
+def one_for_each_cause(readings: Mapping[Element, AlertReading]) -> dict[Element, AlertReading]:
+    """What was read for a rule of which one alert tells all that a cause concerns (``RuleKind.by_cause``).
+
+    Parameters
+    ----------
+    readings : mapping of Element to AlertReading
+        One for each dataflow, each with its ``name``; ``cause`` is ``<kind>:<id>`` of what stands in its way.
+
+    Returns
+    -------
+    dict of Element to AlertReading
+        By what stands in the way, with the worst value, how many dataflows it concerns and the names of the first.
+    """
+    concerned: dict[Element, list[AlertReading]] = defaultdict(list)
+    for reading in readings.values():
+        kind, _, name = reading.cause.partition(":")
+        concerned[Element(kind, name)].append(reading)
+    return {element: _together(sorted(of_cause, key=lambda reading: (reading.name, reading.dataflow)))
+            for element, of_cause in concerned.items()}
+
+
+def _together(readings: Sequence[AlertReading]) -> AlertReading:
+    first, *others = readings
+    names = ", ".join(reading.name for reading in readings[:NAMED])
+    more = f" and {len(readings) - NAMED} more" if len(readings) > NAMED else ""
+    whom = f"{len(readings)} dataflows do not run as they should ({names}{more})" if others else \
+        f"{first.name} does not run as it should"
+    return replace(
+        first, text=f"{whom}: {first.text}", concerned=tuple(reading.dataflow for reading in readings))

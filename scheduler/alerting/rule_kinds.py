@@ -39,6 +39,8 @@ class RuleKind:
         Whether it watches nothing until somebody turns it on.
     symptom_of : tuple of str
         Kinds that, where they find something wrong with a dataflow, explain what this one would tell of it.
+    by_cause : bool
+        Whether one alert tells all dataflows of a team that one cause concerns.
     marked : bool
         Whether its alarms are written into the history; of findings the recorder writes them.
     """
@@ -57,6 +59,7 @@ class RuleKind:
     every_s: int = 1
     asked: bool = False
     symptom_of: tuple[str, ...] = ()
+    by_cause: bool = False
     marked: bool = True
 
     def rule(self, scope: str, **chosen: float | int | str) -> AlertRule:
@@ -88,7 +91,7 @@ SILENT_SOURCE = RuleKind(
     about="For so much longer than ever in the last day a source has made no events. Off unless you turn it on: a "
           "source that is quiet may well be as it should.")
 FAILING = RuleKind(
-    name="failing", title="Failing", for_s=30, severity=CRITICAL, marked=False,
+    name="failing", title="Failing", for_s=30, severity=CRITICAL, by_cause=True, marked=False,
     about="A query of a dataflow fails or hangs, its source cannot be read or its sink not be written, or its slot or "
           "node does not answer.")
 RESTARTING = RuleKind(

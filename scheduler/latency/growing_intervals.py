@@ -33,8 +33,8 @@ def growth(worst_s: float, limit_s: float, intervals_s: Iterable[float]) -> floa
     together_s = sum(intervals_s)
     if not (together_s > 0 and math.isfinite(worst_s)):
         return 1.0
-    factor = min(GROW, 1 + (FULL * limit_s - worst_s) / together_s)
-    return factor if factor >= LEAST_STEP else 1.0
+    factor = 1 + (FULL * limit_s - worst_s) / together_s
+    return min(GROW, factor) if factor >= LEAST_STEP else 1.0
 
 
 def held_at(interval_s: float, *, worst_s: float, limit_s: float, waits_s: float) -> float:

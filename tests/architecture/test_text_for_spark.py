@@ -13,6 +13,7 @@ READERS = {"expr", "selectExpr", "parseExpression", "call_function", "_parse_dat
 WRITES = "workers/library/spark_text.py"
 READS = {
     "workers/library/select/parsed_text.py",  # behind its check
+    "workers/library/spark_readers.py",  # two names
     "workers/library/taxis.py",  # a constant
 }
 NO_SPARK = {"workers/library/describe.py"}  # Markdown

@@ -81,22 +81,6 @@ def test_a_late_dataflow_is_told_once_and_is_over_once(
     assert [mark.what for mark in marks.filter(text__startswith="Latency")] == ["alarm", "over"]
 
 
-def test_a_slot_that_dies_is_one_notice_for_all_that_ran_there(
-    world: World, traffic: DataflowRecord, estate: AlertingEstate, settings: Any
-) -> None:
-    running(world.carla, world.city, document("cars", window=20), world.ana)
-    world.carla.email = "carla@example.org"
-    world.carla.save()
-    estate.slot = "stalled"
-    for _ in range(7):
-        alerts = estate.round()
-    of_city = [alert for alert in alerts if alert.team == world.city]
-    assert {alert.kind for alert in of_city} == {"failing"} and len({alert.cause for alert in of_city}) == 1
-    assert len(of_city) == 2 and [a.kind for a in alerts if a.team is None] == ["unreachable"]
-    [mail] = Delivery.objects.filter(user=world.carla)
-    assert "and 1 more" in mail.subject
-
-
 def test_a_round_that_is_killed_leaves_nothing_and_is_done_again(
     world: World, traffic: DataflowRecord, estate: AlertingEstate, monkeypatch: pytest.MonkeyPatch
 ) -> None:

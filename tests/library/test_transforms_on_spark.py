@@ -212,6 +212,64 @@ def test_parsers_keep_numbers_or_give_null(events):
     assert plain(parsed, "s", "d", "n") == [("1.10", Decimal("1234567890123456.0001"), 2**53 + 1), ("x", None, None)]
 
 
+NUMBERS = ("1.10", "12345678901234567890.123456789", "1e400", "-0", "-0.0", "1E5", "7", "9" * 30, "0.1")
+
+
+def test_numbers_of_json_keep_their_text_wherever_a_text_is_read(events):
+    inside = [f'{{"a":{number},"l":[{number},"{number}",null],"t":true}}' for number in NUMBERS]
+    rows = events("json string", *((f'{{"n": {number}, "o": {inner} , "q": "{number}", "x\'y": 1.5}}',)
+                                   for number, inner in zip(NUMBERS, inside, strict=True)))
+    parsed = build("json_parse", rows, columns=["n", "o", "q", "v:double"])
+    assert plain(parsed, "n", "o", "q") == [
+        (number, inner, number) for number, inner in zip(NUMBERS, inside, strict=True)]
+    nested = "struct<n: string, o: struct<a: string, l: array<string>>>"
+    query = build("sql", rows, query=(
+        f"SELECT from_json(json, '{nested}') AS j, from_json(json, 'map<string,string>') AS m, "
+        "get_json_object(json, '$.n') AS n, get_json_object(json, '$.o') AS o, get_json_object(json, '$.o.l[0]') AS l, "
+        "get_json_object(json, '$.o.l[*]') AS w, get_json_object(json, '$.q') AS q FROM input"))
+    for row, number, inner in zip(query.collect(), NUMBERS, inside, strict=True):
+        assert (row.j.n, row.j.o.a, row.j.o.l) == (number, number, [number, number, None])
+        assert row.m == {"n": number, "o": inner, "q": number, "x'y": "1.5"}
+        assert (row.n, row.o, row.l, row.q) == (number, inner, number, number)
+        assert row.w == f'[{number},"{number}",null]'
+
+
+ODD = (
+    "", "  ", "not json", "[15]", '{"n": 15', '{"n": 015}', '{"n": [15, }', "null", '"15"', "15",
+    "{'n': 'it', 'v': 2.5}", '{"n": "\\u0041\\"", "v": 2.5}', '{"n": 15, "n": 25}', '{"n": null, "d": null}',
+    '{"n": 15} trailing', "{}",
+    '{"v": "x", "n": 15}', '{"N": 15}', '{"n": "\ue00015\ue000"}', '{"n": "\\uE00015\\ue000"}',
+    '{"a": {"n": 15}, "n": "y"}',
+    '{"n": true, "d": true}', '[{"n": 15}, {"n": 16}]', '{"d": [1]}', '{"d": {}, "n": {"x" : [ ]}}',
+    '{"v": NaN, "n": "NaN"}', '{"d": "1,000.50"}')
+
+
+def test_what_has_no_number_to_keep_is_read_just_as_spark_reads_it(events):
+    rows = events("json string", *((text,) for text in ODD))
+    ddl = "n string, v double, d decimal(9,2)"  # because of the decimal each is written anew
+    paths = ("$.n", "$.v", "$", "$[0].n", "$.a.n", "$.n.x", "$[*].n")
+    query = ", ".join(f"get_json_object(json, '{path}') AS p{place}" for place, path in enumerate(paths))
+    ours = build("sql", rows, query=f"SELECT from_json(json, '{ddl}') AS r, {query} FROM input").drop("_time", "_born")
+    spark = rows.selectExpr("_seq", f"from_json(json, '{ddl}') AS r", *query.split(", get")[:1], *(
+        f"get{part}" for part in query.split(", get")[1:]))
+    names = ("_seq", "r", *(f"p{place}" for place in range(len(paths))))
+    assert plain(ours, *names) == plain(spark, *names)
+
+
+def test_a_decimal_has_every_digit_that_came_or_is_null(events):
+    exact = {"1.005": None, "1.50": "1.50", "1.5000": "1.50", "1e1": "10", "1E-1": "0.1",
+             "123456789.99": "123456789.99", "1234567890.00": None, "-0": "0", "0.001": None, "1e999999999": None,
+             "1e-999999999": None}
+    values = [None if text is None else Decimal(text) for text in exact.values()]
+    for kind, form in (("csv", "{}"), ("json", '{{"d": {}}}'), ("json", '{{"d": "{}"}}'), ("xml", "<r><d>{}</d></r>")):
+        rows = events(f"{kind} string", *((form.format(text),) for text in exact))
+        parsed = build(f"{kind}_parse", rows, columns=["d:decimal(11,2)"])
+        assert [row.d for row in parsed.collect()] == values, form
+    rows = events("json string", *((f'{{"d": [{text}, "{text}"]}}',) for text in exact))
+    read = build("sql", rows, query="SELECT from_json(json, 'd array<decimal(11,2)>').d AS d FROM input")
+    assert [row.d for row in read.collect()] == [[value, value] for value in values]
+
+
 def test_pi(events):
     rows = build("pi_viete", events("x string", ("a",), ("b",)), iterations=30)
     assert plain(rows, "_seq", "x", "pi") == [(0, "a", pytest.approx(math.pi)), (1, "b", pytest.approx(math.pi))]

@@ -93,7 +93,7 @@ def test_traffic_is_of_bundles_that_there_are_and_they_are_on_slots() -> None:
 
 
 def test_where_a_latency_is_not_known_nothing_grows() -> None:
-    assert growth(math.nan, 1.0, [1.0]) == 1.0
+    assert growth(math.nan, 1.0, [1.0]) == growth(0.1, math.nan, [1.0]) == 1.0
     assert growth(0.1, 1.0, [1.0]) > 1.0
 
 

@@ -56,13 +56,12 @@ class Aggregate:
 
     def add(self, state: list, value: Any) -> None:
         """Take a value in; whole numbers and decimals come as text."""
-        digits = self._digits
         if self.of in INTEGERS:
             value = int(value)
-        elif digits:
+        elif self.of not in _AS_THEY_ARE and (digits := self._digits):
             value = float(value) if self.kind.doubles else _unscaled(Decimal(value), digits[1])
             self._require_unscaled(state)
-        self.kind.add(state, value)
+        KINDS[self.function].add(state, value)
 
     def merge(self, state: list, other: list) -> None:
         """Put another part's state into a state."""
@@ -239,7 +238,8 @@ def _same(kind: str) -> str:
 
 
 _WIDE = Context(prec=100)
-INTEGERS = ("tinyint", "smallint", "int", "bigint")
+INTEGERS = frozenset(("tinyint", "smallint", "int", "bigint"))
+_AS_THEY_ARE = frozenset(("", "double", "string"))
 _LOWEST, _HIGHEST = _better(min), _better(max)
 KINDS: dict[str, Kind] = {
     "count": Kind(lambda: [0], _count, _sums_together, _one, lambda _: "bigint"),

@@ -39,6 +39,8 @@ def require_shallow(value: Any, levels: int = MESSAGE_DEPTH.most) -> None:
 
 def as_string(value: Any) -> str:
     """Text; of what JSON has beside it, JSON, its numbers as they came."""
+    if type(value) is str and value.isascii():  # as most are
+        return value
     if isinstance(value, WrittenNumber):
         return value.text
     if isinstance(value, dict | list | bool | int | float):
@@ -53,6 +55,8 @@ def as_string(value: Any) -> str:
 
 
 def _as_double(value: Any) -> float:
+    if type(value) is float:
+        return value
     if isinstance(value, bool):
         raise TypeError
     text = _text_of_number(value)
@@ -70,6 +74,8 @@ def _is_infinite(value: Any, text: str | None) -> bool:
 
 
 def _as_bigint(value: Any) -> int:
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return value
     if isinstance(value, bool) or (isinstance(value, float) and not value.is_integer()):
         raise TypeError
     text = _text_of_number(value)
@@ -120,15 +126,26 @@ def _as_boolean(value: Any) -> bool:
 
 
 def as_timestamp(value: Any, *, unit_ms: float = 1.0, zone: str | None = None) -> datetime:
-    """A time, of ISO 8601 or of a number of units since the epoch; in that zone where it has none, or in UTC."""
-    if isinstance(value, WrittenNumber):
-        value = float(value.text)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return _EPOCH + timedelta(milliseconds=value * unit_ms)
+    """A time, of ISO 8601 or of a number of units since the epoch; in that zone where it has none, or in UTC.
+
+    A whole number is just that time, or none of microseconds; what is behind a number's point is rounded to them.
+    """
+    if isinstance(value, WrittenNumber | int | float) and not isinstance(value, bool):
+        return _EPOCH + timedelta(microseconds=_microseconds(value, unit_ms))
     if getattr(value, "nanosecond", 0):
         raise ValueError  # a timestamp has microseconds
     time = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).strip())
     return time if time.tzinfo else local_time(time, UTC if zone is None else ZoneInfo(zone))
+
+
+def _microseconds(value: WrittenNumber | int | float, unit_ms: float) -> int:
+    if isinstance(value, int) and unit_ms >= 0.001:
+        return value * round(1000 * unit_ms)
+    number = Decimal(value.text if isinstance(value, WrittenNumber) else repr(value))
+    moment = number * Decimal(repr(1000 * unit_ms))
+    if number == number.to_integral_value() and moment != moment.to_integral_value():
+        raise ValueError  # a timestamp has microseconds
+    return round(moment)
 
 
 def _as_binary(value: Any) -> bytes:

@@ -13,6 +13,7 @@ from .columns import STREAM, typed_columns
 from .config import InvalidConfig, require_columns, settings
 from .event_schemas import SCHEMAS
 from .files import replay_path
+from .spark_readers import from_json
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -151,7 +152,7 @@ def csv_to_senml(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
                        text=name in texts) for name in names]
     array = F.array(*entries)
     if "meta" in inputs.columns and not values["fields"]:
-        array = F.concat(array, _meta_entries(units, schema.strings if schema else frozenset()))
+        array = F.concat(array, _meta_entries(inputs, units, schema.strings if schema else frozenset()))
     present = F.filter(array, lambda entry: entry["v"].isNotNull() | entry["sv"].isNotNull())
     body = F.to_json(F.struct(present.alias("e"), F.col("_time").alias("bt")))
     return inputs.select(*STREAM, F.concat(F.col("_time").cast("string"), F.lit(","), body).alias("senml"))
@@ -173,14 +174,14 @@ def _entry(name: Column, unit: Column, value: Column, *, text: bool | Column) ->
                     F.when(is_text, written).alias("sv"))
 
 
-def _meta_entries(units: Mapping[str, str], strings: frozenset[str]) -> Column:
+def _meta_entries(inputs: DataFrame, units: Mapping[str, str], strings: frozenset[str]) -> Column:
     from pyspark.sql import functions as F
 
     unit_of = F.from_json(F.lit("{}"), "map<string,string>")
     if units:
         unit_of = F.create_map(*[F.lit(part) for pair in units.items() for part in pair])
     names = F.array(*[F.lit(name) for name in sorted(strings)]) if strings else F.lit([]).cast("array<string>")
-    pairs = F.map_entries(F.from_json("meta", "map<string,string>"))
+    pairs = F.map_entries(from_json(inputs, F.col("meta"), "map<string,string>"))
     entries = F.transform(pairs, lambda pair: _entry(
         pair["key"], F.coalesce(F.try_element_at(unit_of, pair["key"]), F.lit("string")), pair["value"],
         text=F.array_contains(names, pair["key"]),

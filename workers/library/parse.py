@@ -16,7 +16,7 @@ from scheduler.model.task_types import Parameter, TaskType
 from .columns import COLUMN_TYPES, OBSERVATION, OBSERVATION_TYPES, STREAM, require_scalar, typed_columns
 from .config import InvalidConfig, require_columns, settings
 from .event_schemas import SCHEMAS, EventSchema
-from .spark_text import columns_ddl
+from .spark_readers import READING, from_json, typed_values
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -57,8 +57,8 @@ CSV_PARSE = _parse_type(
     cost_us=10,
 )
 JSON_PARSE = _parse_type(
-    "json_parse", "Parses a JSON object into typed columns. A number with a point keeps its digits as a decimal; as a "
-    "string it is written as a double is.", (_text("json"), _COLUMNS), cost_us=10,
+    "json_parse", "Parses a JSON object into typed columns. A number that becomes a string keeps its text: 1.10.",
+    (_text("json"), _COLUMNS), cost_us=10,
 )
 XML_PARSE = _parse_type(
     "xml_parse", "Parses an XML element into typed columns: its attributes (_name) and children; no external entities.",
@@ -86,7 +86,7 @@ def senml_parse(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     text = values["field"]
     require_columns(inputs.columns, [text], task_type="senml_parse", remedy="Set field to the column of the text.")
     body = F.substring(text, F.locate("{", F.col(text)), F.length(text))
-    entries = F.from_json(body, "e array<struct<n: string, v: string, sv: string>>")["e"]
+    entries = from_json(inputs, body, "e array<struct<n: string, v: string, sv: string>>")["e"]
     # No filter on what was computed here: Spark would push it down and read the JSON once more for it. A message
     # that cannot be read gives an empty array instead, and so no event.
     messages = inputs.select(*STREAM, _message_id(text).alias("msg_id"), entries.alias("_entries"))
@@ -164,14 +164,12 @@ def csv_parse(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     from pyspark.sql import functions as F
 
     values = settings(CSV_PARSE, config)
-    return _parsed(inputs, values, lambda text, ddl: F.from_csv(text, ddl, {"sep": values["delimiter"], **_READING}))
+    return _parsed(inputs, values, lambda text, ddl: F.from_csv(text, ddl, {"sep": values["delimiter"], **READING}))
 
 
 def json_parse(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """Spark's JSON reader on each object."""
-    from pyspark.sql import functions as F
-
-    return _parsed(inputs, settings(JSON_PARSE, config), lambda text, ddl: F.from_json(text, ddl, dict(_READING)))
+    return _parsed(inputs, settings(JSON_PARSE, config), lambda text, ddl: from_json(inputs, text, ddl))
 
 
 def xml_parse(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
@@ -183,12 +181,9 @@ def xml_parse(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
     def read(text: Column, ddl: str) -> Column:
         harmless = F.when(~F.upper(text).contains("<!DOCTYPE"), text)
-        return F.from_xml(harmless, ddl, dict(_READING))
+        return F.from_xml(harmless, ddl, dict(READING))
 
     return _parsed(inputs, settings(XML_PARSE, config), read)
-
-
-_READING = {"mode": "PERMISSIVE", "timeZone": "UTC"}
 
 
 def _parsed(inputs: DataFrame, values: Mapping[str, Any], read) -> DataFrame:
@@ -197,9 +192,7 @@ def _parsed(inputs: DataFrame, values: Mapping[str, Any], read) -> DataFrame:
     columns = typed_columns(values["columns"])
     field = values["field"]
     require_columns(inputs.columns, [field], task_type="The parser", remedy="Set field to the column of the text.")
-    ddl = columns_ddl(columns)
-    return inputs.select(*STREAM, read(F.col(field), ddl).alias("_parsed")).select(
-        *STREAM, *[F.col("_parsed")[name].alias(name) for name in columns])
+    return inputs.select(*STREAM, *typed_values(inputs, F.col(field), columns, read))
 
 
 def _columns_check(config: Mapping[str, Any]) -> None:

@@ -64,7 +64,9 @@ class Windowed:
         name, fell = watermarks.arrive(state, seq, born, self)
         out = self._close(state) if fell else []
         own = state["partitions"][name]
-        here = state["keys"].setdefault(key, {"key": list(values[:self.keys]), "open": [], "late": 0, "of": []})
+        here = state["keys"].get(key)
+        if here is None:
+            here = state["keys"][key] = {"key": list(values[:self.keys]), "open": [], "late": 0, "of": []}
         if name not in here.setdefault("of", []):
             here["of"].append(name)
             if here["open"]:
@@ -84,8 +86,8 @@ class Windowed:
         if not here["open"] and here["late"]:
             first = here["until"] = own["mark"] + self.size
         if first < FOREVER:
-            for partition in here["of"]:
-                watermarks.expect(state["partitions"][partition], first)
+            for other in here["of"]:
+                watermarks.expect(state["partitions"][other], first)
         elif not here["open"]:
             del state["keys"][key]
         watermarks.advance(own, time, born, self)
@@ -113,6 +115,8 @@ class Windowed:
         """The windows that an event is in, by start and end, the earliest first."""
         if self.slide:
             last = time - time % self.slide
+            if self.slide == self.size:
+                return [(last, last + self.size)]
             return [(begin, begin + self.size) for begin in range(last, time - self.size, -self.slide)][::-1]
         begin, end = time, time + self.size
         for window in open_windows:
@@ -123,6 +127,8 @@ class Windowed:
     def _window(self, open_windows: list, begin: int, end: int) -> list:
         """The open window there; of sessions, all that it joins made one."""
         inside = [window for window in open_windows if window[0] >= begin and window[1] <= end]
+        if len(inside) == 1 and self.slide:
+            return inside[0]
         if not inside:
             inside = [[begin, end, 0, 0, 0, [aggregate.kind.start() for aggregate in self.aggregates]]]
             open_windows.append(inside[0])

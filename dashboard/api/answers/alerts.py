@@ -7,7 +7,8 @@ from dashboard.api.answers.common import Answer, answer_of
 
 
 class AlertRow(Answer):
-    """An alert; ``why`` says why it is over: `well`, `gone` or `off`."""
+    """An alert; ``why`` says why it is over: `well`, `gone` or `off`. ``dataflows`` are all that it concerns, and
+    ``dataflow`` the first of them."""
 
     id: int
     rule: str
@@ -17,6 +18,7 @@ class AlertRow(Answer):
     phase: str
     team: str | None
     dataflow: str | None
+    dataflows: list[str]
     element_kind: str
     element: str
     text: str

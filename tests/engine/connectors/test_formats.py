@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.model.columns import number_of, partition_of
@@ -199,6 +199,19 @@ def test_a_number_in_a_column_of_type_timestamp_counts_the_unit(format, unit, va
     decoded = read(f'{{"at": {value}}}'.encode() if format == "json" else str(value).encode(),
                    MessageLayout(format, {"at": "timestamp"}, time_field="at", time_unit=unit))
     assert [row[0].isoformat() for row in decoded.rows] == [at]
+
+
+@settings(deadline=None)
+@given(micros=st.integers(0, 253_402_300_799_999_999), format=st.sampled_from(("json", "csv")))
+def test_a_whole_number_is_that_very_time_or_none_of_microseconds(micros, format):
+    for unit, times in (("us", 1), ("ns", 1000)):
+        for more in (0, 1) if unit == "ns" else (0,):
+            value = max(micros, 10**9) * times + more  # with fewer digits CSV may mean a date
+            decoded = read((f'{{"at": {value}}}' if format == "json" else str(value)).encode(),
+                           MessageLayout(format, {"at": "timestamp"}, time_unit=unit))
+            expected = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value // times)
+            assert [row[0] for row in decoded.rows] == ([] if more else [expected])
+            assert len(decoded.dead) == more
 
 
 @pytest.mark.parametrize(("kind", "value", "at"), [

@@ -5,13 +5,16 @@ from __future__ import annotations
 
 import json
 import random
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import confluent_kafka
+import confluent_kafka.admin
 import pytest
 from confluent_kafka import KafkaError
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from workers.engine.connectors.contract import Opening
@@ -70,6 +73,7 @@ class Topic:
 
     partitions: dict[int, list[Any]] = field(default_factory=lambda: {0: []})
     low: dict[int, int] = field(default_factory=dict)
+    id: confluent_kafka.Uuid | None = None
     error = None
 
     @property
@@ -121,10 +125,27 @@ class PlayedConsumer:
         return
 
 
+class PlayedAdmin:
+    """What tells the ids of topics, where the cluster has any; else it does not answer."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        assert "group.id" not in options
+
+    def describe_topics(self, topics: Any, *, request_timeout: float) -> dict[str, Future]:
+        answers: dict[str, Future] = {name: Future() for name in topics.topic_names}
+        for answer in answers.values():
+            if PlayedConsumer.topic.id is None:
+                answer.set_exception(confluent_kafka.KafkaException(KafkaError(KafkaError._TIMED_OUT)))
+            else:
+                answer.set_result(SimpleNamespace(topic_id=PlayedConsumer.topic.id))
+        return answers
+
+
 @pytest.fixture(autouse=True)
 def _played(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "kafka.example.org")
     monkeypatch.setattr(confluent_kafka, "Consumer", PlayedConsumer)
+    monkeypatch.setattr(confluent_kafka.admin, "AdminClient", PlayedAdmin)
 
 
 def played(**topic: Any) -> Topic:
@@ -205,3 +226,36 @@ def test_a_deleted_key_is_an_event_of_kafkas_time_where_the_time_is_a_field_of_t
     assert decoded.rows == [(None, None, "k")] and decoded.times_ms == [1_700_000_000_001]
     [letter] = decoded.dead
     assert "has no time in its field at" in letter.reason, "a message that has a value says when it was"
+
+
+@pytest.mark.parametrize("runs", [True, False], ids=["while it is read", "while nothing reads it"])
+@given(before=st.integers(0, 5), after=st.integers(0, 9))
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_topic_that_was_made_anew_is_told_by_its_id_and_read_whole(runs: bool, before: int, after: int) -> None:
+    played(partitions={0: list(range(before))}, id=confluent_kafka.Uuid(1, 1))
+    reader = open_kafka(Opening("t", CONFIG))
+    assert read(reader)[0] == list(range(before))
+    _, _, place = read(reader)
+    assert place["ids"] == {"rows": str(confluent_kafka.Uuid(1, 1))}
+    played(partitions={0: list(range(100, 100 + after)), 1: [7]}, id=confluent_kafka.Uuid(1, 2))
+    if runs:
+        reader._look_at_s = 0.0
+    else:
+        reader = open_kafka(Opening("t", CONFIG, place))
+    numbers, [letter], place = read(reader)
+    assert sorted(numbers) == [7, *range(100, 100 + after)] and "made anew" in letter.reason
+    assert place["offsets"] == {"rows": {"0": after, "1": 1}}
+    assert read(open_kafka(Opening("t", CONFIG, place))) == ([], [], place)
+
+
+@pytest.mark.parametrize("known", [None, confluent_kafka.Uuid(1, 1)])
+@pytest.mark.parametrize("given_id", [None, confluent_kafka.Uuid(0, 0), confluent_kafka.Uuid(1, 1)])
+def test_a_cluster_that_tells_no_ids_or_the_same_ones_is_read_on(known: Any, given_id: Any) -> None:
+    topic = played(partitions={0: [1, 2]}, id=known)
+    _, _, place = read(open_kafka(Opening("t", CONFIG)))
+    topic.id = given_id
+    topic.partitions[0].append(3)
+    numbers, lost, place = read(open_kafka(Opening("t", CONFIG, place)))
+    assert (numbers, lost) == ([3], [])
+    has_ids = known is not None or str(given_id) == str(confluent_kafka.Uuid(1, 1))
+    assert place.get("ids") == ({"rows": str(confluent_kafka.Uuid(1, 1))} if has_ids else None)

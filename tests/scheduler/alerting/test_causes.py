@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.alerting.alert_values import AlertReading, Element
-from scheduler.alerting.causes import without_symptoms
+from scheduler.alerting.causes import NAMED, one_for_each_cause, without_symptoms
 from scheduler.alerting.rule_kinds import RULE_KINDS
 from scheduler.alerting.silence import LEAST_KNOWN, silence
 
@@ -45,6 +45,22 @@ def test_of_what_is_wrong_with_a_dataflow_just_what_nothing_explains_is_told(wro
                 if element.id == flow and reading.value is not None and RULES[rule_id].is_wrong(reading.value)}
         assert alarms == {kind for kind in wrong_kinds if wrong_kinds.isdisjoint(RULE_KINDS[kind].symptom_of)}
         assert bool(alarms) == bool(wrong_kinds), "where something is wrong, something is told"
+
+
+@given(st.dictionaries(st.text("abcdef", min_size=1, max_size=3), st.sampled_from(("slot:n1/0", "node:n2", "query:f"))))
+def test_what_has_one_cause_is_one_alert_that_counts_all_and_names_the_first(causes) -> None:
+    readings = {
+        Element("dataflow", name): AlertReading(value=1.0, cause=cause, text="It is away.", dataflow=name, name=name)
+        for name, cause in causes.items()}
+    alerts = one_for_each_cause(readings)
+    assert {f"{element.kind}:{element.id}" for element in alerts} == set(causes.values())
+    assert sorted(name for reading in alerts.values() for name in reading.concerned) == sorted(causes)
+    for reading in alerts.values():
+        names = sorted(name for name, cause in causes.items() if cause == reading.cause)
+        assert reading.dataflow == names[0] and reading.text.endswith(": It is away.")
+        assert all(name in reading.text for name in names[:NAMED])
+        assert (f"{len(names)} dataflows" in reading.text) is (len(names) > 1)
+        assert (f"and {len(names) - NAMED} more" in reading.text) is (len(names) > NAMED)
 
 
 RATES = st.lists(st.sampled_from((0.0, 0.0, 0.0, 1.0, 5.5, math.nan)), max_size=200)

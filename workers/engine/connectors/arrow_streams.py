@@ -38,11 +38,13 @@ class DecodingRoom:
 
     def take(self, *, events: int = 0, values: int = 0, size: int = 0) -> None:
         """Take some of it; ``TooMuch`` where there is not so much left."""
-        for left, taken, word in ((self.events, events, "events"), (self.values, values, "values"),
-                                  (self.bytes, size, "bytes")):
-            if not 0 <= taken <= left:
-                raise TooMuch(f"decodes to more than the {left:,} {word} that are left of what may be")
-        self.events, self.values, self.bytes = self.events - events, self.values - values, self.bytes - size
+        if 0 <= events <= self.events and 0 <= values <= self.values and 0 <= size <= self.bytes:
+            self.events, self.values, self.bytes = self.events - events, self.values - values, self.bytes - size
+            return
+        left, word = next((left, word) for left, taken, word in (
+            (self.events, events, "events"), (self.values, values, "values"), (self.bytes, size, "bytes"))
+            if not 0 <= taken <= left)
+        raise TooMuch(f"decodes to more than the {left:,} {word} that are left of what may be")
 
 
 def batches_of(

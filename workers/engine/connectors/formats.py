@@ -20,7 +20,7 @@ from scheduler.model.bounds import FILE_RECORD, MESSAGE_BYTES, MESSAGE_EVENTS, M
 from workers.library.arrow_types import arrow_type
 from workers.library.casting import as_string, as_timestamp, cast_to, require_shallow
 from workers.library.columns import typed_columns
-from workers.library.json_values import UnreadableMessage, items_of, parsed, text_of, written
+from workers.library.json_values import UnreadableMessage, WrittenNumber, items_of, parsed, text_of, written
 from workers.library.live_events import AHEAD, included
 
 from .arrow_streams import DecodingRoom, TooMuch, batches_of, rows_of
@@ -156,8 +156,7 @@ def decode(
     times_ms: list[int] = []
     origins: list[Message] = []
     dead: list[DeadLetter] = []
-    names = list(layout.columns)
-    when = names.index(layout.time_field) if layout.time_field else None
+    when = list(layout.columns).index(layout.time_field) if layout.time_field else None
     left = POLL_EVENTS.most
     for message in messages:
         room = DecodingRoom(min(most_events, left), MESSAGE_VALUES.most, MESSAGE_BYTES.most)
@@ -230,6 +229,8 @@ def _events(message: Message, layout: MessageLayout, dead: list[DeadLetter], roo
 
 
 def _extras(message: Message, layout: MessageLayout) -> tuple:
+    if not layout.extras:
+        return ()
     values = message.extras or {}
     return tuple(_typed(name, values.get(name), kind) for name, kind in layout.extras.items())
 
@@ -320,7 +321,8 @@ def _row_of_values(values: Sequence[str], names: Sequence[str], layout: MessageL
 
 def _row(values: Mapping[str, Any], layout: MessageLayout) -> tuple:
     """The declared fields of an event; one that is missing is null, others are left out."""
-    return tuple(_typed(name, values.get(name), kind, layout) for name, kind in layout.content.items())
+    fields = layout.fields or layout.content
+    return tuple([_typed(name, values.get(name), kind, layout) for name, kind in fields.items()])
 
 
 def _typed(name: str, value: Any, kind: str, layout: MessageLayout | None = None) -> Any:
@@ -341,7 +343,7 @@ def _typed(name: str, value: Any, kind: str, layout: MessageLayout | None = None
 def _moment(value: Any, layout: MessageLayout) -> datetime:
     """A time, of ISO 8601 or of a number since the epoch; in the layout's zone where it says none."""
     if isinstance(value, str) and layout.format == "csv" and _NUMBER.fullmatch(value):
-        value = float(value)  # in CSV all is text
+        value = WrittenNumber(value)  # in CSV all is text
     return as_timestamp(value, unit_ms=TIME_UNITS_MS[layout.time_unit], zone=layout.time_zone)
 
 

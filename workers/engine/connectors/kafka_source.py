@@ -3,6 +3,9 @@
 Partitions are assigned by hand and no group is joined, so that nothing is rebalanced and a position that was written
 with a block is the only truth. Partitions that are added to a topic are read from their beginning.
 
+A topic that was deleted and made anew is told by its id, where the cluster has ids for topics (Kafka 2.8 and newer) and
+tells them: then what is kept of its offsets is of another log, and it is read from its beginning.
+
 Not every offset is a message: ends of transactions and messages of those that were given up have one, too. A partition
 that is read to its end is behind them all, as its end says, and none of them is taken for an event that was lost.
 """
@@ -11,7 +14,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -69,6 +72,7 @@ class KafkaReader:
 
     def __init__(self, opening: Opening) -> None:
         import confluent_kafka
+        import confluent_kafka.admin
 
         self._kafka = confluent_kafka
         self._config = opening.config
@@ -77,14 +81,20 @@ class KafkaReader:
         self._registry = None if opening.config.get("format") != AVRO else Registry(
             opening.config["registry"], user=opening.config.get("registry_user") or "",
             password=opening.config.get("registry_password") or "")
+        self._ids: dict[str, str] = dict((opening.position or {}).get("ids", {}))
+        self._asked: dict[str, Any] = {}
+        self._anew: list[DeadLetter] = []
         try:
             self._consumer = confluent_kafka.Consumer(_options(opening, self._on_error))
+            self._admin = confluent_kafka.admin.AdminClient(_server_options(opening))
         except confluent_kafka.KafkaException as error:
             raise SourceRefused(
                 f"The config does not work: {error.args[0].str()}.",
                 remedy="Keep ca, certificate and private_key as PEM, from BEGIN to END.") from None
         try:
-            self._offsets = self._begin(opening.position)
+            self._ask_ids()
+            anew = self._made_anew(wait_for=self._ids)
+            self._offsets = self._begin(opening.position, anew)
             self._assign()
         except BaseException:
             self._consumer.close()
@@ -92,11 +102,14 @@ class KafkaReader:
         self._look_at_s = time.monotonic() + LOOK_S
 
     def position(self) -> Position:
-        return {"offsets": {topic: dict(parts) for topic, parts in self._offsets.items()}}
+        ids = {"ids": dict(self._ids)} if self._ids else {}
+        return {"offsets": {topic: dict(parts) for topic, parts in self._offsets.items()}, **ids}
 
     def poll(self, timeout_s: float) -> Polled:
         if time.monotonic() >= self._look_at_s:
             self._look_for_partitions()
+        if anew := self._made_anew():
+            self._begin_again(anew)
         raw = self._consume(timeout_s)
         polled = self._taken(raw)
         if not raw and self._away:
@@ -134,6 +147,7 @@ class KafkaReader:
             else:
                 lost.append(DeadLetter("has no value: it says that its key is deleted", place, message.key() or b""))
             self._offsets.setdefault(topic, {})[str(partition)] = offset + 1
+        lost, self._anew = [*self._anew, *lost], []
         return Polled(messages, self.position(), lost)
 
     def _consume(self, timeout_s: float) -> list[Any]:
@@ -182,11 +196,11 @@ class KafkaReader:
         if self._registry is not None:
             self._registry.close()
 
-    def _begin(self, known: Position | None) -> dict[str, dict[str, int]]:
-        """The offsets to begin at, by topic and partition: those that are known, else where the config says. A topic
-        that was made anew may have fewer partitions than were known."""
+    def _begin(self, known: Position | None, anew: Collection[str] = ()) -> dict[str, dict[str, int]]:
+        """The offsets to begin at, by topic and partition: those that are known, else where the config says; of topics
+        that were made anew the first. One of which that is not known may have fewer partitions than before."""
         parts_of = {topic: self._partitions(topic) for topic in self._topics}
-        known_of = (known or {}).get("offsets", {})
+        known_of = {topic: at for topic, at in (known or {}).get("offsets", {}).items() if topic not in anew}
         offsets = {
             topic: {part: at for part, at in known_of.get(topic, {}).items() if int(part) in parts_of[topic]}
             for topic in self._topics}
@@ -228,6 +242,39 @@ class KafkaReader:
         if after != before:
             self._offsets = after
             self._assign()
+        self._ask_ids()
+
+    def _ask_ids(self) -> None:
+        """Ask for the ids of topics, without waiting for them."""
+        topics = self._kafka.TopicCollection([topic for topic in self._topics if topic not in self._asked])
+        if topics.topic_names:
+            self._asked |= self._admin.describe_topics(topics, request_timeout=self.timeout_s)
+
+    def _made_anew(self, wait_for: Collection[str] = ()) -> list[str]:
+        """Topics that have another id than they had, by the answers that are there. A cluster that gives none leaves it
+        at what is known."""
+        anew = []
+        for topic, answer in list(self._asked.items()):
+            if topic not in wait_for and not answer.done():
+                continue
+            del self._asked[topic]
+            try:
+                given = answer.result().topic_id
+            except self._kafka.KafkaException:
+                continue
+            if given is None or not (given.get_most_significant_bits() or given.get_least_significant_bits()):
+                continue
+            if self._ids.setdefault(topic, str(given)) != str(given):
+                self._ids[topic] = str(given)
+                anew.append(topic)
+                self._anew.append(DeadLetter(
+                    "the topic was deleted and made anew: what was not read of the old one is gone, and the new one is "
+                    "read from its beginning", topic))
+        return anew
+
+    def _begin_again(self, anew: Collection[str]) -> None:
+        self._offsets = self._begin(self.position(), anew)
+        self._assign()
 
     def _assign(self) -> None:
         self._consumer.assign([
@@ -285,6 +332,9 @@ class _EndsReader(KafkaReader):
 
     timeout_s = LOOK_TIMEOUT_S
 
+    def _ask_ids(self) -> None:
+        return  # it has read nothing before
+
     def __init__(self, opening: Opening, count: int) -> None:
         self._count = count
         self._at_end: set[tuple[str, int]] = set()
@@ -315,14 +365,17 @@ class _EndsReader(KafkaReader):
 
 
 def _options(opening: Opening, on_error: Any) -> dict[str, Any]:
+    return _server_options(opening) | {
+        "group.id": f"weir-{opening.task}", "enable.auto.commit": False, "enable.partition.eof": True,
+        "auto.offset.reset": "error", "isolation.level": "read_committed", "error_cb": on_error,
+        "allow.auto.create.topics": False, "queued.max.messages.kbytes": 8192, "fetch.wait.max.ms": 500}
+
+
+def _server_options(opening: Opening) -> dict[str, Any]:
     config = opening.config
     options = {
-        "bootstrap.servers": ",".join(config["servers"]), "group.id": f"weir-{opening.task}",
-        "client.id": f"weir-{opening.task[:12]}", "enable.auto.commit": False, "enable.partition.eof": True,
-        "auto.offset.reset": "error", "isolation.level": "read_committed", "error_cb": on_error,
-        "allow.auto.create.topics": False, "security.protocol": config["security"],
-        "queued.max.messages.kbytes": 8192, "fetch.wait.max.ms": 500, "log_level": 0,
-        "topic.metadata.refresh.interval.ms": 300_000}
+        "bootstrap.servers": ",".join(config["servers"]), "client.id": f"weir-{opening.task[:12]}",
+        "security.protocol": config["security"], "log_level": 0, "topic.metadata.refresh.interval.ms": 300_000}
     if config["security"].startswith("sasl"):
         options |= {"sasl.mechanism": config["mechanism"], "sasl.username": config["username"] or "",
                     "sasl.password": config["password"] or ""}

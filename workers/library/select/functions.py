@@ -164,10 +164,10 @@ FUNCTIONS: dict[str, Function] = {
     **_same("boolean", "any", "isnull isnotnull"),
     **_same("int", "scalar…", "hash"), **_same("bigint", "scalar…", "xxhash64"),
     # JSON
-    "get_json_object": Function(("text", "text"), "string", "", ((1, _is_path),)),
+    "get_json_object": Function(("text", "text"), "string", "weir_json_object({0}, {1})", ((1, _is_path),)),
     "json_array_length": Function(("text",), "int"), "json_object_keys": Function(("text",), "array<string>"),
     "to_json": Function(("nested",), "string", "to_json({0})"),
-    "from_json": Function(("text", "text"), types.UNKNOWN, "from_json({0}, {1})",
+    "from_json": Function(("text", "text"), types.UNKNOWN, "from_json(weir_kept({0}, {1}), {1})",
                           ((1, lambda text: types.read_schema(text) is not None),)),
     # Lists and mappings
     "size": Function(("list",), "int"), "cardinality": Function(("list",), "int", "size({0})"),
@@ -199,7 +199,8 @@ GENERATED = frozenset({"explode", "explode_outer", "posexplode", "posexplode_out
 NAMES = frozenset({*FUNCTIONS, *HIGHER, *BUILDERS, *GENERATED})
 # What the text for Spark may call: these names, and what operators and functions are computed with.
 CALLED = NAMES | {
-    "weir_bounded", "weir_counted", "try_add", "try_subtract", "try_multiply", "try_divide", "try_mod",
+    "weir_bounded", "weir_counted", "weir_kept", "weir_json_object",
+    "try_add", "try_subtract", "try_multiply", "try_divide", "try_mod",
     "try_element_at", "try_to_timestamp", "between"}
 
 _KINDS: dict[str, tuple[Callable[[str], bool], str]] = {

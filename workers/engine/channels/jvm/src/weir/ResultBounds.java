@@ -43,6 +43,7 @@ public final class ResultBounds {
 
   /** Lets the session's queries call weir_bounded(value, times, most, place) and weir_counted(value, most, site, place). */
   static void register(SparkSession session) {
+    WrittenNumbers.register(session);
     if (session.sessionState().catalog().lookupBuiltinOrTempFunction(BOUNDED).isDefined()) return;
     FunctionRegistry registry = session.sessionState().functionRegistry();
     register(registry, COUNTED, parts ->
