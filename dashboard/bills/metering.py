@@ -21,7 +21,7 @@ def readings_of(
     used: Mapping[str, Amounts], costs: Mapping[str, int], needs: Mapping[str, Iterable[Need]], *, driver_since_ms: int,
     begun: datetime, until: datetime,
 ) -> list[TaskReading]:
-    """What tasks of a slot were charged, of those that have settled on a driver that has warmed up.
+    """What tasks of a slot were charged that somebody needs, and whether they have settled on a driver that is warm.
 
     Compilers work for minutes after a driver's start, and after that of a query: bills have that, and what a task costs
     for good has not.
@@ -33,17 +33,17 @@ def readings_of(
     driver_since_ms : int
         When the slot's process began, in ms since the epoch.
     """
-    if begun - datetime.fromtimestamp(driver_since_ms / 1000, UTC) < WARM:
-        return []
+    is_warm = begun - datetime.fromtimestamp(driver_since_ms / 1000, UTC) >= WARM
     seconds, settled_ms = (until - begun).total_seconds(), int((begun - SETTLED).timestamp() * 1000)
     return [
-        TaskReading(task, amounts.cpu_us / 1e6 / seconds, costs[task] / 1e9 * 3600 / seconds, seconds)
-        for task, amounts in used.items()
-        if any(need.since_ms <= settled_ms and need.until_ms is None for need in needs.get(task, ()))]
+        TaskReading(
+            task, amounts.cpu_us / 1e6 / seconds, costs[task] / 1e9 * 3600 / seconds, seconds,
+            is_warm and any(need.since_ms <= settled_ms and need.until_ms is None for need in needs[task]))
+        for task, amounts in used.items() if needs.get(task)]
 
 
 def note_readings(readings: Iterable[TaskReading], *, at: datetime) -> int:
-    """Take readings into the meters of their tasks; once an hour with what was billed of these."""
+    """Take readings into the meters of their tasks, once an hour with what was billed of these; how many were."""
     readings = list(readings)
     hour = at.replace(minute=0, second=0, microsecond=0)
     named = {reading.task_id for reading in readings}

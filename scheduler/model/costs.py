@@ -35,7 +35,7 @@ class Costs:
     query_batch_s: float = QUERY_BATCH_S
     slot_cores: float = SLOT_CORES
     group_cpu_s: float = GROUP_CPU_S
-    fixed_cores: float = 0.0
+    fixed_cores: float = SLOT_CORES
     batch_s: Mapping[str, float] = field(default_factory=dict)
     event_us: Mapping[str, float] = field(default_factory=dict)
     scale: float = 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from .cost_figures import ESTIMATED, CostFigure
 from .errors import StalePlan
 from .estate import Submitted
 from .fragment import Fragment, RunningTask
@@ -65,6 +66,16 @@ class Price:
     alone_error: float = 0.0  # by which cores_alone may be off
     rests_on: str = ""  # "measured" or "billed" (`cost_figures`); empty where cores_delta is an estimate
     since_ms: int | None = None  # since when that was seen
+
+    @property
+    def whole(self) -> CostFigure:
+        """What all that executes the dataflow was planned to cost, as if nobody shared it."""
+        per_hour = self.money_per_hour_alone
+        if not per_hour and self.cores_delta:  # of a plan of an earlier version
+            per_hour = self.money_per_hour_delta / self.cores_delta * self.cores_alone
+        return CostFigure(
+            self.cores_alone, max(0.0, self.cores_alone - self.alone_error), self.cores_alone + self.alone_error,
+            per_hour, ESTIMATED)
 
 
 @dataclass(frozen=True, slots=True)

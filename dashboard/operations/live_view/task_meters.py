@@ -18,12 +18,14 @@ KEPT = timedelta(days=35)  # after the last reading: so long a pause may last, a
 
 @dataclass(frozen=True, slots=True)
 class TaskReading:
-    """What a running task was charged over some seconds: CPU cores and money an hour."""
+    """What a running task was charged over some seconds on one slot: CPU cores and money an hour; and whether that
+    says what it costs for good."""
 
     task_id: str
     cores: float
     per_hour: float
     seconds: float
+    has_settled: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,9 @@ def meters_of(task_ids: Collection[str]) -> dict[str, CostMeter]:
 
 def note_meters(readings: Iterable[TaskReading], *, billed: Mapping[str, BilledHours], at: datetime) -> int:
     """Take readings in, with what was billed of these tasks since; how many were metered."""
-    readings = list(readings)
+    readings = _by_task(readings)
+    if not readings:
+        return 0
     before = meters_of({reading.task_id for reading in readings})
     rows = []
     for reading in readings:
@@ -61,6 +65,18 @@ def note_meters(readings: Iterable[TaskReading], *, billed: Mapping[str, BilledH
         rows, update_conflicts=True, unique_fields=["fingerprint"], update_fields=["at", "meter"], batch_size=1_000)
     TaskMeter.objects.filter(at__lt=at - KEPT).delete()
     return len(rows)
+
+
+def _by_task(readings: Iterable[TaskReading]) -> list[TaskReading]:
+    """One reading a task, of all slots that a schedule divides it among; none where it has not settled on all."""
+    by_task: dict[str, list[TaskReading]] = {}
+    for reading in readings:
+        by_task.setdefault(reading.task_id, []).append(reading)
+    return [
+        TaskReading(
+            task_id, sum(part.cores for part in parts), sum(part.per_hour for part in parts),
+            max(part.seconds for part in parts), has_settled=True)
+        for task_id, parts in by_task.items() if all(part.has_settled for part in parts)]
 
 
 def _ms(moment: datetime) -> int:
