@@ -29,8 +29,8 @@ def running_task(viewer: Viewer, task_id: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``id``, ``type``, ``config``, ``scope``, ``since``; ``cost``: a figure (`scheduler.model.cost_figures`), and
-        ``money_each`` of it (divided evenly among its users); ``user_count`` and, of the first ``MOST_USERS`` by name,
+        ``id``, ``type``, ``config``, ``scope``, ``since``; ``cost``: a figure (`scheduler.model.cost_figures`), which
+        its users divide; ``user_count`` and, of the first ``MOST_USERS`` by name,
         ``users``: ``id``, ``name``, ``team``, ``task`` (its name there), ``since``, ``outputs`` (names of its sinks
         behind this task), ``outputs_left`` (how many of its sinks are not); ``upstream``, ``downstream``: how many
         tasks; ``stops``: tasks, dataflows and outputs that stop if it goes; ``live``: as in the live document of a
@@ -48,12 +48,11 @@ def running_task(viewer: Viewer, task_id: str) -> dict[str, Any]:
     count = uses.count()
     users = _users(uses, behind | {task_id})
     outputs, stopped_outputs = _outputs(uses, behind | {task_id})
-    cost = _cost(uses, row.pk)
     for user in users:
         user["outputs"], user["outputs_left"] = outputs.get(user["id"], ([], 0))
     return {
         "id": row.pk, "type": row.type, "config": row.config, "scope": row.scope, "since": row.started_at,
-        "cost": cost, "money_each": cost.per_hour / count if count else cost.per_hour,
+        "cost": _cost(uses, row.pk),
         "user_count": count, "users": users, "upstream": len(_reached(task_id, shape.parents.get)),
         "downstream": len(behind),
         "stops": {"tasks": len(behind) + 1, "dataflows": count, "outputs": stopped_outputs},
