@@ -79,8 +79,8 @@ def price_of(
         The types of the tasks that this is the price of.
     """
     costs = prices.costs
-    told = [figure for figure in (added, freed) if figure.cores]
-    rests = total_cost(told) if told else whole
+    figures = [figure for figure in (added, freed) if figure.cores]
+    rests = total_cost(figures) if figures else whole
     # Two estimates are off by the same factor; what was measured is off by itself.
     error = abs(added.error - freed.error) if rests.basis == ESTIMATED else added.error + freed.error
     return Price(

@@ -79,7 +79,7 @@ def told_of(user: User, record: DataflowRecord) -> Told:
     bill = client.get(f"/bills/{key}/") if UsageHour.objects.filter(dataflow=record).exists() else None
     tasks = [running_task(viewer, task)["cost"] for task in
              Use.objects.filter(dataflow=record).values_list("running_task_id", flat=True)]
-    told = Told(
+    answers = Told(
         cost,
         {"API": api["whole"]["cores"], "page": page.context["cost"].whole.cores, "slider": offers["cores"],
          "tasks": sum(task.cores for task in tasks)},
@@ -87,11 +87,11 @@ def told_of(user: User, record: DataflowRecord) -> Told:
         {"API": api["pays"]["per_hour"], "slider": offers["pays_per_hour"]})
     assert f'data-cost="{cost.whole.basis}"' in page.content.decode()
     if cost.works:
-        told.whole_cores["Compare"] = as_it_runs(viewer, record).cores
-        told.whole_cores["removal, whole"] = price_of_kind(record, REMOVAL).cores_alone
+        answers.whole_cores["Compare"] = as_it_runs(viewer, record).cores
+        answers.whole_cores["removal, whole"] = price_of_kind(record, REMOVAL).cores_alone
     if bill is not None:
-        told.pays["bill"] = bill.context["cost"].pays.per_hour
-    return told
+        answers.pays["bill"] = bill.context["cost"].pays.per_hour
+    return answers
 
 
 def test_alone_everything_says_the_same_from_the_first_look_to_the_bill(world: World, slots: Slots) -> None:
@@ -121,10 +121,10 @@ def test_alone_everything_says_the_same_from_the_first_look_to_the_bill(world: W
     at = passes(slots, minutes=4, since=NOON)
     assert cost_of(viewer, record.pk).whole.basis == ESTIMATED, "its compilers have just worked"
     at = passes(slots, minutes=6, since=at)
-    told = told_of(world.carla, record)
-    measured = told.agrees()
+    answers = told_of(world.carla, record)
+    measured = answers.agrees()
     assert measured.basis == MEASURED and measured.since_ms > NOON.timestamp() * 1000
-    assert told.cost.planned.cores == SAME(price.cores_alone, abs=1e-6), "planned … beside measured …"
+    assert answers.cost.planned.cores == SAME(price.cores_alone, abs=1e-6), "planned … beside measured …"
     busy = max(slots.cpu_ms.values()) / 600 / 1000
     assert measured.cores == SAME(busy, rel=0.02), "all that its slot took"
     for kind in (PAUSING, REMOVAL):
@@ -166,9 +166,9 @@ def test_shared_tasks_are_divided_and_nothing_is_lost(world: World, slots: Slots
     for minutes in (0, 15, 70):  # estimated, measured, billed
         at = passes(slots, minutes=minutes, since=at)
         costs = [told_of(world.root, record) for record in (first, second)]
-        for told in costs:
-            told.agrees()
-        (one, other) = (told.cost for told in costs)
+        for answers in costs:
+            answers.agrees()
+        (one, other) = (answers.cost for answers in costs)
         tasks = set(Use.objects.values_list("running_task_id", flat=True))
         everything = sum(running_task(viewer, task)["cost"].per_hour for task in tasks)
         shared = overlap_pair(viewer, first.pk, second.pk)["cost"]

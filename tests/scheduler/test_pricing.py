@@ -20,7 +20,8 @@ ETL = flow(
 STATS = flow(
     "stats", {"s": "sensors", "a": ("scale", {"by": 1}), "x": "alone", "o": "alarm"}, "s > a > x > o", rates={"s": 100})
 MEASURED = Costs(
-    query_batch_s=0.1, batch_s={"sensors": 0.01, "scale": 0.02, "thin": 0.03}, scale=2.0, queries=14, error=0.2, fixed_cores=0.05,
+    query_batch_s=0.1, batch_s={"sensors": 0.01, "scale": 0.02, "thin": 0.03}, scale=2.0, queries=14, error=0.2,
+    fixed_cores=0.05,
     event_us={"sensors": 50.0, "scale": 0.0, "thin": 7.0}, machine="cpu-a, 2 cores", version=4)
 HERE = replace(PRICES, costs=MEASURED)
 
