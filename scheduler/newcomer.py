@@ -15,7 +15,7 @@ from .model.plan import Price
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
-from .performance.pricing import cores_at, price_of, query_cores
+from .performance.pricing import charged_query_cores, cores_at, price_of, query_cores
 from .performance.rates import input_rates_per_s
 from .performance.running_costs import estimated_cost, running_costs, turned_cost
 from .reuse.activity import FragmentChange, adjust, is_working, queries_begun
@@ -100,7 +100,7 @@ class Newcomer:
         if merged.started:
             tasks = sum(self.cores[named[task.id]] for task in merged.started)
             added.append(estimated_cost(
-                tasks + queries * (query_cores(self.prices) + self.prices.costs.fixed_cores), prices=self.prices))
+                tasks + queries * charged_query_cores(self.prices), prices=self.prices))
         working = [task_id for task_id in merged.reused if task_id not in set(resumed)]
         reused = [cost.figure for cost in running_costs(self.estate, working, **here).values()]
         return price_of(

@@ -30,6 +30,11 @@ def query_cores(prices: Prices) -> float:
     return 1000 / prices.trigger_ms * prices.costs.query_batch_s
 
 
+def charged_query_cores(prices: Prices) -> float:
+    """CPU cores that a query is charged for being there: what it takes, and its part of its slot's driver."""
+    return query_cores(prices) + prices.costs.fixed_cores
+
+
 def cores_at(task_type: TaskType, rate_per_s: float, *, prices: Prices) -> float:
     """CPU cores that a task is expected to take at a rate: for its events, and for its part in every batch."""
     costs = prices.costs

@@ -17,7 +17,7 @@ from scheduler.model.ports import EstateView, expect
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
 
-from .pricing import query_cores, running_cores
+from .pricing import charged_query_cores, running_cores
 
 SMOOTHED_OVER_S = 300.0
 LEAST_METERED_S = 120.0  # before that a meter says nothing
@@ -94,7 +94,7 @@ def running_cost(
     sharing = set(fragment.active_tasks)
     if task_id not in sharing:
         sharing |= {task_id, *beside} & {task_id, *fragment.kept_tasks}
-    of_query = len(fragment.queries) * (query_cores(paced) + prices.costs.fixed_cores) / len(sharing)
+    of_query = len(fragment.queries) * charged_query_cores(paced) / len(sharing)
     for_events = 0.0
     if task.rate_per_s is not None and task.type in task_types:
         for_events = min(own, task.rate_per_s * prices.costs.task_event_us(task_types[task.type]) / 1e6)
