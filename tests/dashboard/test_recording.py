@@ -104,7 +104,7 @@ def test_what_has_not_run_yet_has_no_rate_rather_than_one_of_zero(world: World, 
         reading = jobs.LiveReading(measured=True, flows=replace(jobs.LiveReading().flows, tasks=flows))
         monkeypatch.setattr(jobs, "read_live", lambda *_, reading=reading: reading)
         values = values_of(view_for(viewer_of(world.root)))
-        assert [values.get(one) for one in series] == expected
+        assert [values.get(each) for each in series] == expected
 
 
 @pytest.mark.broker
