@@ -119,15 +119,19 @@ def _offered(
     record: DataflowRecord, figures: DataflowFigures | None, *, now: _Taken, by_limit: Mapping[float | None, _Taken],
     estimated: bool,
 ) -> dict[str, Any]:
-    """The offers: what the dataflow costs now, times what the model takes under each limit for what it takes now."""
+    """The offers: what the dataflow costs now, times what the model takes under each limit for what it takes now; but
+    for its part of drivers, which no limit changes."""
     price = tariff()
     if figures is None:  # nothing is known but the model
         figures = DataflowFigures(*(
             CostFigure(cores, cores, cores, cores * price.core_hour) for cores in (now.cores, now.paid)))
     whole = figures.whole
     part = figures.part if figures.part.cores else whole  # of a paused one, what it would pay
-    of_whole, of_part = (cores / model if model else 0.0 for cores, model in (
-        (whole.cores, now.cores), (part.cores, now.paid)))
+    fixed = min(1.0, now.queries * costs_here().fixed_cores / whole.cores) if whole.cores else 0.0
+
+    def at(cores: float, model: float, model_now: float) -> float:
+        return cores * (fixed + (1 - fixed) * model / model_now) if model_now else 0.0
+
     core_hour = part.per_hour / part.cores if part.cores else price.core_hour
     return {
         "id": str(record.pk), "currency": price.currency, "estimated": estimated, "cores": round(whole.cores, 6),
@@ -135,8 +139,9 @@ def _offered(
         "basis": whole.basis,
         "offers": [
             {"limit_s": limit_s, "words": "none" if limit_s is None else in_words(limit_s), "met": taken.is_met,
-             "cores": round(of_whole * taken.cores, 4), "pays_cores": round(of_part * taken.paid, 4),
-             "pays_per_hour": round(of_part * taken.paid * core_hour, 6), "queries": taken.queries,
+             "cores": round(at(whole.cores, taken.cores, now.cores), 4),
+             "pays_cores": round(at(part.cores, taken.paid, now.paid), 4),
+             "pays_per_hour": round(core_hour * at(part.cores, taken.paid, now.paid), 6), "queries": taken.queries,
              "open_queries": taken.open_queries}
             for limit_s, taken in by_limit.items()]}
 
@@ -159,7 +164,8 @@ def _estimated(
         [LimitOnWay(f"{number}", as_it_is.way, limit.limit_s, limit.share)
          for number, limit in enumerate(record.latency_limits)], dict.fromkeys(as_it_is.able if opens else (), ""))
     now = sum(chosen.cores(query, cost) for query, cost in as_it_is.queries.costs.items())
-    return _offered(record, figures, now=replace(nothing, cores=now, paid=now), estimated=True, by_limit={
+    return _offered(record, figures, now=replace(
+        nothing, cores=now, paid=now, queries=len(as_it_is.queries.costs)), estimated=True, by_limit={
         offer.limit_s: _Taken(offer.met, offer.cores, offer.cores, len(alone.queries.costs), offer.open_queries)
         for offer in offers(alone.queries, alone.way, (*OFFERED_S, None), able=alone.able if opens else ())})
 
