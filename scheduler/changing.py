@@ -22,8 +22,8 @@ from .model.prices import Prices
 from .model.secrets import with_scoped_secrets
 from .model.task_types import TaskTypes, require_types
 from .newcomer import Newcomer, resting
-from .performance.pricing import query_cores
-from .plan_building import cores_of, heads_of, plan_of_change, submitted_in
+from .performance.running_costs import turned_cost
+from .plan_building import heads_of, plan_of_change, submitted_in
 from .reuse.activity import Activity, FragmentChange, adjust, crowding_note, is_working, queries_ceased
 from .reuse.bill_changes import LEAST, bill_changes
 from .reuse.fingerprint import fingerprints
@@ -84,7 +84,7 @@ def plan_change(
     scope = team if dataflow.visibility == "private" else ""
     alone = with_scoped_secrets(dataflow, team=team, task_types=task_types)
     newcomer = Newcomer(
-        estate, alone, alone, dataflow_id=dataflow_id, team=team, scope=scope, task_types=task_types, prices=prices,
+        estate, alone, dataflow_id=dataflow_id, team=team, scope=scope, task_types=task_types, prices=prices,
         longest_chain=longest_chain,
         unchanged=_unchanged(
             alone, with_scoped_secrets(former, team=team, task_types=task_types), before, scope=scope,
@@ -178,7 +178,7 @@ class _Version:
             heads=self._noticed(change), reused=self.reused, started=tuple(started.values()), stopped=stopped,
             rested=tuple(task_id for task_id in self.ceased if self.left[task_id] == "rests"), resumed=resumed,
             fresh=self.merged.fresh, replaced=self.before,
-            price=self._price(self.merged, adjusted, queries=len(chains), stopped=len(stopped)),
+            price=self._price(adjusted, queries=len(chains), stopped=len(stopped)),
             otherwise=self._price_otherwise(fresh=otherwise),
             bill_changes=self._bill_changes(),
             notes=tuple(filter(None, [
@@ -193,17 +193,12 @@ class _Version:
             *(task_id for task_id in self.joined if joined.isdisjoint(self.estate.tasks[task_id].parents)),
             *heads_of(fragment for fragment_id, fragment in change.before.items() if fragment_id in change.after)]
 
-    def _price(self, merged: Merge, adjusted: FragmentChange, *, queries: int, stopped: int) -> Price:
-        newcomer, prices = self.newcomer, self.newcomer.prices
-        price = newcomer.price(merged, adjusted, queries=queries)
-        ceased = queries_ceased(adjusted)
-        cores = -ceased * query_cores(prices) - cores_of(
-            map(self.estate.tasks.__getitem__, self.ceased), task_types=newcomer.task_types, prices=prices)
-        delta = price.cores_delta + cores
-        return replace(
-            price, tasks_reused=len(self.reused), tasks_stopped=stopped, queries_stopped=ceased,
-            cores_delta=round(delta, 6), cores_error=round(abs(delta) * prices.costs.error, 6),
-            money_per_hour_delta=round(delta * prices.core_hour, 6))
+    def _price(self, adjusted: FragmentChange, *, queries: int, stopped: int) -> Price:
+        newcomer = self.newcomer
+        freed = turned_cost(self.estate, self.ceased, task_types=newcomer.task_types, prices=newcomer.prices)
+        return newcomer.price(
+            replace(self.merged, reused=self.reused), adjusted, queries=queries, freed=freed,
+            tasks_reused=len(self.reused), tasks_stopped=stopped, queries_stopped=queries_ceased(adjusted))
 
     def _price_otherwise(self, *, fresh: bool) -> Price | None:
         other = _Version(self.estate, self.before, self.newcomer, self.newcomer.merged(fresh=fresh))
@@ -212,7 +207,7 @@ class _Version:
         adjusted = adjust(
             self.estate, {**dict.fromkeys(resting(self.estate, other.reused), "works"), **other.left})
         return other._price(
-            other.merged, adjusted, queries=len(self.newcomer.chains(other.merged)),
+            adjusted, queries=len(self.newcomer.chains(other.merged)),
             stopped=sum(stands == "leaves" for stands in other.left.values()))
 
     def _bill_changes(self) -> tuple[BillChange, ...]:

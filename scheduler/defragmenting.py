@@ -97,8 +97,7 @@ def plan_defragmentation(
         DEFRAGMENT, estate, submitted,
         recut_in(estate, fused, [whole], outputs=shown_outputs(estate, fused, task_types)), heads=heads_of(fused),
         task_types=task_types, prices=prices, queries_started=1, queries_stopped=len(fused),
-        # What is left over once queries are counted: the dead tasks.
-        task_cores_delta=(len(fused) - 1) * for_query - worth.cores, why=why)
+        cores_delta=-worth.cores, why=why)
 
 
 def plan_cutting_back(estate: EstateView, plan: Plan) -> Plan:

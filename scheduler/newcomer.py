@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from .mapping.least_loaded import place_new
+from .model.cost_figures import NO_COST, CostFigure, total_cost
 from .model.dataflow import Dataflow
 from .model.fragment import RunningTask
 from .model.plan import Price
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
-from .performance.pricing import cores_at, price_of, query_cores
+from .performance.pricing import charged_query_cores, cores_at, price_of, query_cores
 from .performance.rates import input_rates_per_s
+from .performance.running_costs import estimated_cost, running_costs, turned_cost
 from .reuse.activity import FragmentChange, adjust, is_working, queries_begun
 from .reuse.fragments import LONGEST_CHAIN, cut_into_chains
 from .reuse.merge import Merge, merge
@@ -26,7 +29,6 @@ class Newcomer:
 
     estate: EstateView
     dataflow: Dataflow  # with the tasks that are made from wider ones
-    alone: Dataflow  # as it would run by itself
     _: KW_ONLY
     dataflow_id: str
     team: str
@@ -44,24 +46,9 @@ class Newcomer:
     @cached_property
     def cores(self) -> Mapping[str, float]:
         """CPU cores that each task is expected to take, by its id in the dataflow."""
-        return self._cores(self.dataflow, self.rates_per_s)
-
-    @cached_property
-    def cores_alone(self) -> float:
-        """CPU cores of all tasks if the dataflow ran alone."""
-        if self.dataflow is self.alone:
-            return sum(self.cores.values())
-        return sum(self._cores(self.alone, input_rates_per_s(self.alone, task_types=self.task_types)).values())
-
-    @cached_property
-    def queries_alone(self) -> int:
-        """How many queries the dataflow would be if it ran alone."""
-        return len(self._cut(as_running(self.alone), self.alone.unchained))
-
-    def _cores(self, dataflow: Dataflow, rates_per_s: Mapping[str, float]) -> dict[str, float]:
         return {
-            task.id: cores_at(self.task_types[task.type], rates_per_s[task.id], prices=self.prices)
-            for task in dataflow.tasks}
+            task.id: cores_at(self.task_types[task.type], self.rates_per_s[task.id], prices=self.prices)
+            for task in self.dataflow.tasks}
 
     def merged(self, *, fresh: bool) -> Merge:
         """What it finds running and what it adds, with its stateful tasks joined or started anew."""
@@ -91,16 +78,33 @@ class Newcomer:
             self.estate, [for_query + sum(started[task_id].cores for task_id in chain) for chain in chains],
             team=self.team, query_cores=for_query)
 
-    def price(self, merged: Merge, change: FragmentChange, *, queries: int) -> Price:
-        """The price of a merge that starts so many queries and resumes others by a change."""
-        cores = self._running_cores(merged)
-        working = (*(task.id for task in merged.started), *resting(self.estate, merged.reused))
+    def price(
+        self, merged: Merge, change: FragmentChange, *, queries: int, freed: CostFigure = NO_COST, **counts: int
+    ) -> Price:
+        """The price of a merge that starts so many queries and resumes others by a change.
+
+        Parameters
+        ----------
+        freed : CostFigure, optional
+            What ceases to cost with it.
+        **counts
+            Further counts of the price, instead of those of the merge.
+        """
+        here: dict[str, Any] = {"task_types": self.task_types, "prices": self.prices}
+        named = {running_id: task_id for task_id, running_id in merged.running.items()}
+        resumed = resting(self.estate, merged.reused)
+        added = [turned_cost(self.estate, resumed, **here)] if resumed else []
+        if merged.started:
+            tasks = sum(self.cores[named[task.id]] for task in merged.started)
+            added.append(estimated_cost(
+                tasks + queries * charged_query_cores(self.prices), prices=self.prices))
+        working = [task_id for task_id in merged.reused if task_id not in set(resumed)]
+        reused = [cost.figure for cost in running_costs(self.estate, working, **here).values()]
         return price_of(
-            prices=self.prices, tasks_started=len(merged.started), tasks_reused=len(merged.reused),
-            queries_started=queries + queries_begun(change), task_cores_alone=self.cores_alone,
-            task_cores_delta=sum(cores[task_id] for task_id in working),
-            queries_alone=self.queries_alone,
-            types={task.type for task in self.alone.tasks})
+            prices=self.prices, added=total_cost(added), freed=freed, whole=total_cost([*added, *reused]),
+            types={task.type for task in self.dataflow.tasks},
+            **{"tasks_started": len(merged.started), "tasks_reused": len(merged.reused),
+               "queries_started": queries + queries_begun(change), **counts})
 
     def price_otherwise(self, merged: Merge, *, fresh: bool) -> Price | None:
         """The price of the other choice: to start anew what a merge joins, or the reverse; None where it is the same.
@@ -110,9 +114,6 @@ class Newcomer:
             return None
         resumed = adjust(self.estate, dict.fromkeys(resting(self.estate, other.reused), "works"))
         return self.price(other, resumed, queries=len(self.chains(other)))
-
-    def _running_cores(self, merged: Merge) -> dict[str, float]:
-        return {running_id: self.cores[task_id] for task_id, running_id in merged.running.items()}
 
 
 def as_running(dataflow: Dataflow) -> tuple[RunningTask, ...]:

@@ -7,10 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from .applying import reversed_plan
+from .model.cost_figures import NO_COST, CostFigure, total_cost
 from .model.encoding import freeze_plan
 from .model.errors import NotSubmitted
 from .model.estate import Submitted
-from .model.fragment import Fragment, RunningTask
+from .model.fragment import Fragment
 from .model.plan import Plan, Price
 from .model.plan_kinds import PlanKind
 from .model.ports import EstateView
@@ -18,9 +19,9 @@ from .model.prices import Prices
 from .model.task_types import TaskTypes
 from .model.tenancy import require_apart
 from .model.usage import NAMED
-from .performance.pricing import price_of, running_cores
+from .performance.pricing import price_of, query_cores
+from .performance.running_costs import estimated_cost, running_costs
 from .reuse.activity import FragmentChange
-from .reuse.fragments import cut_into_chains
 
 
 def plan_of_change(
@@ -56,8 +57,8 @@ def plan_of_change(
 
 def plan_of_rearrangement(
     kind: PlanKind, estate: EstateView, dataflow: Submitted, change: FragmentChange, *, heads: Iterable[str],
-    task_types: TaskTypes, prices: Prices, task_cores_delta: float = 0.0, queries_started: int = 0,
-    queries_stopped: int = 0, **fields: Any,
+    task_types: TaskTypes, prices: Prices, cores_delta: float | None = None, begins: CostFigure = NO_COST,
+    ceases: CostFigure = NO_COST, queries_started: int = 0, queries_stopped: int = 0, **fields: Any,
 ) -> Plan:
     """The plan of a change that neither brings nor ends tasks of a submitted dataflow, with its price, frozen.
 
@@ -65,13 +66,13 @@ def plan_of_rearrangement(
     ----------
     kind, dataflow, change, heads, **fields
         As for `plan_of_change`.
-    task_cores_delta, queries_started, queries_stopped
+    cores_delta, begins, ceases, queries_started, queries_stopped
         As for `price_of_rearrangement`.
     """
     return plan_of_change(
         kind, estate, dataflow, change, heads=heads, price=price_of_rearrangement(
-            estate, dataflow, task_types=task_types, prices=prices, task_cores_delta=task_cores_delta,
-            queries_started=queries_started, queries_stopped=queries_stopped), **fields)
+            estate, dataflow, task_types=task_types, prices=prices, cores_delta=cores_delta, begins=begins,
+            ceases=ceases, queries_started=queries_started, queries_stopped=queries_stopped), **fields)
 
 
 def plan_taking_back(
@@ -94,8 +95,9 @@ def plan_taking_back(
 
 
 def price_of_rearrangement(
-    estate: EstateView, submitted: Submitted, *, task_types: TaskTypes, prices: Prices, task_cores_delta: float = 0.0,
-    queries_started: int = 0, queries_stopped: int = 0, tasks_stopped: int = 0, queries_alone: int | None = None,
+    estate: EstateView, submitted: Submitted, *, task_types: TaskTypes, prices: Prices,
+    cores_delta: float | None = None, begins: CostFigure = NO_COST, ceases: CostFigure = NO_COST,
+    queries_started: int = 0, queries_stopped: int = 0, tasks_stopped: int = 0,
 ) -> Price:
     """The price of a plan that starts no tasks of a submitted dataflow.
 
@@ -103,26 +105,24 @@ def price_of_rearrangement(
     ----------
     submitted : Submitted
         The dataflow's entry; its tasks are reused, but for those that stop.
-    task_cores_delta : float, optional
-        CPU cores by which its tasks take more or less, their queries' base CPU left out.
+    cores_delta : float, optional
+        CPU cores by which its queries take more or less, as an estimate; where neither that nor a figure is given, what
+        so many queries more or less take.
+    begins, ceases : CostFigure, optional
+        What tasks cost that begin to work with the plan, and that cease to.
     queries_started, queries_stopped, tasks_stopped : int, optional
         Queries that begin and end with the plan, and tasks that end.
-    queries_alone : int, optional
-        How many queries would run it if it shared nothing; as it would be cut into chains where that is not given.
     """
-    own = tuple(estate.tasks[task_id] for task_id in running_of(submitted))
-    if queries_alone is None:
-        queries_alone = len(cut_into_chains(own, task_types=task_types, unchained=submitted.unchained_running))
+    own = running_of(submitted)
+    costs = running_costs(estate, own, task_types=task_types, prices=prices)
+    if begins is NO_COST and ceases is NO_COST:
+        more = (queries_started - queries_stopped) * query_cores(prices) if cores_delta is None else cores_delta
+        begins = estimated_cost(max(0.0, more), prices=prices)
+        ceases = estimated_cost(max(0.0, -more), prices=prices)
     return price_of(
-        prices=prices, tasks_reused=len(own) - tasks_stopped, tasks_stopped=tasks_stopped,
-        queries_started=queries_started, queries_stopped=queries_stopped, task_cores_delta=task_cores_delta,
-        types={task.type for task in own}, task_cores_alone=cores_of(own, task_types=task_types, prices=prices),
-        queries_alone=queries_alone)
-
-
-def cores_of(tasks: Iterable[RunningTask], *, task_types: TaskTypes, prices: Prices) -> float:
-    """The CPU cores that running tasks take together, their queries' base CPU left out."""
-    return sum(running_cores(task, task_types=task_types, prices=prices) for task in tasks)
+        prices=prices, added=begins, freed=ceases, whole=total_cost(cost.figure for cost in costs.values()),
+        tasks_reused=len(own) - tasks_stopped, tasks_stopped=tasks_stopped, queries_started=queries_started,
+        queries_stopped=queries_stopped, types={estate.tasks[task_id].type for task_id in own})
 
 
 def running_of(submitted: Submitted) -> tuple[str, ...]:

@@ -19,7 +19,8 @@ from .model.task_types import TaskTypes, require_types
 from .model.usage import SlotLoad, growth_of
 from .newcomer import Newcomer, resting
 from .performance.pricing import in_slots
-from .plan_building import cores_of, heads_of, plan_of_change, price_of_rearrangement, submitted_in
+from .performance.running_costs import turned_cost
+from .plan_building import heads_of, plan_of_change, price_of_rearrangement, submitted_in
 from .reuse.activity import (
     adjust,
     crowding_note,
@@ -101,7 +102,7 @@ def plan_submission(
 
     contained = contained_in(fresh=fresh)
     submission = Newcomer(
-        estate, contained.dataflow, alone, dataflow_id=dataflow_id, team=team, scope=scope, task_types=task_types,
+        estate, contained.dataflow, dataflow_id=dataflow_id, team=team, scope=scope, task_types=task_types,
         prices=prices,
         # Profiles are of tasks: one that is scheduled has a query to itself.
         longest_chain=1 if schedule else longest_chain)
@@ -195,7 +196,7 @@ def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes,
         price=price_of_rearrangement(
             estate, submitted, task_types=task_types, prices=prices, tasks_stopped=len(stopped),
             queries_stopped=queries_ceased(change),
-            task_cores_delta=-cores_of(map(estate.tasks.__getitem__, ceased), task_types=task_types, prices=prices)),
+            ceases=turned_cost(estate, ceased, task_types=task_types, prices=prices)),
         bill_changes=() if submitted.paused else bill_changes(
             estate, unmerged.kept, team=submitted.team, comes=False, task_types=task_types, prices=prices),
     )

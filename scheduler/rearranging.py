@@ -11,7 +11,8 @@ from .model.plan_kinds import PAUSE, RESUME
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
-from .plan_building import cores_of, heads_of, plan_of_rearrangement, running_of, submitted_in
+from .performance.running_costs import turned_cost
+from .plan_building import heads_of, plan_of_rearrangement, running_of, submitted_in
 from .reuse.activity import adjust, crowding_note, is_working, queries_begun, queries_ceased
 from .reuse.bill_changes import bill_changes
 from .reuse.unmerge import unmerge
@@ -42,7 +43,7 @@ def plan_pause(
         reused=unmerged.kept,
         rested=rested,
         task_types=task_types, prices=prices, queries_stopped=queries_ceased(change),
-        task_cores_delta=-cores_of(map(estate.tasks.__getitem__, rested), task_types=task_types, prices=prices),
+        ceases=turned_cost(estate, rested, task_types=task_types, prices=prices),
         bill_changes=bill_changes(
             estate, unmerged.kept, team=submitted.team, comes=False, task_types=task_types, prices=prices),
         why=why)
@@ -68,7 +69,7 @@ def plan_resumption(estate: EstateView, dataflow_id: str, *, task_types: TaskTyp
         RESUME, estate, _turned(submitted), change, heads=heads_of(change.after.values()),
         resumed=resumed,
         task_types=task_types, prices=prices, queries_started=queries_begun(change),
-        task_cores_delta=cores_of(map(estate.tasks.__getitem__, resumed), task_types=task_types, prices=prices),
+        begins=turned_cost(estate, resumed, task_types=task_types, prices=prices),
         bill_changes=bill_changes(
             estate, own, team=submitted.team, comes=True, task_types=task_types, prices=prices, is_paused_user=True),
         notes=tuple(filter(None, [crowding_note(estate, change, own=own)])))

@@ -17,6 +17,7 @@ from .model.encoding import BEFORE_ALL, freeze_plan
 from .model.plan import Plan
 from .model.plan_kinds import PLAN_KINDS
 from .model.renumbering import renumbered
+from .performance.running_costs import SAME_COST
 from .reuse.bill_changes import LEAST
 
 
@@ -69,11 +70,12 @@ def _meaning(plan: Plan) -> tuple[Any, ...]:
 def _dearer(before: Plan, now: Plan) -> bool:
     """Whether bills rise by more than was reviewed: that of a team that was named, or all together.
 
-    Who came to share its tasks meanwhile may be named now and was not then.
+    Who came to share its tasks meanwhile may be named now and was not then. What tasks are measured to cost moves from
+    minute to minute: what is within `SAME_COST` is no other rise.
     """
     reviewed, rises = (
         {change.team: change.money_per_hour_delta for change in plan.bill_changes if change.money_per_hour_delta > 0}
         for plan in (before, now))
     named = {change.team for change in before.bill_changes}
-    return fsum(rises.values()) > fsum(reviewed.values()) + LEAST or any(
-        rise > reviewed.get(team, 0.0) + LEAST for team, rise in rises.items() if team in named)
+    return fsum(rises.values()) > (1 + SAME_COST) * fsum(reviewed.values()) + LEAST or any(
+        rise > (1 + SAME_COST) * reviewed.get(team, 0.0) + LEAST for team, rise in rises.items() if team in named)

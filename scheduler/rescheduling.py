@@ -143,7 +143,7 @@ def plan_schedule(
     of_task = {task_id: fragment for fragment in change.after.values() for task_id in fragment.tasks}
     now = {task: of_task.get(own[task], fragment) for task, fragment in running.items()}
     price = _price(
-        estate, submitted, change, task_types=task_types, prices=prices, schedule=schedule, running=running, now=now)
+        estate, submitted, change, task_types=task_types, prices=prices, schedule=schedule, running=running)
     changed = {step.fragment for step in change.steps}
     return plan_of_change(
         SCHEDULE, estate, replace(submitted, scheduled=True), change, price=price,
@@ -211,7 +211,8 @@ def _cut_notes(change: FragmentChange) -> list[str]:
     gone = [fragment_id for fragment_id in change.before if fragment_id not in change.after]
     if not gone:
         return []
-    queries = _queries(fragment for fragment_id, fragment in change.after.items() if fragment_id not in change.before)
+    queries = sum(len(working_bundles(fragment)) for fragment_id, fragment in change.after.items()
+                  if fragment_id not in change.before)
     return [
         f"{_named(gone)} {'end' if len(gone) > 1 else 'ends'}, and {queries} queries go on exactly there, with the "
         "same state: what comes out of them stands still for some seconds, and no event is lost or comes twice. Sinks "
@@ -248,22 +249,18 @@ def _stays_fused(estate: EstateView, dataflow_id: str, dataflow: Dataflow, task_
 
 def _price(
     estate: EstateView, submitted: Submitted, change: FragmentChange, *, task_types: TaskTypes, prices: Prices,
-    schedule: Schedule, running: Mapping[str, Fragment], now: Mapping[str, Fragment],
+    schedule: Schedule, running: Mapping[str, Fragment],
 ) -> Price:
     """What its queries take more or less than before, and what its slots cost besides."""
     before, after = _query_ids(change.before.values()), _query_ids(change.after.values())
     by_cpu = price_of_rearrangement(
         estate, submitted, task_types=task_types, prices=prices, queries_started=len(after - before),
-        queries_stopped=len(before - after), queries_alone=_queries(now.values()))
+        queries_stopped=len(before - after))
     return in_slots(by_cpu, prices=prices, slots=parts_of_slots(schedule), before=_counted_on(running, schedule))
 
 
 def _query_ids(fragments: Iterable[Fragment]) -> set[str]:
     return {bundle.id for fragment in fragments for bundle in working_bundles(fragment)}
-
-
-def _queries(fragments: Iterable[Fragment]) -> int:
-    return sum(len(working_bundles(fragment)) for fragment in fragments)
 
 
 def _counted_on(running: Mapping[str, Fragment], schedule: Schedule) -> dict[str, float]:

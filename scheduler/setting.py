@@ -71,7 +71,7 @@ def plan_settings(
     fragments = {name: estate.fragments[name] for name in after}
     return plan_of_rearrangement(
         SET, estate, submitted, _change(fragments), heads=heads_of(fragments.values()), task_types=task_types,
-        prices=prices, task_cores_delta=cores_delta,
+        prices=prices, cores_delta=cores_delta,
         settings_before={name: before[name] for name in after}, settings_after=after, why=why)
 
 

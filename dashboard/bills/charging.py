@@ -15,6 +15,7 @@ from django.db.models import Q
 
 from dashboard import jobs
 from dashboard.bills.batches import Pace, batch_parts, paces_of
+from dashboard.bills.metering import note_readings, readings_of
 from dashboard.bills.models import SUMMED, NeedRow, SlotReading, UsageHour
 from dashboard.bills.price_history import note_prices, prices_at
 from dashboard.bills.settled import same_queries_since, settled_slots
@@ -22,6 +23,7 @@ from dashboard.bills.task_needs import note_needs_of
 from dashboard.operations.estate_store.estate_reader import queries_of
 from dashboard.operations.live_view.cost_learning import note_slots
 from dashboard.operations.live_view.learned_costs import costs_here
+from dashboard.operations.live_view.task_meters import TaskReading
 from dashboard.operations.models import RunningTaskRow
 from scheduler.model.amounts import Amounts
 from scheduler.model.fragment import Fragment, node_of
@@ -59,7 +61,8 @@ def record_usage(*, at: datetime) -> int:
         begun = {slot: begin for slot, counters in fresh.items() if (begin := _begin(slot, counters, last, at))}
         note_needs_of(fingerprints={task for of_slot in tasks.values() for task in _ids(of_slot)}, at=at)
         growth = grown({slot: Counters(**reading.counters) for slot, reading in last.items()}, fresh)
-        _charge({slot: growth[slot] for slot in begun}, tasks, begun, until=at, paces=paces_of(fragments))
+        note_readings(
+            _charge({slot: growth[slot] for slot in begun}, tasks, begun, until=at, paces=paces_of(fragments)), at=at)
         same_since = {
             slot: same_queries_since(last.get(slot), counters, tasks[slot], at=at) for slot, counters in fresh.items()}
         note_slots(settled_slots(
@@ -115,12 +118,14 @@ def _types_of(fingerprints: Collection[str]) -> dict[str, str]:
 def _charge(
     growth: Mapping[str, Counters], tasks: Mapping[str, Tasks], begun: Mapping[str, datetime], *, until: datetime,
     paces: Mapping[str, Pace],
-) -> None:
+) -> list[TaskReading]:
+    """Charge what slots used; what that says of what tasks cost."""
     if not growth:
-        return
+        return []
     earliest = min(begun.values())
     needs = _needs({task for slot in growth for task in _ids(tasks[slot])}, since=earliest, until=until)
     parts: list[tuple[str, BillShare]] = []
+    readings: list[TaskReading] = []
     group_cpu_s = costs_here().group_cpu_s
     for slot, counters in growth.items():
         prices, cpu_us = prices_at(begun[slot]), 1000 * counters.cpu_ms
@@ -128,14 +133,18 @@ def _charge(
         used = attribute(cpu_us=cpu_us, memory_mb_s=counters.memory_mb_s, queries=list(work.values()))
         batches = batch_parts(
             work, needs, paces, cpu_us=cpu_us, over_s=(until - begun[slot]).total_seconds(), group_cpu_s=group_cpu_s)
+        costs = {task: cost_nanos(amounts, node=node_of(slot), prices=prices) for task, amounts in used.items()}
+        readings += readings_of(
+            used, costs, needs, driver_since_ms=counters.since_ms, begun=begun[slot], until=until)
         for task, amounts in used.items():
-            cost = cost_nanos(amounts, node=node_of(slot), prices=prices)
+            cost = costs[task]
             of_cpu = cost_nanos(Amounts(cpu_us=amounts.cpu_us), node=node_of(slot), prices=prices)
             divided = divide(
                 replace(amounts, cost_nanos=cost), needs.get(task, ()), since_ms=_ms(begun[slot]), until_ms=_ms(until),
                 every_ms=HOUR_MS, batches=batches.get(task), cpu_part_of_cost=of_cpu / cost if cost else 1.0)
             parts += [(task, part) for part in divided]
     _add(parts)
+    return readings
 
 
 def _needs(fingerprints: Collection[str], *, since: datetime, until: datetime) -> dict[str, list[Need]]:

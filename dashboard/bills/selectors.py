@@ -7,20 +7,19 @@ For pages and API:
 - ``cost_history(viewer, period, team, dataflow_id)``: columns over time for a plot
 - ``changes_by_others(viewer, period, team)``: bills that others' plans changed
 - ``nobodys(viewer, period)``: what slots used for nobody, for administrators
-- ``task_costs(viewer, fingerprints, since, until)``, ``task_cost(…)``: what running tasks cost
 
 Amounts are whole numbers (``scheduler.model.amounts``), so that rows add up to totals exactly.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Max, QuerySet, Sum
+from django.db.models import QuerySet, Sum
 
 from dashboard.audit.models import AuditEntry
 from dashboard.audit.selectors import entries_for
@@ -124,25 +123,6 @@ class TaskBill:
     others: tuple[DataflowRecord, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TaskCost:
-    """What a running task used and cost over a time, and for how long somebody needed it."""
-
-    fingerprint: str
-    used: Amounts = field(default_factory=Amounts)
-    needed_ms: int = 0
-
-    @property
-    def nanos_per_hour(self) -> int:
-        """What it cost for an hour, on average."""
-        return self.used.cost_nanos * 3_600_000 // self.needed_ms if self.needed_ms else 0
-
-    @property
-    def cores(self) -> float:
-        """CPU cores that it took, on average."""
-        return self.used.cpu_us / 1000 / self.needed_ms if self.needed_ms else 0.0
-
-
 def bills(viewer: Viewer, period: Period, *, team: str = "") -> list[DataflowBill]:
     """A row for each dataflow that had a part in anything, the dearest first."""
     sums = _usage(viewer, period, team=team).values("dataflow").annotate(**_SUMS).order_by()
@@ -229,32 +209,6 @@ def changes_by_others(viewer: Viewer, period: Period, *, team: str = "") -> Quer
     it was) and ``details.money_per_hour``, as it was estimated."""
     entries = entries_for(viewer).filter(verb="bill.change", at__gte=period.since, at__lt=period.until)
     return entries.filter(team__slug=team) if team else entries
-
-
-def task_costs(
-    viewer: Viewer, fingerprints: Collection[str], *, since: datetime, until: datetime
-) -> dict[str, TaskCost]:
-    """What running tasks cost between two moments, by the clock hours that begin there.
-
-    The parts of dataflows that the viewer may know of; a task is either shared by such alone or private to one team,
-    so that is all of it or nothing. Tasks without any are left out.
-    """
-    usage = UsageHour.objects.filter(
-        visible_to(viewer, through="dataflow__"), fingerprint__in=list(fingerprints), hour__gte=since, hour__lt=until,
-        dataflow__isnull=False)
-    costs: dict[str, TaskCost] = {}
-    sums = {name: _SUMS[name] for name in _AMOUNTS}
-    for row in usage.values("fingerprint", "hour").annotate(longest_ms=Max("needed_ms"), **sums).order_by():
-        known = costs.get(row["fingerprint"], TaskCost(row["fingerprint"]))
-        costs[row["fingerprint"]] = TaskCost(
-            row["fingerprint"], known.used + Amounts(*(row[name] for name in _AMOUNTS)),
-            known.needed_ms + row["longest_ms"])
-    return costs
-
-
-def task_cost(viewer: Viewer, fingerprint: str, *, since: datetime, until: datetime) -> TaskCost:
-    """What one running task cost between two moments; nothing where the viewer may not know of it."""
-    return task_costs(viewer, [fingerprint], since=since, until=until).get(fingerprint, TaskCost(fingerprint))
 
 
 def _in(period: Period) -> QuerySet[UsageHour]:

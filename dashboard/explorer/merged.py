@@ -137,7 +137,7 @@ def _sheet(viewer: Viewer, shape: Shape, number: int, wanted: set[str], lit: str
         "number": number, "sheets": len(shape.sheets), "running_dataflows": len(shape.running),
         "tasks_running": tasks_working(viewer), "dataflows": dataflows, "dataflows_left_out": left_out, "lit": lit,
         "tasks": [
-            {"id": key, "type": rows[key].type, "config": rows[key].config, "cores": rows[key].cores,
+            {"id": key, "type": rows[key].type, "config": rows[key].config,
              "parents": shape.parents[key], "users": users.get(key, 0), "of": of.get(key, []),
              "name": names.get(key, rows[key].type)}
             for key in drawn.shown if key in rows],

@@ -13,8 +13,11 @@ from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for, visible_to
 from dashboard.explorer.generation_cache import cached
+from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.models import RunningTaskRow, Use
+from dashboard.plans.dataflow_figures import task_figures
 from dashboard.teams.permissions import Viewer
+from scheduler.model.cost_figures import total_cost
 from scheduler.model.errors import NotFound
 from scheduler.reuse.overlap import cluster_order, share_of_smaller, shared_tasks
 
@@ -138,8 +141,8 @@ def overlap_pair(viewer: Viewer, one: UUID | str, other: UUID | str) -> dict[str
     -------
     dict
         ``one``, ``other``: the records; ``tasks``: running tasks of either, upstream first: ``id``, ``type``,
-        ``config``, ``parents``, ``cores``, ``one`` and ``other`` (the name there, or ""); ``shared``, ``tasks_one``,
-        ``tasks_other``: how many; ``share``: of the smaller one; ``cores``: what the shared tasks are expected to take.
+        ``config``, ``parents``, ``one`` and ``other`` (the name there, or ""); ``shared``, ``tasks_one``,
+        ``tasks_other``: how many; ``share``: of the smaller one; ``cost``: what the shared tasks cost, as a figure.
 
     Raises
     ------
@@ -156,9 +159,9 @@ def overlap_pair(viewer: Viewer, one: UUID | str, other: UUID | str) -> dict[str
         "one": records[0], "other": records[1],
         "tasks": [
             {"id": key, "type": rows[key].type, "config": rows[key].config, "parents": rows[key].parents,
-             "cores": rows[key].cores, "one": names[0].get(key, ""), "other": names[1].get(key, "")}
+             "one": names[0].get(key, ""), "other": names[1].get(key, "")}
             for key in names[0] | names[1]],
         "shared": len(both), "tasks_one": len(names[0]), "tasks_other": len(names[1]),
         "share": len(both) / min(len(names[0]), len(names[1])),
-        "cores": sum(rows[key].cores for key in both),
+        "cost": total_cost(task_figures(current_estate(), sorted(both), records[0]).values()),
     }

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings
 from django.db.models import Count
 
 from dashboard import jobs
@@ -54,7 +53,8 @@ def preview_submission(
         ``dataflow``: the validated one; ``tasks``: how many; ``reused`` and ``started``: how many; ``users``: by task
         id of the document, the first dataflows that use its running task (``id``, ``name``, ``team``) and, under
         ``counts``, how many there are; ``reused_ids``: task ids of the document; ``sources``: the dataflows that most
-        is reused from (``id``, ``name``, ``team``, ``tasks``) and ``more_sources``; ``cores_alone``, ``cores_added``,
+        is reused from (``id``, ``name``, ``team``, ``tasks``) and ``more_sources``; ``whole``: what all
+        that executes it costs, as a figure; ``cores_added``, by how much that may be off (``cores_error``),
         ``cores_saved``, ``money_saved`` and ``money_added`` per hour; ``basis``; ``notes``: what is to be known before;
         ``taken``: the team's dataflow of this name that is in use, or None; ``change``: of a new version how many tasks
         ``stays``, ``joins`` others', ``starts`` and ``stops``, else None; ``asked``: the teams that would be asked, and
@@ -74,7 +74,7 @@ def preview_submission(
     tasks = {task_id: running for task_id, running in plan.dataflow.running.items() if running in reused}
     named = _named(viewer, estate, tasks.values())
     price = plan.price
-    saved = max(0.0, price.cores_alone - price.cores_delta)
+    whole = price.whole
     return {
         "dataflow": dataflow, "tasks": len(dataflow.tasks), "reused": len(reused), "started": len(plan.started),
         "reused_ids": list(tasks), "users": {
@@ -82,8 +82,10 @@ def preview_submission(
             for task_id, running in tasks.items()},
         "counts": {task_id: estate.users_of(running).count for task_id, running in tasks.items()},
         **_sources(named, plan),
-        "cores_alone": price.cores_alone, "cores_added": price.cores_delta, "cores_saved": saved,
-        "money_saved": saved * settings.CORE_HOUR_PRICE, "money_added": price.money_per_hour_delta,
+        "whole": whole, "cores_added": price.cores_delta, "cores_error": price.cores_error,
+        "cores_saved": max(0.0, whole.cores - price.cores_delta),
+        "money_saved": max(0.0, whole.per_hour - price.money_per_hour_delta),
+        "money_added": price.money_per_hour_delta,
         "basis": price.basis, "notes": list(plan.notes),
         "taken": None if changed else _taken(team, dataflow), "change": _change(plan),
         "asked": _asked(viewer, plan, team),

@@ -3,27 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
 from typing import Any
 
-from django.conf import settings
 from django.db.models import Max, QuerySet
-from django.utils import timezone
 
 from dashboard.approvals.models import Proposal
-from dashboard.bills.selectors import task_cost
 from dashboard.catalog.permissions import visible_to
 from dashboard.explorer.merged import shape_for, tasks_for
+from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.live_reader import live_dataflow
 from dashboard.operations.models import RunningTaskRow, Use
+from dashboard.plans.dataflow_figures import task_figures
 from dashboard.teams.permissions import Viewer
+from scheduler.model.cost_figures import NO_COST, CostFigure
 from scheduler.model.errors import NotFound
 from scheduler.model.plan_kinds import names_where
 
 MOST_USERS = 50
 MOST_AROUND = 150  # tasks drawn on each side
-MEASURED_OVER = timedelta(hours=24)
-MS_IN_HOUR = 3_600_000
 
 
 def running_task(viewer: Viewer, task_id: str) -> dict[str, Any]:
@@ -32,9 +29,8 @@ def running_task(viewer: Viewer, task_id: str) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``id``, ``type``, ``config``, ``scope``, ``since``, ``cores`` (expected); ``money_per_hour``, as measured over
-        so many ``measured_hours`` of the last day, or expected where that is 0, and ``money_each`` (divided evenly
-        among its users); ``user_count`` and, of the first ``MOST_USERS`` by name,
+        ``id``, ``type``, ``config``, ``scope``, ``since``; ``cost``: a figure (`scheduler.model.cost_figures`), which
+        its users divide; ``user_count`` and, of the first ``MOST_USERS`` by name,
         ``users``: ``id``, ``name``, ``team``, ``task`` (its name there), ``since``, ``outputs`` (names of its sinks
         behind this task), ``outputs_left`` (how many of its sinks are not); ``upstream``, ``downstream``: how many
         tasks; ``stops``: tasks, dataflows and outputs that stop if it goes; ``live``: as in the live document of a
@@ -52,13 +48,11 @@ def running_task(viewer: Viewer, task_id: str) -> dict[str, Any]:
     count = uses.count()
     users = _users(uses, behind | {task_id})
     outputs, stopped_outputs = _outputs(uses, behind | {task_id})
-    money, hours = _cost(viewer, row)
     for user in users:
         user["outputs"], user["outputs_left"] = outputs.get(user["id"], ([], 0))
     return {
         "id": row.pk, "type": row.type, "config": row.config, "scope": row.scope, "since": row.started_at,
-        "cores": row.cores, "money_per_hour": money, "measured_hours": hours,
-        "money_each": money / count if count else money,
+        "cost": _cost(uses, row.pk),
         "user_count": count, "users": users, "upstream": len(_reached(task_id, shape.parents.get)),
         "downstream": len(behind),
         "stops": {"tasks": len(behind) + 1, "dataflows": count, "outputs": stopped_outputs},
@@ -96,14 +90,10 @@ def _row(viewer: Viewer, task_id: str) -> RunningTaskRow:
     return row
 
 
-def _cost(viewer: Viewer, row: RunningTaskRow) -> tuple[float, float]:
-    """Money an hour, and of how many hours that is the average; 0 where nothing is measured yet."""
-    now = timezone.now()
-    since = (now - MEASURED_OVER).replace(minute=0, second=0, microsecond=0)
-    measured = task_cost(viewer, row.pk, since=since, until=now)
-    if measured.needed_ms:
-        return measured.nanos_per_hour / 1e9, measured.needed_ms / MS_IN_HOUR
-    return row.cores * settings.CORE_HOUR_PRICE, 0.0
+def _cost(uses: QuerySet[Use], task_id: str) -> CostFigure:
+    first = uses.select_related("dataflow__team").order_by("dataflow").first()
+    figures = {} if first is None else task_figures(current_estate(), [task_id], first.dataflow)
+    return figures.get(task_id, NO_COST)
 
 
 def _reached(task_id: str, next_to: Callable[[str], tuple[str, ...] | None]) -> set[str]:

@@ -178,6 +178,14 @@ class CostFit(models.Model):
         constraints = [models.UniqueConstraint(fields=["machine", "version"], name="one_fit_a_version")]
 
 
+class TaskMeter(models.Model):
+    """What a running task was seen to take, as it was charged (`scheduler.model.cost_figures.CostMeter`)."""
+
+    fingerprint = models.CharField(max_length=100, primary_key=True)
+    at = models.DateTimeField(db_index=True)
+    meter = models.JSONField()
+
+
 class HandoverPause(models.Model):
     """For how long nothing worked at the tasks of a query that went on with others' work, as its node told, and
     whether these were on another node."""

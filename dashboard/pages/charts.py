@@ -20,7 +20,8 @@ from scheduler.model.plan_kinds import PLAN_KINDS, names_where
 RATE = "rate"  # the chart of throughput
 PARTS = "latency_parts"  # the chart of where latency goes
 LABELS = 8  # of pauses on a chart at most: nearer ones have theirs where one points at them
-MOST_GROUPS = 24  # of marks on a chart: nearer ones are one line
+MOST_GROUPS = 12  # of marks on a chart: nearer ones are one line
+LANE = 0.06  # of a chart's height: in it lie small changes that come every few seconds, and no line through the chart
 SCALES = {"ms": (2000.0, 0.001, "s"), "MB": (4096.0, 1 / 1024, "GB")}  # from which value on, times what, in which unit
 
 
@@ -114,6 +115,7 @@ _WORDS = {name: kind.noun.lower() for name, kind in PLAN_KINDS.items()} | {
     **dict.fromkeys(names_where("has_document"), "merge"), "fragment_failed": "query failed",
     "slot_died": "driver ended", "joined_late": "started late", "sink_found_otherwise": "table made anew",
     "handed_over": "handover"}
+_SMALL = frozenset({"repaced"})
 _PARTS = frozenset({"memory"})  # metrics that are a part of one
 
 
@@ -248,7 +250,7 @@ def _scale(chart: Chart, histories: Sequence[KeptHistory]) -> tuple[float, str]:
 def _shapes(groups: Sequence[Sequence[Mark]]) -> list[dict[str, Any]]:
     return [
         {"type": "line", "xref": "x", "yref": "paper", "x0": _iso(group[0].at_s), "x1": _iso(group[0].at_s), "y0": 0,
-         "y1": 1, "tone": _worst_tone(group),
+         "y1": LANE if _SMALL.issuperset(mark.what for mark in group) else 1, "tone": _worst_tone(group),
          "label": {"text": str(number), "textposition": "end", "textangle": 0, "xanchor": "center",
                    "font": {"size": 10}}}
         for number, group in enumerate(groups, start=1)]

@@ -5,8 +5,8 @@ Of one that does not run it is estimated, as if it ran alone: as plans are, from
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +21,7 @@ from dashboard.operations.latency_control.latency_view import OFFERED_S, paces_o
 from dashboard.operations.latency_control.open_batches import able_now
 from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.operations.models import LatencyStatus
+from dashboard.plans.dataflow_figures import DataflowFigures, figures_of
 from dashboard.plans.price_settings import queries_alone, tariff
 from dashboard.teams.permissions import Viewer
 from scheduler.latency.offers import offers
@@ -29,9 +30,11 @@ from scheduler.latency.real_time import BatchModes, choose_modes
 from scheduler.latency.sharing import airport_shares
 from scheduler.latency.triggers import BatchCost
 from scheduler.latency.ways import way_of
+from scheduler.model.cost_figures import CostFigure
 from scheduler.model.estate import Estate
-from scheduler.model.fragment import node_of
 from scheduler.model.latency_limits import LatencyLimit, in_words
+
+WHOLE = LatencyLimit(1.0)  # stands for any limit on the mean of the whole
 
 
 def latency_prices(
@@ -41,6 +44,9 @@ def latency_prices(
 
     With ``scheduled`` it is that of a schedule: a query for each task, alone, whose batches are no further apart than
     its promise was made for.
+
+    Each offer is what the dataflow costs (`figures_of`), times what the model of batches takes under that limit for
+    what it takes under the limits in force: that of the limit in force is what it costs.
 
     Queries that may leave their batches open do so where they would; without ``opens`` only those that do now. Limits
     of others that share queries stay as they are; of what a stricter limit costs more, whoever asks for it pays (the
@@ -56,19 +62,17 @@ def latency_prices(
     """
     record = dataflow_of(viewer, dataflow_id)
     estate, name = current_estate(), str(record.pk)
-    if scheduled:
-        return _estimated(record, scheduled=True, opens=opens)
+    figures = figures_of(estate, record)
     entry = estate.submitted.get(name)
-    paces = {} if entry is None or entry.paused else paces_of(estate, name)
+    paces = {} if scheduled or entry is None or entry.paused else paces_of(estate, name)
     own = {query for query, row in paces.items() if row.cost}
-    whole = LatencyLimit(1.0)
-    way = way_of(estate, name, whole) if own else None
-    price = tariff()
-    answer: dict[str, Any] = {"id": name, "currency": price.currency, "estimated": False, "offers": []}
-    if way is None or not way.writers.keys() <= own:
-        return _estimated(record, scheduled=False, opens=opens)
-    others = _wants_of_others(estate, name, own)
-    slot_hour = max((price.slot_hour(node_of(estate.fragments[query].slot)) for query in own), default=price.core_hour)
+    way = way_of(estate, name, WHOLE) if own else None
+    if figures is None or way is None or not way.writers.keys() <= own:
+        is_scheduled = entry is not None and entry.scheduled
+        return _estimated(record, figures, is_scheduled=is_scheduled, scheduled=scheduled, opens=opens)
+    others = _wants_of(estate, {
+        user for query in own for task in estate.fragments[query].active_tasks
+        for user in estate.users.get(task, ()) if user != name and not estate.submitted[user].paused}, own)
     costs = {query: BatchCost(**paces[query].cost) for query in own}
     reads = {query: tuple(writer for writer in way.writers.get(query, ()) if writer in own) for query in own}
     queries = Queries(
@@ -78,8 +82,8 @@ def latency_prices(
     able = able_now(estate, own, open_now=open_now)
     refusals = dict.fromkeys(able if opens else able & open_now, "")
     alone = {user: choose_modes(queries, wants, refusals) for user, wants in others.items()}
-    for limit_s in (*OFFERED_S, None):
-        wants = [] if limit_s is None else [LimitOnWay(name, way, limit_s, whole.share)]
+
+    def taken_with(wants: Sequence[LimitOnWay]) -> _Taken:
         mine = choose_modes(queries, wants, refusals)
         whole_choice = choose_modes(
             queries, [want for wants_of in (*others.values(), wants) for want in wants_of], refusals, before=open_now)
@@ -90,38 +94,87 @@ def latency_prices(
             + _events_cores(costs[query]) / max(1, 1 + sum(_uses(estate, user, query) for user in alone))
             for query in own)
         expected = mine.paced.expected.get(name)
-        answer["offers"].append({
-            "limit_s": limit_s, "words": "none" if limit_s is None else in_words(limit_s),
-            "met": expected is None or expected.least_s is None,
-            "cores": round(sum(whole_choice.cores(query, cost) for query, cost in costs.items()), 4),
-            "pays_cores": round(paid, 4), "pays_per_hour": round(paid * slot_hour, 6),
-            "queries": len(own), "open_queries": len(whole_choice.open)})
-    return answer
+        return _Taken(
+            expected is None or expected.least_s is None,
+            sum(whole_choice.cores(query, cost) for query, cost in costs.items()), paid, len(own),
+            len(whole_choice.open))
+
+    return _offered(record, figures, now=taken_with(_wants_of(estate, {name}, own)[name]), estimated=False, by_limit={
+        limit_s: taken_with([] if limit_s is None else [LimitOnWay(name, way, limit_s, WHOLE.share)])
+        for limit_s in (*OFFERED_S, None)})
 
 
-def _estimated(record: DataflowRecord, *, scheduled: bool, opens: bool) -> dict[str, Any]:
-    """What the current version would take if it ran alone; no offers where a task's type is not installed."""
-    dataflow, price = stored_dataflow(current_version(record).document), tariff()
-    answer: dict[str, Any] = {"id": str(record.pk), "currency": price.currency, "estimated": True, "offers": []}
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """What queries take under some limits by the model of their batches: CPU cores, of that a dataflow's part."""
+
+    is_met: bool
+    cores: float
+    paid: float
+    queries: int
+    open_queries: int
+
+
+def _offered(
+    record: DataflowRecord, figures: DataflowFigures | None, *, now: _Taken, by_limit: Mapping[float | None, _Taken],
+    estimated: bool,
+) -> dict[str, Any]:
+    """The offers: what the dataflow costs now, times what the model takes under each limit for what it takes now; but
+    for its part of drivers, which no limit changes."""
+    price = tariff()
+    if figures is None:  # nothing is known but the model
+        figures = DataflowFigures(*(
+            CostFigure(cores, cores, cores, cores * price.core_hour) for cores in (now.cores, now.paid)))
+    whole = figures.whole
+    part = figures.part if figures.part.cores else whole  # of a paused one, what it would pay
+    fixed = min(1.0, now.queries * costs_here().fixed_cores / whole.cores) if whole.cores else 0.0
+
+    def at(cores: float, model: float, model_now: float) -> float:
+        return cores * (fixed + (1 - fixed) * model / model_now) if model_now else 0.0
+
+    core_hour = part.per_hour / part.cores if part.cores else price.core_hour
+    return {
+        "id": str(record.pk), "currency": price.currency, "estimated": estimated, "cores": round(whole.cores, 6),
+        "pays_cores": round(figures.part.cores, 6), "pays_per_hour": round(figures.part.per_hour, 6),
+        "basis": whole.basis,
+        "offers": [
+            {"limit_s": limit_s, "words": "none" if limit_s is None else in_words(limit_s), "met": taken.is_met,
+             "cores": round(at(whole.cores, taken.cores, now.cores), 4),
+             "pays_cores": round(at(part.cores, taken.paid, now.paid), 4),
+             "pays_per_hour": round(core_hour * at(part.cores, taken.paid, now.paid), 6), "queries": taken.queries,
+             "open_queries": taken.open_queries}
+            for limit_s, taken in by_limit.items()]}
+
+
+def _estimated(
+    record: DataflowRecord, figures: DataflowFigures | None, *, is_scheduled: bool, scheduled: bool, opens: bool
+) -> dict[str, Any]:
+    """What the current version would take if it ran alone; no offers where a task's type is not installed.
+
+    The model is held to the way that it runs by now, or would run: by a schedule or without.
+    """
+    dataflow = stored_dataflow(current_version(record).document)
     alone = queries_alone(dataflow, costs=costs_here(), scheduled=scheduled)
-    if alone is None:
-        return answer
-    answer["offers"] = [
-        {"limit_s": offer.limit_s, "words": "none" if offer.limit_s is None else in_words(offer.limit_s),
-         "met": offer.met, "cores": round(offer.cores, 4), "pays_cores": round(offer.cores, 4),
-         "pays_per_hour": round(offer.cores * price.core_hour, 6),
-         "queries": len(alone.queries.costs), "open_queries": offer.open_queries}
-        for offer in offers(alone.queries, alone.way, (*OFFERED_S, None), able=alone.able if opens else ())]
-    return answer
+    as_it_is = queries_alone(dataflow, costs=costs_here(), scheduled=is_scheduled)
+    nothing = _Taken(True, 0.0, 0.0, 0, 0)
+    if alone is None or as_it_is is None:
+        return _offered(record, figures, now=nothing, by_limit={}, estimated=True)
+    chosen = choose_modes(
+        as_it_is.queries,
+        [LimitOnWay(f"{number}", as_it_is.way, limit.limit_s, limit.share)
+         for number, limit in enumerate(record.latency_limits)], dict.fromkeys(as_it_is.able if opens else (), ""))
+    now = sum(chosen.cores(query, cost) for query, cost in as_it_is.queries.costs.items())
+    return _offered(record, figures, now=replace(
+        nothing, cores=now, paid=now, queries=len(as_it_is.queries.costs)), estimated=True, by_limit={
+        offer.limit_s: _Taken(offer.met, offer.cores, offer.cores, len(alone.queries.costs), offer.open_queries)
+        for offer in offers(alone.queries, alone.way, (*OFFERED_S, None), able=alone.able if opens else ())})
 
 
-def _wants_of_others(estate: Estate, dataflow: str, own: Collection[str]) -> dict[str, list[LimitOnWay]]:
-    """Limits of others on the dataflow's queries: each on the part of its way that it has in common with it.
+def _wants_of(estate: Estate, users: Collection[str], own: Collection[str]) -> dict[str, list[LimitOnWay]]:
+    """Limits of dataflows on some queries: each on the part of its way that they are.
 
     What they wait for elsewhere is taken as it stands.
     """
-    users = {user for query in own for task in estate.fragments[query].active_tasks
-             for user in estate.users.get(task, ()) if user != dataflow and not estate.submitted[user].paused}
     records = {str(record.pk): record for record in
                DataflowRecord.objects.filter(pk__in=users).select_related("team")}
     waits = {(str(row.dataflow_id), row.number): row.path for row in LatencyStatus.objects.filter(dataflow__in=users)}

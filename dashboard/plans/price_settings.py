@@ -8,12 +8,15 @@ from statistics import harmonic_mean
 from django.conf import settings
 
 from dashboard import jobs
+from dashboard.operations.estate_store.estate_reader import LookUps
 from dashboard.operations.latency_control.open_batches import able_types
 from dashboard.operations.latency_control.pacer import priced_ms_of
 from dashboard.operations.live_view.learned_costs import costs_here
+from dashboard.operations.live_view.task_meters import meters_of
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
 from scheduler.latency.offers import Alone, able_chains, expected_queries, planned_interval_s
 from scheduler.latency.pacing import interval_alone
+from scheduler.model.cost_figures import CostMeter
 from scheduler.model.costs import Costs
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.latency_limits import Limits
@@ -24,7 +27,8 @@ from scheduler.reuse.fragments import LONGEST_CHAIN, cut_into_chains
 
 
 def prices(limits: Limits | None = None, *, dataflow: Dataflow | None = None) -> Prices:
-    """What plans are priced with: the tariff, and the CPU that was measured on this class of machine or is declared.
+    """What plans and what runs are priced with: the tariff, the CPU that was measured on this class of machine or is
+    declared, and, of what runs, its meters and how far apart its batches are.
 
     Parameters
     ----------
@@ -35,7 +39,8 @@ def prices(limits: Limits | None = None, *, dataflow: Dataflow | None = None) ->
         What is planned, without a schedule: those of its queries that would leave their batches open are priced so.
     """
     costs = costs_here()
-    priced = replace(tariff(), costs=costs)
+    priced = replace(
+        tariff(), costs=costs, meters=LookUps[CostMeter](meters_of), paces_ms=LookUps[int](priced_ms_of))
     if limits is None:
         return priced
     longest_s = settings.LONGEST_TRIGGER_MS / 1000

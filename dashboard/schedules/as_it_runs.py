@@ -25,8 +25,8 @@ class AsItRuns:
 
     @property
     def cores(self) -> float:
-        """CPU that it takes, measured where it is, if nobody shared its tasks."""
-        return self.cost.measured.cores if self.cost.measured else self.cost.cores
+        """CPU that it takes, if nobody shared its tasks."""
+        return self.cost.whole.cores
 
 
 def as_it_runs(viewer: Viewer, record: DataflowRecord) -> AsItRuns | None:

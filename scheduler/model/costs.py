@@ -28,12 +28,14 @@ class Costs:
     types take what they declare, ``scale`` times. ``group_cpu_s`` is what a group of events takes in a query whose
     batches stay open. ``queries`` is how many queries that was measured of, on machines of the class ``machine``; 0
     where all is declared. ``error`` is the relative error (root mean square) of what such figures said of queries that
-    they were not fitted to. ``version`` counts the fits of a class.
+    they were not fitted to. ``version`` counts the fits of a class. ``fixed_cores`` is what a query is charged of its
+    slot's driver, however little it does.
     """
 
     query_batch_s: float = QUERY_BATCH_S
     slot_cores: float = SLOT_CORES
     group_cpu_s: float = GROUP_CPU_S
+    fixed_cores: float = SLOT_CORES
     batch_s: Mapping[str, float] = field(default_factory=dict)
     event_us: Mapping[str, float] = field(default_factory=dict)
     scale: float = 1.0
@@ -70,4 +72,5 @@ def declared_batch_s(task_type: TaskType) -> float:
     return TASK_BATCH_S + (STATE_BATCH_S if task_type.stateful else 0.0)
 
 
-DECLARED = Costs()
+DECLARED_ERROR = 1.0  # relative: what is declared is a first guess
+DECLARED = Costs(error=DECLARED_ERROR)

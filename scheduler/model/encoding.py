@@ -29,7 +29,9 @@ _LEFT_OUT_WHERE_EMPTY = {
         "touched_teams", "touched_count", "rested", "resumed", "fresh", "refined", "otherwise", "promise", "notes",
         "bill_changes", "replaced", "settings_before", "settings_after", "why"),
     FragmentSettings: ("trigger_ms", "real_time"),
-    Price: ("cores_error", "measured_queries", "machine", "not_measured", "slots_kept", "slots_per_hour_delta"),
+    Price: (
+        "cores_error", "measured_queries", "machine", "not_measured", "slots_kept", "slots_per_hour_delta",
+        "money_per_hour_alone", "alone_error", "rests_on", "since_ms"),
     Promise: ("latencies_s", "slots_bound", "traffic_bound", "crowded"),
     RunningBundle: ("root", "inherits", "origin"),
     RunningTask: ("rate_per_s",),

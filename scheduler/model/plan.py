@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from .cost_figures import ESTIMATED, CostFigure
 from .errors import StalePlan
 from .estate import Submitted
 from .fragment import Fragment, RunningTask
@@ -52,15 +53,29 @@ class Price:
     queries_started: int
     queries_stopped: int
     cores_delta: float  # estimated change of the estate's CPU
-    cores_alone: float  # estimated CPU of the dataflow if it ran alone
+    cores_alone: float  # CPU of all that executes the dataflow, as if nobody shared it
     money_per_hour_delta: float
     basis: str  # how it was estimated, in a sentence for the reviewer
-    cores_error: float = 0.0  # by which cores_delta may be off (root mean square); 0 where nothing was measured
+    cores_error: float = 0.0  # by which cores_delta may be off: half of its range
     measured_queries: int = 0  # that it rests on, on machines of the class ``machine``; 0 where all is declared
     machine: str = ""
     not_measured: tuple[str, ...] = ()  # types of its tasks that are as declared, where others were measured
     slots_kept: int = 0  # by its schedule
     slots_per_hour_delta: float = 0.0  # what those cost an hour more than those that it kept before
+    money_per_hour_alone: float = 0.0  # price of cores_alone
+    alone_error: float = 0.0  # by which cores_alone may be off
+    rests_on: str = ""  # "measured" or "billed" (`cost_figures`); empty where cores_delta is an estimate
+    since_ms: int | None = None  # since when that was seen
+
+    @property
+    def whole(self) -> CostFigure:
+        """What all that executes the dataflow was planned to cost, as if nobody shared it."""
+        per_hour = self.money_per_hour_alone
+        if not per_hour and self.cores_delta:  # of a plan of an earlier version
+            per_hour = self.money_per_hour_delta / self.cores_delta * self.cores_alone
+        return CostFigure(
+            self.cores_alone, max(0.0, self.cores_alone - self.alone_error), self.cores_alone + self.alone_error,
+            per_hour, ESTIMATED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from .checks import require_finite
+from .cost_figures import CostMeter
 from .costs import DECLARED, Costs
 
 
@@ -28,7 +30,8 @@ class Prices:
     of what is priced leave their batches open, which ``trigger_ms`` counts as batches that take as much.
 
     ``core_hour`` is a slot's price where its node has no size in ``sizes``. Memory and traffic have prices of their
-    own where a slot's price does not cover them. ``costs`` is the CPU that plans are priced with.
+    own where a slot's price does not cover them. ``costs`` is the CPU that plans are priced with. ``meters`` holds
+    what was seen of what runs, by running task, and ``paces_ms`` how far apart batches are, by fragment.
     """
 
     core_hour: float = 0.04
@@ -40,6 +43,8 @@ class Prices:
     sizes: tuple[tuple[str, VmSize], ...] = ()  # by node
     costs: Costs = DECLARED
     open_queries: int = 0
+    meters: Mapping[str, CostMeter] = field(default_factory=dict)
+    paces_ms: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_finite(self)

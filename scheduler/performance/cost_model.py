@@ -102,6 +102,9 @@ def fit_costs(seen: Iterable[SlotSeen], *, task_types: TaskTypes, machine: str =
     by_batch, by_event = fitted[2:2 + len(types)], fitted[2 + len(types):-1]
     costs = Costs(
         query_batch_s=float(fitted[1]), slot_cores=float(fitted[0]), group_cpu_s=float(fitted[-1]),
+        # A driver's own CPU is in the bills of its queries: each is priced with the part that one has as a rule.
+        fixed_cores=float(fitted[0]) * sum(slot.seconds for slot in groups) / sum(
+            slot.seconds * len(slot.queries) for slot in groups),
         batch_s=dict(zip(types, map(float, by_batch), strict=True)),
         event_us={name: float(event_s * 1e6) for name, event_s in zip(types, by_event, strict=True)},
         scale=scale, queries=len({query.id for slot in groups for query in slot.queries}),

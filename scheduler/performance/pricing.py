@@ -8,6 +8,7 @@ from fractions import Fraction
 from types import MappingProxyType
 
 from scheduler.model.amounts import Amounts
+from scheduler.model.cost_figures import BILLED, ESTIMATED, MEASURED, NO_COST, CostFigure, total_cost
 from scheduler.model.costs import STATE_BATCH_S, TASK_BATCH_S
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.fragment import RunningTask, node_of
@@ -18,11 +19,20 @@ from scheduler.model.task_types import TaskType, TaskTypes
 from .rates import MICROSECONDS_PER_S, input_rates_per_s
 
 NOTHING: Mapping[str, float] = MappingProxyType({})
+_SEEN = {
+    MEASURED: "Measured on the slots that run these tasks, smoothed over five minutes; with their part of the driver.",
+    BILLED: "The mean of the whole hours of the last day in which these tasks were billed.",
+}
 
 
 def query_cores(prices: Prices) -> float:
     """CPU cores that a query takes for running batches at all."""
     return 1000 / prices.trigger_ms * prices.costs.query_batch_s
+
+
+def charged_query_cores(prices: Prices) -> float:
+    """CPU cores that a query is charged for being there: what it takes, and its part of its slot's driver."""
+    return query_cores(prices) + prices.costs.fixed_cores
 
 
 def cores_at(task_type: TaskType, rate_per_s: float, *, prices: Prices) -> float:
@@ -52,50 +62,54 @@ def running_cores(task: RunningTask, *, task_types: TaskTypes, prices: Prices) -
 def price_of(
     *,
     prices: Prices,
+    added: CostFigure = NO_COST,
+    freed: CostFigure = NO_COST,
+    whole: CostFigure = NO_COST,
     tasks_started: int = 0,
     tasks_reused: int = 0,
     tasks_stopped: int = 0,
     queries_started: int = 0,
     queries_stopped: int = 0,
-    task_cores_delta: float,
-    task_cores_alone: float,
-    queries_alone: int,
     types: Collection[str] = (),
 ) -> Price:
-    """The price of a plan from what its tasks are expected to take and how many queries run them.
+    """The price of a plan from what its tasks cost and how many queries run them.
 
     Parameters
     ----------
-    task_cores_delta : float
-        Cores that the plan's tasks take more than those that they replace.
-    task_cores_alone : float
-        Cores that they would take if nothing were shared.
-    queries_alone : int
-        Queries that would run if nothing were shared.
+    added, freed : CostFigure, optional
+        What begins to cost with the plan, and what ceases to.
+    whole : CostFigure, optional
+        What all tasks of its dataflow cost together, whoever shares them.
     types : collection of str, optional
         The types of the tasks that this is the price of.
     """
     costs = prices.costs
-    for_query = query_cores(prices)
-    cores_delta = task_cores_delta + (queries_started - queries_stopped) * for_query
+    figures = [figure for figure in (added, freed) if figure.cores]
+    rests = total_cost(figures) if figures else whole
+    # Two estimates are off by the same factor; what was measured is off by itself.
+    error = abs(added.error - freed.error) if rests.basis == ESTIMATED else added.error + freed.error
     return Price(
         tasks_started=tasks_started,
         tasks_reused=tasks_reused,
         tasks_stopped=tasks_stopped,
         queries_started=queries_started,
         queries_stopped=queries_stopped,
-        cores_delta=round(cores_delta, 6),
-        cores_alone=round(task_cores_alone + queries_alone * for_query, 6),
-        money_per_hour_delta=round(cores_delta * prices.core_hour, 6),
-        basis=_basis(prices, costs.not_measured(types)),
-        cores_error=round(abs(cores_delta) * costs.error, 6),
+        cores_delta=round(added.cores - freed.cores, 6),
+        cores_alone=round(whole.cores, 6),
+        money_per_hour_delta=round(added.per_hour - freed.per_hour, 6),
+        basis=_basis(prices, costs.not_measured(types), rests),
+        cores_error=round(error, 6),
         measured_queries=costs.queries, machine=costs.machine,
         not_measured=costs.not_measured(types) if costs.are_measured else (),
+        money_per_hour_alone=round(whole.per_hour, 6), alone_error=round(whole.error, 6),
+        rests_on="" if rests.basis == ESTIMATED else rests.basis, since_ms=rests.since_ms,
     )
 
 
-def _basis(prices: Prices, not_measured: Sequence[str]) -> str:
-    """How CPU and money were estimated, in a sentence or two for reviewers."""
+def _basis(prices: Prices, not_measured: Sequence[str], rests: CostFigure) -> str:
+    """How CPU and money were found, in a sentence or two for reviewers."""
+    if rests.basis != ESTIMATED:
+        return _SEEN[rests.basis]
     costs = prices.costs
     at_price = f"at {prices.core_hour:g} {prices.currency} for a core and hour"
     if prices.open_queries:
@@ -106,7 +120,7 @@ def _basis(prices: Prices, not_measured: Sequence[str]) -> str:
             "Estimated, not measured: each task's declared CPU time for an event times its rate, plus a batch every "
             f"{prices.trigger_ms} ms that takes {costs.query_batch_s * 1000:g} ms for each query, "
             f"{TASK_BATCH_S * 1000:g} ms for each task and {STATE_BATCH_S * 1000:g} ms more for each with state, "
-            f"{at_price}.")
+            f"{at_price}. Such figures are off by up to {costs.error:.0%}.")
     number = f"{costs.queries} {'query' if costs.queries == 1 else 'queries'}"
     basis = (
         f"From {number} measured on machines of this class ({costs.machine}): a batch every {prices.trigger_ms} ms "

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.model.fragment import node_of
 from scheduler.model.plan import BillChange
-from scheduler.model.ports import EstateView, expect
+from scheduler.model.ports import EstateView
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
-from scheduler.performance.pricing import query_cores, running_cores
+from scheduler.performance.running_costs import running_costs
 
 LEAST = 5e-7  # money an hour: less is rounding
 
@@ -39,8 +38,7 @@ def bill_changes(
         Whether it is one of the paused users, and goes on; else who begins to pay is none of the users yet.
     """
     shared = list(shared)
-    expect(estate.places, shared)
-    expect(estate.fragments, {estate.places[task_id][0] for task_id in shared})
+    costs = running_costs(estate, shared, task_types=task_types, prices=prices)
     is_user = is_paused_user or not comes
     changes: dict[str, float] = {}
     for task_id in shared:
@@ -50,7 +48,7 @@ def bill_changes(
         others = min(paying, after)
         if others < 1:
             continue
-        growth = _money(estate, task_id, task_types=task_types, prices=prices) * (1 / after - 1 / paying)
+        growth = costs[task_id].figure.per_hour * (1 / after - 1 / paying)
         of_team = {name: number - (name == team and is_user) for name, number in users.by_team.items()}
         spread = others / sum(of_team.values())
         for name, number in of_team.items():
@@ -58,10 +56,3 @@ def bill_changes(
     return tuple(
         BillChange(name, round(change, 6)) for name, change in sorted(changes.items()) if abs(change) >= LEAST)
 
-
-def _money(estate: EstateView, task_id: str, *, task_types: TaskTypes, prices: Prices) -> float:
-    """What a running task costs an hour: its CPU, and its even part of what its query takes for batches."""
-    cores = running_cores(estate.tasks[task_id], task_types=task_types, prices=prices)
-    fragment = estate.fragments[estate.places[task_id][0]]
-    return (cores + query_cores(prices) / max(1, len(fragment.active_tasks))) * prices.slot_hour(
-        node_of(fragment.slot))

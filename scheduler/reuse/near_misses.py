@@ -20,7 +20,7 @@ from scheduler.model.dataflow import Dataflow, Task
 from scheduler.model.fragment import RunningTask
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
-from scheduler.performance.pricing import query_cores, task_cores
+from scheduler.performance.pricing import charged_query_cores, task_cores
 
 from .containment import Containment, contain
 from .fingerprint import fingerprint
@@ -128,7 +128,7 @@ def near_misses(
         woken, queries_woken = waking([running_id for running_id in names if running_id not in begun])
         unchained = [ids[task_id] for task_id in dataflow.unchained]
         queries = len(cut_into_chains(started, task_types=task_types, unchained=unchained)) + queries_woken
-        return sum(cores[names[task_id]] for task_id in begun | woken) + queries * query_cores(prices)
+        return sum(cores[names[task_id]] for task_id in begun | woken) + queries * charged_query_cores(prices)
 
     before = cores_of(search.as_it_is)
     misses = []

@@ -7,6 +7,7 @@ import pytest
 from dashboard import jobs
 from tests.dashboard.building import World, make_world
 from tests.dashboard.played import Played
+from tests.dashboard.slots_at_work import Slots, slots_at_work
 from tests.pages.scheduling import measured
 
 AWAY = "redis://127.0.0.1:1/0"
@@ -47,6 +48,12 @@ def played(monkeypatch: pytest.MonkeyPatch, settings) -> Played:
     """An estate that does as it is told, whose batches may lie 30 s apart."""
     settings.LONGEST_TRIGGER_MS = 30_000
     return Played(monkeypatch)
+
+
+@pytest.fixture
+def slots(world: World, monkeypatch: pytest.MonkeyPatch) -> Slots:
+    """The two slots of the world, whose counters grow by what their queries take."""
+    return slots_at_work(monkeypatch)
 
 
 @pytest.fixture

@@ -50,6 +50,7 @@ WRITERS = {
     "dashboard/bills/rollup.py": "the same sums in fewer rows",
     "dashboard/core/ended_sessions.py": "of sessions that have ended",
     "dashboard/operations/live_view/cost_learning.py": "measurements, no state",
+    "dashboard/operations/live_view/task_meters.py": "measurements, no state",
     "dashboard/operations/latency_control/pacer.py":
         "follows limits and measurements; that somebody chose a limit is a command",
     "dashboard/operations/latency_control/limit_statuses.py": "notes what became of limits",

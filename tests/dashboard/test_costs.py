@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 
 import pytest
 from django.conf import settings
@@ -14,7 +14,6 @@ from dashboard.approvals.difference import difference
 from dashboard.approvals.services import pause_dataflow, prepare_proposal
 from dashboard.audit.models import AuditEntry
 from dashboard.bills.charging import record_usage
-from dashboard.bills.dataflow_costs import cost_of
 from dashboard.catalog.models import DataflowRecord
 from dashboard.explorer.merged import sheet, tasks_working
 from dashboard.operations.estate_store.estate_loader import load_estate
@@ -33,72 +32,9 @@ from scheduler.latency.batch_costs import batch_cost
 from scheduler.latency.real_time import open_cost
 from scheduler.latency.triggers import SMALLEST_S, BatchCost
 from scheduler.model.costs import DECLARED, Costs
-from scheduler.performance.cost_model import QuerySeen, SlotSeen, expected_cores
 from tests.dashboard.building import PASSWORD, World, approved, document, enacted, planned, removal_planned, running
+from tests.dashboard.slots_at_work import MACHINE, MINUTE, NOON, Slots, passes
 from tests.pages.scheduling import PROFILES, linear
-
-NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
-MINUTE = timedelta(minutes=1)
-MACHINE = "cpu-a, 2 cores, 8 GiB, 2 slots"
-TRUTH = Costs(query_batch_s=2.5 * DECLARED.query_batch_s, slot_cores=2.5 * DECLARED.slot_cores, scale=2.5)
-
-
-@dataclass
-class Slots:
-    """Slots that take, for what they do, what ``TRUTH`` says; two batches a second and ten events."""
-
-    cpu_ms: dict[str, float] = field(default_factory=lambda: {"n1/0": 0.0, "n1/1": 0.0})
-    since: datetime = NOON - timedelta(hours=2)
-    seconds: float = 0.0
-    started: dict[str, float] = field(default_factory=dict)
-    open: set[str] = field(default_factory=set)  # queries whose batches stay open
-
-    def read(self, look_up) -> dict:
-        estate = load_estate()
-        look_up(list(estate.fragments))
-        readings = {}
-        for slot, cpu_ms in self.cpu_ms.items():
-            queries = {}
-            for fragment in estate.fragments.values():
-                if fragment.slot == slot:
-                    seconds = self.seconds - self.started.setdefault(fragment.id, self.seconds)
-                    queries[fragment.id] = {
-                        "busy_ms": round(100 * seconds), "batches": round(2 * seconds),
-                        "in:n": round(10 * seconds),
-                        **{f"{n}:n": round(10 * seconds) for n in range(len(fragment.tasks))},
-                        **({"apart_ms": 50} if fragment.id in self.open else {})}
-            readings[slot] = {
-                "since_ms": round(self.since.timestamp() * 1000), "cpu_ms": round(cpu_ms), "memory_mb_s": 0,
-                "queries": queries}
-        return readings
-
-    def work(self, seconds: float) -> None:
-        estate = load_estate()
-        self.seconds += seconds
-        for slot in self.cpu_ms:
-            queries = tuple(
-                QuerySeen(fragment.id, round(2 * seconds), tuple(
-                    (estate.tasks[task].type, round(10 * seconds)) for task in fragment.tasks),
-                    10 * seconds if fragment.id in self.open else None)
-                for fragment in estate.fragments.values() if fragment.slot == slot)
-            self.cpu_ms[slot] += 1000 * seconds * expected_cores(
-                SlotSeen(seconds, 0, queries), costs=TRUTH, task_types=jobs.task_types())
-
-
-@pytest.fixture
-def slots(world: World, monkeypatch: pytest.MonkeyPatch) -> Slots:
-    NodeRow.objects.update(machine=MACHINE)
-    made = Slots()
-    monkeypatch.setattr(jobs, "slot_counters", made.read)
-    return made
-
-
-def passes(slots: Slots, *, minutes: int, since: datetime) -> datetime:
-    """So many minutes, each read at its end; when that was."""
-    for minute in range(minutes):
-        slots.work(60)
-        record_usage(at=since + (minute + 1) * MINUTE)
-    return since + minutes * MINUTE
 
 
 def started(world: World, slots: Slots) -> tuple[DataflowRecord, datetime]:
@@ -173,7 +109,7 @@ def test_open_batches_are_learned_apart(world: World, slots: Slots, monkeypatch:
     assert before.group_cpu_s == pytest.approx(before.scale * DECLARED.group_cpu_s)
 
     slots.open = {next(iter(load_estate().fragments))}
-    monkeypatch.setattr(f"{__name__}.TRUTH", replace(TRUTH, group_cpu_s=0.02))
+    slots.truth = replace(slots.truth, group_cpu_s=0.02)
     at = passes(slots, minutes=2, since=at)
     assert CostObservation.objects.count() == observed, "the new mode has not settled"
     at = passes(slots, minutes=20, since=at)
@@ -219,23 +155,6 @@ def test_a_node_whose_class_nobody_knows_teaches_nothing(world: World, slots: Sl
     assert "weir.fit_costs" in {entry["task"] for entry in SCHEDULE.values()}
 
 
-def test_a_dataflow_costs_one_thing_each_named_for_what_it_is(world: World, slots: Slots) -> None:
-    first, at = started(world, slots)
-    viewer = viewer_of(world.carla)
-    alone = cost_of(viewer, first.pk)
-    plan = plan_of(first.plans.first())
-    assert alone.cores == pytest.approx(plan.price.cores_delta, abs=1e-4), "as the plan said"
-    assert alone.per_hour == pytest.approx(plan.price.money_per_hour_delta, abs=1e-5) and alone.cores_error is None
-    assert alone.measured is None and alone.kept_per_hour is None
-    second = running(world.mo, world.mobility, document("jams", window=20), world.ben, world.ana)
-    at = passes(slots, minutes=20, since=at)
-    cost_learning.learn(at=at)
-    cost = cost_of(viewer, second.pk)
-    assert cost.measured is None or cost.measured.pays_per_hour is None, "another team's bill"
-    own = cost_of(viewer_of(world.mo), second.pk)
-    assert own.cores_error > 0 and own.measured_queries == costs_here().queries
-
-
 def test_the_other_team_is_told_what_a_removal_does_to_its_bill(world: World, slots: Slots, client: Client) -> None:
     started(world, slots)
     second = running(world.mo, world.mobility, document("jams", window=20), world.ben, world.ana)
@@ -267,15 +186,3 @@ def test_the_graph_counts_the_tasks_that_the_estate_counts(world: World, slots: 
         viewer = viewer_of(user)
         counted = live_estate(viewer)["counts"]["running_tasks"]
         assert sheet(viewer)["tasks_running"] == tasks_working(viewer) == counted < RunningTaskRow.objects.count()
-
-
-def test_pages_and_the_api_say_the_same(world: World, slots: Slots, client: Client) -> None:
-    first, at = started(world, slots)
-    at = passes(slots, minutes=20, since=at)
-    cost_learning.learn(at=at)
-    client.login(username="carla", password=PASSWORD)
-    answer = client.get(f"/api/dataflows/{first.pk}/cost").json()
-    page = client.get(f"/dataflows/{first.pk}/").content.decode()
-    assert 'data-part="estimated"' in page and f"{answer['cores']:.3f} ± {answer['cores_error']:.3f} cores" in page
-    assert answer["measured_queries"] == 1 and "1 query measured on this class of machine" in page
-    assert client.get("/api/dataflows/00000000-0000-0000-0000-000000000000/cost").status_code == 404

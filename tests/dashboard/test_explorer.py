@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import pytest
 from django.utils import timezone
 
-from dashboard.bills.models import UsageHour
 from dashboard.explorer import merged, overlap_reader, task
+from dashboard.operations.live_view.task_meters import TaskReading, note_meters
 from dashboard.operations.models import RunningTaskRow, Use
 from dashboard.teams.permissions import Viewer, viewer_of
 from scheduler.model.errors import NotFound
@@ -120,7 +118,9 @@ def test_a_pair_is_both_graphs_and_the_shared_part(world: World, shared: dict) -
     names = {(task["one"], task["other"]) for task in pair["tasks"]}
     assert names == {("sense", "sense"), ("parse", "parse"), ("average", ""), ("out", ""), ("", "average"), ("", "out")}
     both = [task["id"] for task in pair["tasks"] if task["one"] and task["other"]]
-    assert pair["cores"] == pytest.approx(sum(row.cores for row in RunningTaskRow.objects.filter(pk__in=both)))
+    assert pair["cost"].cores == pytest.approx(
+        sum(task.running_task(viewer(world, "mo"), key)["cost"].cores for key in both))
+    assert pair["cost"].cores > sum(row.cores for row in RunningTaskRow.objects.filter(pk__in=both)), "with its query"
 
 
 def test_a_dataflow_makes_no_pair_with_itself_or_with_what_does_not_run(world: World, shared: dict) -> None:
@@ -189,22 +189,19 @@ def test_a_task_tells_its_users_and_what_stops_without_it(world: World, shared: 
     assert all(user["since"] is not None for user in shown["users"])
     assert (shown["upstream"], shown["downstream"]) == (1, 4)
     assert shown["stops"] == {"tasks": 5, "dataflows": 2, "outputs": 2}
-    assert shown["money_per_hour"] == pytest.approx(parse.cores * settings.CORE_HOUR_PRICE)
-    assert shown["money_each"] == pytest.approx(shown["money_per_hour"] / 2)
+    assert shown["cost"].per_hour == pytest.approx(shown["cost"].cores * settings.CORE_HOUR_PRICE)
+    assert shown["cost"].basis == "estimated"
     assert shown["live"]["task"] == "parse"
 
 
 def test_a_cost_that_was_measured_takes_the_place_of_the_expected(world: World, shared: dict) -> None:
     use = Use.objects.get(dataflow=shared["traffic"], task_id="parse")
-    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
-    for record in (shared["traffic"], shared["jams"]):
-        for back in (0, 1):
-            UsageHour.objects.create(
-                dataflow=record, fingerprint=use.running_task_id, hour=hour - timedelta(hours=back),
-                cost_nanos=1_500_000, alone_nanos=3_000_000, needed_ms=3_600_000, user_ms=7_200_000)
+    now = timezone.now()
+    for _ in range(20):
+        note_meters([TaskReading(use.running_task_id, 0.25, 0.003, 15.0, has_settled=True)], billed={}, at=now)
     shown = task.running_task(viewer(world, "mo"), use.running_task_id)
-    assert (shown["measured_hours"], shown["money_per_hour"]) == (2, pytest.approx(0.003))
-    assert shown["money_each"] == pytest.approx(0.0015)
+    assert shown["cost"].basis == "measured"
+    assert (shown["cost"].cores, shown["cost"].per_hour) == (pytest.approx(0.25), pytest.approx(0.003))
 
 
 def test_what_is_around_a_task(world: World, shared: dict, monkeypatch: pytest.MonkeyPatch) -> None:

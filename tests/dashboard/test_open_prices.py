@@ -32,7 +32,10 @@ def test_prices_and_bills_know_of_open_batches(world: World, played: Played, set
     alone_ms = shared.alone_ms
     assert alone_ms[str(fast.pk)] == equal_ms <= alone_ms[str(slow.pk)], "what a bill divides is what open ones take"
 
-    after = latency_prices(viewer, early.dataflow_id)
+    frozen = latency_prices(viewer, early.dataflow_id)
+    assert frozen["cores"] == plan_of(early.plan).price.cores_alone, "what was planned is told until it runs"
+    later = planned(world.carla, world.city, document("early-too", latency="100 ms", visibility="private"))
+    after = latency_prices(viewer, later.dataflow_id)
     assert after["estimated"]
     then, now = ({offer["limit_s"]: offer for offer in offers} for offers in (before, after["offers"]))
     assert not then[0.05]["met"] and now[0.05]["met"], "types like its own were seen in open batches by now"

@@ -231,7 +231,8 @@ def test_the_strictest_limit_holds_where_a_query_is_shared_and_pays_for_it(world
             for name, record, limit_s in (("slow", slow, 20.0), ("fast", fast, 0.5))}
     (alone_ms,) = BatchFigures.objects.exclude(alone_ms={}).values_list("alone_ms", flat=True)
     assert alone_ms[str(slow.pk)] > 20 * alone_ms[str(fast.pk)], "bills divide batches by how often each needs them"
-    assert pays["slow"]["pays_cores"] < 0.3 * pays["fast"]["pays_cores"]
+    # The slow one's own query reads the fast one's: it has its intervals, and so pays for its batches.
+    assert pays["slow"]["pays_cores"] < 0.7 * pays["fast"]["pays_cores"]
     offers = latency_prices(viewer_of(world.carla), fast.pk)["offers"]
     assert offers[-1]["words"] == "none"
     costs = [offer["pays_cores"] for offer in offers if offer["met"]]

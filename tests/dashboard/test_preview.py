@@ -27,8 +27,8 @@ def test_it_says_what_the_plan_will_say(world: World) -> None:
     plan = plan_of(planned(world.mo, world.mobility, text).plan)
     assert (shown["reused"], shown["started"]) == (len(plan.reused), len(plan.started)) == (2, 2)
     assert shown["reused_ids"] == ["sense", "parse"]
-    assert (shown["cores_added"], shown["cores_alone"]) == (plan.price.cores_delta, plan.price.cores_alone)
-    assert shown["cores_saved"] == pytest.approx(shown["cores_alone"] - shown["cores_added"])
+    assert (shown["cores_added"], shown["whole"]) == (plan.price.cores_delta, plan.price.whole)
+    assert shown["cores_saved"] == pytest.approx(shown["whole"].cores - shown["cores_added"])
     assert shown["sources"] == [{"id": str(traffic.pk), "name": "traffic", "team": "City", "tasks": 2}]
     assert shown["more_sources"] == 0
     assert [user["name"] for user in shown["users"]["parse"]] == ["traffic"]

@@ -6,6 +6,7 @@ import json
 import math
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -17,8 +18,9 @@ from dashboard.history.history_store import DatabaseHistory
 from dashboard.history.models import AnnotationRow
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.live_view.estate_history import Range, history_of
+from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.findings import Finding
-from dashboard.operations.live_view.recording import annotations_of_events, annotations_of_findings
+from dashboard.operations.live_view.recording import annotations_of_events, annotations_of_findings, values_of
 from dashboard.operations.selectors import dataflow_history, estate_history
 from dashboard.tasks import recording
 from dashboard.tasks.recording import TURN, Recorder, RecorderThread
@@ -28,6 +30,7 @@ from scheduler.history.series import ALARM, KINDS, METRICS, OVER, SECOND, Annota
 from scheduler.model.errors import NotFound, WeirError
 from tests.dashboard.building import World, document, running
 from tests.dashboard.test_workers import meter, report
+from workers.engine.observed import TaskFlow
 
 NOW_S = 1_800_000_000
 
@@ -91,6 +94,17 @@ def test_a_second_has_values_of_every_kind(hush: dict[str, str], observed: redis
         0.02 * 1024 * len(estate.fragments) / 2)
     assert points[Series("estate", "", "cpu")].values[0] == pytest.approx(0.5)  # of two slots
     assert all(points[Series("query", query, "watermark_lag_ms")].values[0] > 0 for query in estate.fragments)
+
+
+def test_what_has_not_run_yet_has_no_rate_rather_than_one_of_zero(world: World, monkeypatch) -> None:
+    key = str(running(world.carla, world.city, document("traffic"), world.ana).pk)
+    series = [Series("dataflow", key, "events_in_per_s"), Series("estate", "", "events_in_per_s")]
+    tasks = load_estate().submitted[key].running
+    for flows, expected in (({}, [None, None]), ({tasks["sense"]: TaskFlow(0.0, 0, None, None)}, [0.0, 0.0])):
+        reading = jobs.LiveReading(measured=True, flows=replace(jobs.LiveReading().flows, tasks=flows))
+        monkeypatch.setattr(jobs, "read_live", lambda *_, reading=reading: reading)
+        values = values_of(view_for(viewer_of(world.root)))
+        assert [values.get(each) for each in series] == expected
 
 
 @pytest.mark.broker

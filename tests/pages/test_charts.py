@@ -17,7 +17,7 @@ from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.live_view.chart_marks import Mark, marks_of
 from dashboard.operations.live_view.estate_history import InvalidRange, KeptHistory
-from dashboard.pages.charts import CHARTS, Earlier, chart_figure, group_marks, mark_rows
+from dashboard.pages.charts import CHARTS, LANE, MOST_GROUPS, Earlier, chart_figure, group_marks, mark_rows
 from dashboard.pages.ranges import RANGES, chosen
 from dashboard.teams.permissions import viewer_of
 from scheduler.history.series import KINDS, METRICS, MINUTE, SECOND, TEN_SECONDS, Annotation, Series, of_limit
@@ -138,6 +138,17 @@ def test_marks_that_would_lie_on_each_other_are_one_line_with_the_worst_tone_and
     assert names(drawn) == ["rate"]
     rows = mark_rows(group_marks(marks, 10, 16))
     assert [(row["number"], row["what"]) for row in rows] == [(2, "over"), (1, "alarm"), (1, "merge")]
+
+
+def test_small_changes_that_come_every_few_seconds_lie_in_a_lane_below() -> None:
+    marks = [mark(10 + 10 * number, "repaced") for number in range(90)]
+    drawn = figure("task", "rate", kept({"rate_per_s": [1.0] * 900}), marks=marks, begin_s=10, end_s=910, now_s=911)
+    shapes = drawn["layout"]["shapes"]
+    assert 1 < len(shapes) <= MOST_GROUPS + 1 and {shape["y1"] for shape in shapes} == {LANE}
+    with_plan = figure(
+        "task", "rate", kept({"rate_per_s": [1.0] * 900}), marks=[*marks, mark(905, "submit")], begin_s=10, end_s=910,
+        now_s=911)["layout"]["shapes"]
+    assert [shape["y1"] for shape in with_plan] == [LANE] * (len(with_plan) - 1) + [1], "a plan is a line"
 
 
 # The range in the address ---------------------------------------------------------------------------------------------

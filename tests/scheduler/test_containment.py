@@ -106,8 +106,7 @@ def test_a_range_inside_a_wider_one_becomes_a_refinement_of_it():
     assert (refinement.task, refinement.running) == ("f", wide)
     assert estate.tasks[estate.submitted["narrow"].running["f"]].parents == (wide,)
     assert len(plan.started) == 2, "the refinement and what is downstream of it"
-    assert plan.price.cores_alone == pytest.approx(
-        submit(EMPTY, mine, "narrow")[1].price.cores_alone), "alone it needs no wider filter"
+    assert plan.price.cores_alone > submit(EMPTY, mine, "narrow")[1].price.cores_alone, "it pays for the wider one, too"
 
 
 def test_it_is_off_unless_it_is_asked_for_and_an_exact_match_goes_first():

@@ -21,6 +21,7 @@ STATS = flow(
     "stats", {"s": "sensors", "a": ("scale", {"by": 1}), "x": "alone", "o": "alarm"}, "s > a > x > o", rates={"s": 100})
 MEASURED = Costs(
     query_batch_s=0.1, batch_s={"sensors": 0.01, "scale": 0.02, "thin": 0.03}, scale=2.0, queries=14, error=0.2,
+    fixed_cores=0.05,
     event_us={"sensors": 50.0, "scale": 0.0, "thin": 7.0}, machine="cpu-a, 2 cores", version=4)
 HERE = replace(PRICES, costs=MEASURED)
 
@@ -36,7 +37,7 @@ def test_a_plan_is_priced_with_what_was_measured_and_says_its_error():
     cores = task_cores(ETL, task_types=TYPES, prices=HERE)
     assert cores["s"] == pytest.approx(100 * 50e-6 + batches_per_s * 0.01)
     assert cores["o"] == pytest.approx(2 * task_cores(ETL, task_types=TYPES, prices=PRICES)["o"]), "declared, scaled"
-    assert price.cores_delta == pytest.approx(sum(cores.values()) + 0.1 * batches_per_s)
+    assert price.cores_delta == pytest.approx(sum(cores.values()) + 0.1 * batches_per_s + MEASURED.fixed_cores)
     assert price.cores_error == pytest.approx(0.2 * price.cores_delta, abs=1e-6)
     assert (price.measured_queries, price.machine, price.not_measured) == (14, "cpu-a, 2 cores", ("archive",))
     assert "14 queries measured" in price.basis and "archive" in price.basis and "Estimated" not in price.basis
@@ -44,9 +45,11 @@ def test_a_plan_is_priced_with_what_was_measured_and_says_its_error():
 
 def test_where_nothing_was_measured_it_is_as_declared_and_says_so():
     price = planned(EMPTY, ETL, PRICES).price
-    assert price.measured_queries == 0 and price.cores_error == 0 and price.not_measured == ()
+    assert price.measured_queries == 0 and price.not_measured == ()
+    assert price.cores_error == price.cores_delta > 0, "a first guess, and it says so"
     assert price.basis.startswith("Estimated, not measured")
-    assert "cores_error" not in json.loads(plan_to_json(planned(EMPTY, ETL, PRICES)))["price"], "as plans were before"
+    stored = json.loads(plan_to_json(planned(EMPTY, ETL, PRICES)))["price"]
+    assert not {"rests_on", "since_ms", "machine"} & stored.keys(), "of an estimate nothing more is stored"
 
 
 def test_a_frozen_plan_keeps_the_price_that_it_was_computed_with():
@@ -70,7 +73,8 @@ def money_of_shared(estate, prices):
     """What the two shared tasks cost an hour, with their even part of the query's batches."""
     fragment = next(fragment for fragment in estate.fragments.values())
     return sum(
-        running_cores(estate.tasks[task], task_types=TYPES, prices=prices) + query_cores(prices) / len(fragment.tasks)
+        running_cores(estate.tasks[task], task_types=TYPES, prices=prices)
+        + (query_cores(prices) + prices.costs.fixed_cores) / len(fragment.tasks)
         for task in fragment.tasks[:2]) * prices.core_hour
 
 

@@ -72,7 +72,7 @@ def test_a_submission_wakes_what_it_needs_and_no_more():
     assert kinds(plan) == [("start_fragment", "f3-0"), ("resume_fragment", "f1-0")]
     assert len(plan.resumed) == 2 and plan.touched == ("line",)
     alone = plan_submission(EMPTY, SHORTER, dataflow_id="short", team="roads", task_types=TYPES, prices=PRICES)
-    resumed_query = query_cores(PRICES)
+    resumed_query = query_cores(PRICES) + PRICES.costs.fixed_cores
     assert plan.price.cores_delta == pytest.approx(alone.price.cores_delta + resumed_query), "it pays for what it wakes"
     estate = apply_plan(estate, plan)
     assert (estate.fragments["f1-0"].active, estate.fragments["f1-0"].resting) == (2, 3)

@@ -171,7 +171,6 @@ class FragmentationAnswer(Answer):
     spare_queries: int
 
 
-MeasuredCost = answer_of(dataflow_costs.CostMeasurement, name="MeasuredCost")
 DataflowCost = answer_of(dataflow_costs.DataflowCost)
 
 

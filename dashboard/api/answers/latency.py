@@ -91,8 +91,8 @@ class DataflowLatency(Answer):
 
 
 class LatencyOffer(Answer):
-    """What another limit of the whole would take: cores of its queries' batches, the dataflow's part of them, and how
-    many of the queries would leave their batches open."""
+    """What another limit of the whole would take: cores of all that executes the dataflow, its own part of them, and
+    how many of the queries would leave their batches open."""
 
     limit_s: float | None
     words: str
@@ -105,9 +105,15 @@ class LatencyOffer(Answer):
 
 
 class LatencyPrices(Answer):
-    """What latency costs a dataflow, by limit; ``estimated`` as if it ran alone, where its batches were not seen."""
+    """What latency costs a dataflow, by limit; ``estimated`` as if it ran alone, where its batches were not seen.
+    ``cores``, ``pays_cores`` and ``pays_per_hour`` are what it costs under its own limits, and ``basis`` what that
+    rests on."""
 
     id: str
     currency: str
     estimated: bool
+    cores: float
+    pays_cores: float
+    pays_per_hour: float
+    basis: str
     offers: list[LatencyOffer]

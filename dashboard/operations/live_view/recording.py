@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -60,8 +60,8 @@ def _scopes(view: View) -> Named:
         sources, sinks = sources_and_sinks(view, working)
         apart = sum(1 for entry in view.estate.submitted.values() if not entry.paused
                     for task in entry.running.values() if task in working)
-        yield series_of(ESTATE, scope, "events_in_per_s"), exact_rate(view, sources)
-        yield series_of(ESTATE, scope, "events_out_per_s"), exact_rate(view, sinks)
+        yield series_of(ESTATE, scope, "events_in_per_s"), _rate(view, sources)
+        yield series_of(ESTATE, scope, "events_out_per_s"), _rate(view, sinks)
         yield series_of(ESTATE, scope, "running_tasks"), len(working)
         yield series_of(ESTATE, scope, "tasks_without_reuse"), apart
         for name in ("latency_p95_ms", "latency_p99_ms"):  # a median of medians says nothing; the slowest sink does
@@ -73,14 +73,19 @@ def _dataflows(view: View) -> Named:
         entry = view.estate.submitted[dataflow]
         running = set(entry.running.values())
         sinks = {entry.running[task] for task in entry.sinks}
-        yield series_of(DATAFLOW, dataflow, "events_in_per_s"), exact_rate(
+        yield series_of(DATAFLOW, dataflow, "events_in_per_s"), _rate(
             view, {task for task in running if not view.estate.tasks[task].parents})
-        yield series_of(DATAFLOW, dataflow, "events_out_per_s"), exact_rate(view, sinks)
+        yield series_of(DATAFLOW, dataflow, "events_out_per_s"), _rate(view, sinks)
         yield series_of(DATAFLOW, dataflow, "running_tasks"), len(running)
         for name in (*_LATENCIES, _LAG, "latency_max_ms"):
             yield series_of(DATAFLOW, dataflow, name), _slowest(view, sinks, name)
         yield series_of(DATAFLOW, dataflow, "latency_min_ms"), min(
             _known(view, sinks, "latency_min_ms"), default=None)
+
+
+def _rate(view: View, tasks: Collection[str]) -> float | None:
+    """Events per second; None before any of these tasks has run: what was not there yet has no rate, not one of 0."""
+    return None if view.reading.flows.tasks.keys().isdisjoint(tasks) else exact_rate(view, tasks)
 
 
 def _slowest(view: View, sinks: Iterable[str], name: str) -> float | None:

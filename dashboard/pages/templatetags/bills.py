@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from typing import Any
+
 from django import template
+
+from scheduler.model.cost_figures import CostFigure
 
 register = template.Library()
 
@@ -16,10 +21,11 @@ def core_hours(cpu_us: int) -> str:
     return f"{hours:.2f} h" if hours >= 1 else f"{hours:.3f} h"
 
 
-@register.filter
-def hours_long(hours: float) -> str:
-    """A time that is given in hours, in minutes where that is little."""
-    return f"{hours:.1f} h" if hours >= 1 else f"{max(1, round(hours * 60))} min"
+@register.inclusion_tag("parts/cost_figure.html")
+def cost_figure(figure: CostFigure, currency: str) -> dict[str, Any]:
+    """What something costs: cores with their range, money, and what that rests on since when."""
+    since = None if figure.since_ms is None else datetime.fromtimestamp(figure.since_ms / 1000, UTC)
+    return {"figure": figure, "currency": currency, "since": since}
 
 
 @register.filter

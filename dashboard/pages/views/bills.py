@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.views.decorators.http import require_safe
 
 from dashboard.bills import selectors
+from dashboard.bills.dataflow_costs import cost_of
 from dashboard.bills.exports import bill_csv, bills_csv
 from dashboard.bills.periods import NAMES, Period, period_of
 from dashboard.bills.price_history import lists_between
@@ -58,6 +59,7 @@ def bill(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "rows": [
             {"bill": task, "shown": row, "share": share_of(task)} for task, row in zip(bill, rows, strict=True)],
         "prices": _prices(period), "query": period.query, "limit": limits_in_words(record),
+        "cost": cost if (cost := cost_of(request.viewer, dataflow_id)) and cost.pays else None,
     })
 
 

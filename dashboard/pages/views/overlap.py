@@ -58,7 +58,7 @@ def overlap_pair(request: HttpRequest, one: UUID, other: UUID) -> HttpResponse:
     """Two dataflows, both graphs in one, and the part that they share."""
     pair = explorer.overlap_pair(request.viewer, one, other)
     return render(request, "overlap_pair.html", {
-        "pair": pair, "money": pair["cores"] * settings.CORE_HOUR_PRICE, "currency": settings.CURRENCY,
+        "pair": pair, "currency": settings.CURRENCY,
         "tasks": sorted(pair["tasks"], key=lambda task: not (task["one"] and task["other"])),
     })
 

@@ -20,6 +20,7 @@ from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.core.http_errors import http_status
 from dashboard.operations.latency_control.latency_view import offer_of
+from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.pages import flash
 from dashboard.pages.plots import curve_figure
 from dashboard.pages.templatetags.schedules import exact_rate
@@ -193,6 +194,7 @@ def _frame(request: HttpRequest, record: DataflowRecord, answer: options.Schedul
         "remarks": [
             {"remark": note, "url": measure_address(record, note.tasks[0]) if may_measure else ""}
             for note in options.notes_of(basis)],
+        "learned": costs_here(), "selectivities": len(answer.problem.measured),
         "room": options.room_of(answer.problem), "buys": answer.problem.supply.catalogue is not None,
         "may_propose": not why_not, "why_not": why_not,
         "may_drop": may and submitted and scheduled, "cut": answer.problem.cut,

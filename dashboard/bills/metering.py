@@ -1,0 +1,66 @@
+"""Metering: what running tasks are charged, reading by reading, once it says what they cost for good."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+
+from django.db.models import Max, Sum
+
+from dashboard.bills.models import UsageHour
+from dashboard.operations.live_view.cost_learning import SETTLED, WARM
+from dashboard.operations.live_view.task_meters import BilledHours, TaskReading, note_meters
+from dashboard.operations.models import TaskMeter
+from scheduler.model.amounts import Amounts
+from scheduler.reuse.cost_shares import Need
+
+BILLED_OVER = timedelta(hours=24)
+
+
+def readings_of(
+    used: Mapping[str, Amounts], costs: Mapping[str, int], needs: Mapping[str, Iterable[Need]], *, driver_since_ms: int,
+    begun: datetime, until: datetime,
+) -> list[TaskReading]:
+    """What tasks of a slot were charged that somebody needs, and whether they have settled on a driver that is warm.
+
+    Compilers work for minutes after a driver's start, and after that of a query: bills have that, and what a task costs
+    for good has not.
+
+    Parameters
+    ----------
+    used, costs : mapping
+        What each running task used and cost (billionths of the currency) between the two moments.
+    driver_since_ms : int
+        When the slot's process began, in ms since the epoch.
+    """
+    is_warm = begun - datetime.fromtimestamp(driver_since_ms / 1000, UTC) >= WARM
+    seconds, settled_ms = (until - begun).total_seconds(), int((begun - SETTLED).timestamp() * 1000)
+    return [
+        TaskReading(
+            task, amounts.cpu_us / 1e6 / seconds, costs[task] / 1e9 * 3600 / seconds, seconds,
+            is_warm and any(need.since_ms <= settled_ms and need.until_ms is None for need in needs[task]))
+        for task, amounts in used.items() if needs.get(task)]
+
+
+def note_readings(readings: Iterable[TaskReading], *, at: datetime) -> int:
+    """Take readings into the meters of their tasks, once an hour with what was billed of these; how many were."""
+    readings = list(readings)
+    hour = at.replace(minute=0, second=0, microsecond=0)
+    named = {reading.task_id for reading in readings}
+    this_hour = set(TaskMeter.objects.filter(pk__in=named, at__gte=hour).values_list("pk", flat=True))
+    return note_meters(readings, billed=_billed(named - this_hour, until=hour), at=at)
+
+
+def _billed(tasks: Collection[str], *, until: datetime) -> dict[str, BilledHours]:
+    """What was billed of tasks in the clock hours of the last day that are over, by all who needed them."""
+    sums: dict[str, list[tuple[datetime, int, int, int]]] = {}
+    rows = UsageHour.objects.filter(
+        fingerprint__in=list(tasks), hour__lt=until, hour__gte=until - BILLED_OVER, dataflow__isnull=False)
+    for task, hour, needed_ms, cpu_us, nanos in rows.values_list("fingerprint", "hour").annotate(
+            needed=Max("needed_ms"), cpu=Sum("cpu_us"), cost=Sum("cost_nanos")).order_by():
+        sums.setdefault(task, []).append((hour, needed_ms, cpu_us, nanos))
+    return {
+        task: BilledHours(
+            needed_ms / 1000, sum(row[2] for row in hours) / 1000 / needed_ms,
+            sum(row[3] for row in hours) / 1e9 * 3_600_000 / needed_ms, min(row[0] for row in hours))
+        for task, hours in sums.items() if (needed_ms := sum(row[1] for row in hours))}

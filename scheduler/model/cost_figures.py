@@ -1,0 +1,79 @@
+"""Cost figures: what something costs an hour, how sure that is, what it rests on and since when; meters of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from .checks import require_finite
+
+Basis = Literal["estimated", "measured", "billed"]
+ESTIMATED: Basis = "estimated"  # from what such tasks and queries were seen to take, or from what is declared
+MEASURED: Basis = "measured"  # smoothed, of a driver that has warmed up
+BILLED: Basis = "billed"  # the mean of the whole hours that were charged
+WEAKEST_FIRST: tuple[Basis, ...] = (ESTIMATED, MEASURED, BILLED)
+
+
+@dataclass(frozen=True, slots=True)
+class CostFigure:
+    """What something costs: CPU cores, from ``low`` to ``high``, and money an hour; what that rests on, and since when,
+    in ms since the epoch (None of an estimate)."""
+
+    cores: float
+    low: float
+    high: float
+    per_hour: float
+    basis: Basis = ESTIMATED
+    since_ms: int | None = None
+
+    @property
+    def error(self) -> float:
+        """By how many cores it may be off: half of its range."""
+        return (self.high - self.low) / 2
+
+    def times(self, factor: float) -> CostFigure:
+        """So many times as much, on the same basis; the factor is not negative."""
+        return CostFigure(
+            factor * self.cores, factor * self.low, factor * self.high, factor * self.per_hour, self.basis,
+            self.since_ms)
+
+
+NO_COST = CostFigure(0.0, 0.0, 0.0, 0.0, BILLED)
+
+
+def total_cost(figures: Iterable[CostFigure]) -> CostFigure:
+    """Figures together. What they rest on is the weakest of all, since the latest of those; ranges add up, since what
+    one is off by the others often are, too."""
+    figures = list(figures)
+    if not figures:
+        return NO_COST
+    basis = min((figure.basis for figure in figures), key=WEAKEST_FIRST.index)
+    since = [figure.since_ms for figure in figures if figure.basis == basis and figure.since_ms is not None]
+    return CostFigure(
+        sum(figure.cores for figure in figures), sum(figure.low for figure in figures),
+        sum(figure.high for figure in figures), sum(figure.per_hour for figure in figures), basis,
+        max(since, default=None))
+
+
+@dataclass(frozen=True, slots=True)
+class CostMeter:
+    """What a running task was seen to take, with its part of its query and of the slot's driver.
+
+    ``seconds`` is for how long it was metered, ``cores`` and ``per_hour`` (money) are smoothed means, and ``variance``
+    is that of the cores from reading to reading. ``billed_…`` is of the whole hours since ``billed_since_ms`` that were
+    charged; ``billed_s`` is how long it was needed in them, 0 where there are none.
+    """
+
+    seconds: float = 0.0
+    cores: float = 0.0
+    variance: float = 0.0
+    per_hour: float = 0.0
+    since_ms: int = 0
+    billed_s: float = 0.0
+    billed_cores: float = 0.0
+    billed_per_hour: float = 0.0
+    billed_since_ms: int = 0
+
+    def __post_init__(self) -> None:
+        require_finite(self)

@@ -1,0 +1,146 @@
+"""Running costs: what each running task costs an hour. Whatever tells, plans or draws such a cost takes it from here.
+
+A task costs what is charged for it: its own CPU, an even part of what its query takes for being there, and a part of
+its slot's driver. That is an estimate until it has been metered for some minutes, then what was metered, smoothed; and
+from the first whole hour what was billed, as long as what is metered agrees with that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from math import exp, sqrt
+
+from scheduler.model.cost_figures import BILLED, ESTIMATED, MEASURED, CostFigure, CostMeter, total_cost
+from scheduler.model.fragment import node_of
+from scheduler.model.ports import EstateView, expect
+from scheduler.model.prices import Prices
+from scheduler.model.task_types import TaskTypes
+
+from .pricing import charged_query_cores, running_cores
+
+SMOOTHED_OVER_S = 300.0
+LEAST_METERED_S = 120.0  # before that a meter says nothing
+SAME_COST = 0.25  # relative: two figures that differ by less are of the same cost
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCost:
+    """What a running task costs; which part of it, from 0 to 1, goes only with its query, and which batches take,
+    whatever is in them (that of its query included)."""
+
+    figure: CostFigure
+    query_part: float
+    batch_part: float
+
+
+def metered(meter: CostMeter | None, *, cores: float, per_hour: float, seconds: float, at_ms: int) -> CostMeter:
+    """A meter with one more reading: an exponential mean, which begins as the plain mean of the first minutes.
+
+    Parameters
+    ----------
+    meter : CostMeter, optional
+        As it was; None of a task that was not metered before.
+    cores, per_hour : float
+        CPU cores and money an hour of the task over the reading.
+    seconds : float
+        How long the reading is, above 0.
+    at_ms : int
+        When it ended, in ms since the epoch.
+    """
+    if meter is None or not meter.seconds:
+        return replace(
+            meter or CostMeter(), seconds=seconds, cores=cores, per_hour=per_hour, variance=0.0,
+            since_ms=at_ms - round(1000 * seconds))
+    whole_s = meter.seconds + seconds
+    weight = max(1 - exp(-seconds / SMOOTHED_OVER_S), seconds / whole_s)
+    off = cores - meter.cores
+    return replace(
+        meter, seconds=whole_s, cores=meter.cores + weight * off,
+        variance=(1 - weight) * (meter.variance + weight * off * off),
+        per_hour=meter.per_hour + weight * (per_hour - meter.per_hour))
+
+
+def cost_told(estimate: CostFigure, meter: CostMeter | None) -> CostFigure:
+    """What is told of a cost: what was billed, else what was metered, else the estimate.
+
+    What was billed is told only while what is metered agrees with it: where a limit, a rate or a version is another,
+    hours that are over say nothing of what it costs now.
+    """
+    if meter is None or meter.seconds < LEAST_METERED_S:
+        return estimate
+    spread = sqrt(meter.variance)
+    if meter.billed_s and abs(meter.billed_cores - meter.cores) <= max(
+            spread, SAME_COST * max(meter.billed_cores, meter.cores)):
+        return _ranged(meter.billed_cores, spread, meter.billed_per_hour, since_ms=meter.billed_since_ms, billed=True)
+    return _ranged(meter.cores, spread, meter.per_hour, since_ms=meter.since_ms, billed=False)
+
+
+def running_cost(
+    estate: EstateView, task_id: str, *, task_types: TaskTypes, prices: Prices, beside: Collection[str] = ()
+) -> RunningCost:
+    """What a running task costs, or would cost if it worked.
+
+    Parameters
+    ----------
+    beside : collection of str, optional
+        Of one that rests: the tasks that would begin to work with it, and share its query.
+    prices : Prices
+        With meters, and with how far apart batches are; a query of which that is not known has them as a new one would.
+    """
+    task, fragment = estate.tasks[task_id], estate.fragments[estate.places[task_id][0]]
+    paced = replace(prices, trigger_ms=prices.paces_ms.get(fragment.id, prices.trigger_ms))
+    own = running_cores(task, task_types=task_types, prices=paced)
+    sharing = set(fragment.active_tasks)
+    if task_id not in sharing:
+        sharing |= {task_id, *beside} & {task_id, *fragment.kept_tasks}
+    of_query = len(fragment.queries) * charged_query_cores(paced) / len(sharing)
+    for_events = 0.0
+    if task.rate_per_s is not None and task.type in task_types:
+        for_events = min(own, task.rate_per_s * prices.costs.task_event_us(task_types[task.type]) / 1e6)
+    whole = own + of_query
+    estimate = estimated_cost(whole, prices=prices, core_hour=prices.slot_hour(node_of(fragment.slot)))
+    return RunningCost(
+        cost_told(estimate, prices.meters.get(task_id)), of_query / whole if whole else 0.0,
+        (whole - for_events) / whole if whole else 0.0)
+
+
+def estimated_cost(cores: float, *, prices: Prices, core_hour: float | None = None) -> CostFigure:
+    """So many cores as an estimate: with the range by which such estimates are off."""
+    error = prices.costs.error * cores
+    return CostFigure(
+        cores, max(0.0, cores - error), cores + error, cores * (prices.core_hour if core_hour is None else core_hour),
+        ESTIMATED)
+
+
+def running_costs(
+    estate: EstateView, task_ids: Collection[str], *, task_types: TaskTypes, prices: Prices
+) -> dict[str, RunningCost]:
+    """What running tasks cost, each once, by id; what is read for that is read together."""
+    task_ids = list(dict.fromkeys(task_ids))
+    for rows in (estate.tasks, estate.places, prices.meters):
+        expect(rows, task_ids)
+    fragments = dict.fromkeys(estate.places[task_id][0] for task_id in task_ids)
+    expect(estate.fragments, fragments)
+    expect(prices.paces_ms, fragments)
+    beside = frozenset(task_ids)
+    return {
+        task_id: running_cost(estate, task_id, task_types=task_types, prices=prices, beside=beside)
+        for task_id in task_ids}
+
+
+def turned_cost(
+    estate: EstateView, task_ids: Iterable[str], *, task_types: TaskTypes, prices: Prices
+) -> CostFigure:
+    """What running tasks cost that begin to work together, or cease to: a query of which others work on stays, with
+    what it takes for being there."""
+    costs = running_costs(estate, list(task_ids), task_types=task_types, prices=prices)
+    return total_cost(
+        cost.figure if set(estate.fragments[estate.places[task_id][0]].active_tasks) <= costs.keys()
+        else cost.figure.times(1 - cost.query_part)
+        for task_id, cost in costs.items())
+
+
+def _ranged(cores: float, spread: float, per_hour: float, *, since_ms: int, billed: bool) -> CostFigure:
+    return CostFigure(
+        cores, max(0.0, cores - spread), cores + spread, per_hour, BILLED if billed else MEASURED, since_ms)
