@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Protocol
 
@@ -118,15 +118,18 @@ class Forecast:
     def conditions(
         self, problem: AdaptationProblem, first: int, last: int, waiting: Mapping[str, float]
     ) -> Conditions:
-        """Its steps from ``first`` up to ``last``, which is not among them, as one with their means."""
+        """One step with the means of its steps from ``first`` up to ``last``, which is not among them.
+
+        Not all of them as one long step: Ω of that would let as much wait at its end as Ω̂ leaves of the whole time, and
+        as each decision looks ahead anew, that end never comes.
+        """
         def mean(course: Sequence[float]) -> float:
             some = course[first:last]
             return float(sum(some)) / len(some) if len(some) else float(course[-1])
 
-        return replace(
-            problem.conditions({source: mean(course) for source, course in self.rates_per_s.items()}, waiting=waiting,
-                               speeds={vm: mean(course) for vm, course in self.speeds.items()}),
-            seconds=problem.step_s * (last - first))
+        return problem.conditions(
+            {source: mean(course) for source, course in self.rates_per_s.items()}, waiting=waiting,
+            speeds={vm: mean(course) for vm, course in self.speeds.items()})
 
 
 @dataclass(frozen=True)

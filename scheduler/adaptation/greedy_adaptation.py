@@ -10,9 +10,10 @@ averages (WAAF, WPA, WPO, WPP) are CE with other expectations.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import fmean
 
 from scheduler.simulation.elastic import ElasticPlacement
 from scheduler.simulation.loads import Chance
@@ -26,6 +27,7 @@ from .vm_repacking import give_back, repack
 ALTERNATES_EVERY = 4  # decisions (m); cores at all others (n), and at these too where no alternate is switched
 WINDOW = 6  # decisions that are averaged (WAAF)
 
+Summary = Callable[[Sequence[float]], float]
 Expectation = Callable[[AdaptationProblem, AdaptationStep], Conditions]
 
 
@@ -77,7 +79,7 @@ def adapt_sharded(problem: AdaptationProblem, step: AdaptationStep, *, rng: Chan
             free = max((vm for vm, cores in draft.free.items() if cores), key=draft.speed, default="")
             draft.give(task, free or draft.rent(problem.largest, at_s=at_s))
         while above and draft.instances[task] > 1:
-            vm = _lightest(draft, problem, task, at_s)
+            vm = lightest(draft, problem, task, at_s)
             draft.give(task, vm, -1)
             if part(task) < least - SLACK:
                 draft.give(task, vm)
@@ -92,7 +94,7 @@ def remove_cores(draft: PlacementDraft, problem: AdaptationProblem, *, at_s: flo
     while able := [task for task in problem.depth_first
                    if task not in fixed and draft.instances[task] > 1]:
         task = max(able, key=draft.ratio_of)
-        vm = _lightest(draft, problem, task, at_s)
+        vm = lightest(draft, problem, task, at_s)
         draft.give(task, vm, -1)
         if draft.throughput < problem.least - SLACK:
             draft.give(task, vm)
@@ -109,7 +111,8 @@ def weight_of(draft: PlacementDraft, problem: AdaptationProblem, task: str, vm: 
     return part * per_price if part else 0.0
 
 
-def _lightest(draft: PlacementDraft, problem: AdaptationProblem, task: str, at_s: float) -> str:
+def lightest(draft: PlacementDraft, problem: AdaptationProblem, task: str, at_s: float) -> str:
+    """The machine that a task is to lose a core of."""
     return min(draft.cores[task], key=lambda vm: (weight_of(draft, problem, task, vm, at_s), -draft.free[vm], vm))
 
 
@@ -163,16 +166,18 @@ def expect_recent(problem: AdaptationProblem, step: AdaptationStep) -> Condition
     now = seen(problem, step.now)
     rates = {source: sum(instant.rates_per_s[source] for instant in instants) / len(instants)
              for source in now.rates_per_s}
+    known = [seen(problem, instant).speeds for instant in instants]
     speeds = {}
-    for vm, speed in now.speeds.items():
-        ever = [known[vm] for known in (seen(problem, instant).speeds for instant in instants) if vm in known]
-        speeds[vm] = sum(ever) / len(ever) if ever else speed
+    for vm in now.speeds:
+        ever = [each[vm] for each in known if vm in each]
+        speeds[vm] = sum(ever) / len(ever)
     return replace(now, rates_per_s=rates, speeds=speeds)
 
 
-def _expect_forecast(
-    problem: AdaptationProblem, step: AdaptationStep, *, of_rates: Callable, of_speeds: Callable
+def expect_forecast(
+    problem: AdaptationProblem, step: AdaptationStep, *, of_rates: Summary, of_speeds: Summary
 ) -> Conditions:
+    """One figure for each course of the forecast; what was seen where there is none."""
     now = seen(problem, step.now)
     if step.forecast is None:
         return now
@@ -181,12 +186,8 @@ def _expect_forecast(
         speeds={vm: float(of_speeds(course)) for vm, course in step.forecast.speeds.items()})
 
 
-def _mean(course) -> float:
-    return sum(course) / len(course)
-
-
+expect_forecast_mean = partial(expect_forecast, of_rates=fmean, of_speeds=fmean)
 adapt_by_recent_mean = partial(adapt_centrally, expects=expect_recent)
-adapt_by_forecast_mean = partial(
-    adapt_centrally, expects=partial(_expect_forecast, of_rates=_mean, of_speeds=_mean))
-adapt_optimistically = partial(adapt_centrally, expects=partial(_expect_forecast, of_rates=min, of_speeds=max))
-adapt_pessimistically = partial(adapt_centrally, expects=partial(_expect_forecast, of_rates=max, of_speeds=min))
+adapt_by_forecast_mean = partial(adapt_centrally, expects=expect_forecast_mean)
+adapt_optimistically = partial(adapt_centrally, expects=partial(expect_forecast, of_rates=min, of_speeds=max))
+adapt_pessimistically = partial(adapt_centrally, expects=partial(expect_forecast, of_rates=max, of_speeds=min))

@@ -165,8 +165,10 @@ class PlacementDraft:
         """Events a second from a task to one that reads it (4.5)."""
         out, written, read = self._out[source], self.cores[source], self.cores[target]
         size = self.conditions.message_bytes
+        if not written or not read:
+            return 0.0
         # Between each two machines at least the least bandwidth of all: mostly that is enough, and is quickly known.
-        if written and read and self._least_bandwidth * len(written) * len(read) >= out * size:
+        if self._least_bandwidth * len(written) * len(read) >= out * size:
             return out
         if not written.keys().isdisjoint(read):
             return out
