@@ -49,7 +49,7 @@ class AdaptationProblem:
         require_finite(self)
         if not self.classes:
             raise ValueError("there is no class of machines to rent")
-        if not (0 < self.least <= 1 and 0 <= self.tolerance and self.hours > 0 and self.step_s > 0):
+        if not (0 < self.least <= 1 and self.tolerance >= 0 and self.hours > 0 and self.step_s > 0):
             raise ValueError("Ω̂ is above 0 and at most 1, ε not below 0, and times are above 0 s")
 
     @cached_property

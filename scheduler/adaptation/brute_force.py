@@ -50,8 +50,8 @@ def deploy_by_brute_force(
         for active in list(ways):
             if problem.profit(ElasticPlacement(active, vms)) <= problem.profit(best) + 1e-12:
                 break
-            if (found := search.placed(active, vms)) is not None:
-                best = found
+            if (candidate := search.placed(active, vms)) is not None:
+                best = candidate
                 ways.remove(active)
         if not ways or problem.profit(ElasticPlacement(ways[0], vms)) <= problem.profit(best) + 1e-12:
             return best
@@ -107,8 +107,8 @@ class _Enumeration:
         for row in _shared_out(kind.cores, len(self._tasks)):
             if counts and vms[names[len(counts) - 1]].kind == kind and row > counts[-1]:
                 continue
-            if found := self._filled(active, vms, names, [*counts, row]):
-                return found
+            if candidate := self._filled(active, vms, names, [*counts, row]):
+                return candidate
         return None
 
     def _within_reach(

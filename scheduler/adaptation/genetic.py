@@ -16,9 +16,9 @@ from itertools import accumulate
 
 from scheduler.simulation.elastic import ElasticPlacement, RentedVm
 from scheduler.simulation.loads import Chance
-from scheduler.simulation.problem import Conditions, profit_of, value_of
+from scheduler.simulation.problem import Conditions
 
-from .adaptation_port import AdaptationProblem, AdaptationStep, hour_ends, seen
+from .adaptation_port import AdaptationProblem, AdaptationStep, seen
 from .greedy_adaptation import adapt_centrally
 from .greedy_deployment import SLACK, deploy_centrally, deploy_sharded
 from .placement_draft import PlacementDraft
@@ -57,8 +57,6 @@ class _Search:
     conditions: Conditions
     machines: Mapping[str, RentedVm]
     running: ElasticPlacement | None = None
-    paid: float = 0.0  # for an hour of machines that are kept, used or not
-    kept: frozenset[str] = frozenset()
 
     @property
     def tasks(self) -> tuple[str, ...]:
@@ -83,11 +81,7 @@ class _Search:
         placement = self.placement(chromosome)
         draft = PlacementDraft(self.problem.dataflow, placement, self.conditions)
         missing = sum(not on for on in draft.cores.values())
-        others = sum(vm.kind.per_hour for name, vm in placement.vms.items() if name not in self.kept)
-        profit = profit_of(
-            self.problem.dataflow, self.problem.goal, value=value_of(self.problem.dataflow, placement.active),
-            cost=(self.paid + others) * self.problem.paid_hours)
-        return profit, missing + max(0.0, self.problem.least - SLACK - draft.throughput)
+        return self.problem.profit(placement), missing + max(0.0, self.problem.least - SLACK - draft.throughput)
 
     def changes(self, chromosome: Chromosome) -> int:
         """Cores that are not where they were, and alternates that are others."""
@@ -124,12 +118,11 @@ def adapt_genetically(
         for kind in problem.classes:
             for at in range(max(1, len(running.vms) // 10)):
                 machines[f"{kind.name}-more-{at}-{at_s:.0f}"] = RentedVm(kind, at_s)
-        kept = frozenset(name for name, vm in running.vms.items() if not hour_ends(problem, vm.begun_s, at_s))
-        search = _Search(
-            problem, conditions, machines, running, sum(running.vms[name].kind.per_hour for name in kept), kept)
-        found = search.placement(_evolve(search, [search.encoded(running), search.encoded(greedily)], rng, effort))
+        search = _Search(problem, conditions, machines, running)
+        fittest = search.placement(_evolve(search, [search.encoded(running), search.encoded(greedily)], rng, effort))
         draft = PlacementDraft(
-            problem.dataflow, ElasticPlacement(found.active, {**running.vms, **found.vms}, found.cores), conditions)
+            problem.dataflow, ElasticPlacement(
+                fittest.active, {**running.vms, **fittest.vms}, fittest.cores), conditions)
     give_back(draft, problem, at_s=at_s)
     return draft.finished()
 

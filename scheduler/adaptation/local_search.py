@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from operator import itemgetter
 
 from scheduler.simulation.elastic import Alternate, ElasticPlacement, RentedVm
 from scheduler.simulation.loads import Chance
 from scheduler.simulation.problem import Conditions, value_of
 
-from .adaptation_port import AdaptationProblem, AdaptationStep, hour_ends, seen
+from .adaptation_port import AdaptationProblem, AdaptationStep, hour_ends
 from .greedy_adaptation import expect_forecast_mean, remove_cores
 from .greedy_deployment import SLACK, add_cores, choose_alternates, deploy_centrally
 from .placement_draft import PlacementDraft
@@ -36,7 +37,7 @@ def deploy_by_local_search(
     best = {task: _worthiest(alternates) for task, alternates in problem.dataflow.tasks.items()}
     active, powers, _ = max(
         (_climbed(problem, conditions, start) for start in (choose_alternates(problem, central=True), best)),
-        key=lambda found: found[2])
+        key=itemgetter(2))
     draft = _rounded(problem, conditions, active, powers)
     remove_cores(draft, problem, at_s=0.0)
     candidates = [draft.finished()]
@@ -109,9 +110,9 @@ def _climbed(
                 if name == active[task]:
                     continue
                 others = {**active, task: name}
-                found = judged(others)
-                if found[1] > worth + 1e-12:
-                    active, (powers, worth), improved = others, found, True
+                powers_then, worth_then = judged(others)
+                if worth_then > worth + 1e-12:
+                    active, powers, worth, improved = others, powers_then, worth_then, True
     return active, powers, worth
 
 
@@ -170,8 +171,8 @@ def _worth_ahead(draft: PlacementDraft, problem: AdaptationProblem, running: Ela
     used = sum(draft.instances[task] and draft.power(task) for task in draft.instances)
     price = min(kind.per_hour / (kind.cores * kind.speed) for kind in problem.classes)
     new = sum(vm.kind.per_hour for name, vm in draft.vms.items() if name not in running.vms)
-    kept = sum(vm.kind.per_hour for name, vm in running.vms.items()
+    ending = sum(vm.kind.per_hour for name, vm in running.vms.items()
                if draft.on.get(name) and hour_ends(problem, vm.begun_s, at_s))
     switched = sum(map(str.__ne__, draft.active.values(), (running.active[task] for task in draft.active)))
     value = value_of(problem.dataflow, draft.active) / problem.hours
-    return value * (1 - CHANGE * switched / len(draft.active)) - problem.value_of_money * max(used * price, new + kept)
+    return value * (1 - CHANGE * switched / len(draft.active)) - problem.value_of_money * max(used * price, new + ending)

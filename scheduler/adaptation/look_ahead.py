@@ -112,12 +112,17 @@ def _scale(draft: PlacementDraft, problem: AdaptationProblem, *, at_s: float, be
 
 
 def _scale_up(draft: PlacementDraft, problem: AdaptationProblem, at_s: float, hours: float) -> None:
-    """For the shortest task a core more, or the next cheaper alternate, whichever costs less profit."""
+    """For the shortest task a core more, or the next cheaper alternate, whichever costs less profit.
+
+    Against an alternate stand all cores that the task is short of: one core is always cheaper than a worse alternate.
+    """
     task = min(problem.depth_first, key=draft.throughput_of)
     free = max((vm for vm, cores in draft.free.items() if cores), key=draft.speed, default="")
     kind = problem.largest
     paid = max(1.0, math.ceil(hours)) if problem.billing == "hours" else hours
-    price = 0.0 if free else problem.value_of_money * kind.per_hour * paid
+    short = draft.needed(task, draft.alternate(task)) * problem.least - draft.power(task)
+    cores = max(1, math.ceil(short / kind.speed)) - sum(draft.free.values())
+    price = problem.value_of_money * kind.per_hour * paid * max(0, math.ceil(cores / kind.cores))
     cheaper = [name for name, alternate in problem.dataflow.tasks[task].items()
                if alternate.event_s < draft.alternate(task).event_s]
     if cheaper:

@@ -101,15 +101,15 @@ def variability(extent: Extent) -> list[dict[str, Any]]:
     rows = []
     problem = linear_road(50)
     deployed = {name: ADAPTATIONS[name].deploy(problem, reports(50), rng=np.random.default_rng(1)) for name in STATIC}
-    for name, kept in itertools.product(STATIC, ("kept", "dropped")):
+    for name, queues in itertools.product(STATIC, ("kept", "dropped")):
         published = PUBLISHED.get(name, (None,) * 5)
         row: dict[str, Any] = {
-            "algorithm": name, "queues": kept, "profit": _shown_profit(problem, deployed[name]),
+            "algorithm": name, "queues": queues, "profit": _shown_profit(problem, deployed[name]),
             "published": published[0]}
         for at, varies in enumerate((STEADY, MACHINES, RATES, BOTH), start=1):
             row[f"Ω {varies}"] = mean([linear_road_course(
                 problem, name, 50, varies, seed, traces=extent.traces, adapts=False,
-                keeps_s=0.0 if kept == "dropped" else None, deployed=deployed[name]).throughput
+                keeps_s=0.0 if queues == "dropped" else None, deployed=deployed[name]).throughput
                 for seed in range(extent.seeds + 2)])
             row[f"pub. {varies}"] = published[at]
         rows.append(row)
@@ -139,16 +139,16 @@ def adapted(extent: Extent) -> list[dict[str, Any]]:
     """Figure 4.6: Ω and profit with adaptation, rates and machines varying."""
     rows = []
     for rate in extent.rates:
-        found: dict[str, AdaptationOutcome] = {}
+        outcomes: dict[str, AdaptationOutcome] = {}
         for name in ADAPTED:
             if ADAPTATIONS[name].quick or rate <= extent.genetic_up_to:
-                found[name] = _mean_outcome(linear_road_course(
+                outcomes[name] = _mean_outcome(linear_road_course(
                     linear_road(rate), name, rate, BOTH, seed, traces=extent.traces) for seed in range(extent.seeds))
-        best = found.get("GA")
+        best = outcomes.get("GA")
         rows += [{
-            "msg/s": rate, "algorithm": name, "Ω": one.throughput, "Γ": one.value, "cost": one.cost,
-            "profit": one.shown_profit, "of GA's": one.shown_profit / best.shown_profit if best else None,
-            "χ": one.outside} for name, one in found.items()]
+            "msg/s": rate, "algorithm": name, "Ω": outcome.throughput, "Γ": outcome.value,
+            "cost": outcome.cost, "profit": outcome.shown_profit,
+            "of GA's": outcome.shown_profit / best.shown_profit if best else None, "χ": outcome.outside} for name, outcome in outcomes.items()]
     return rows
 
 
@@ -212,7 +212,7 @@ def perfect_forecasts(extent: Extent) -> list[dict[str, Any]]:
     """Figure 5.3: Ω, profit and χ by how far a perfect forecast reaches."""
     blind = _ahead(extent, [name for name in AHEAD if not ADAPTATIONS[name].foresees],
                    minutes=MINUTES_A_STEP, error=0.0, bias=0.0)
-    return [{"minutes": minutes, **_figures(name, one)} for minutes in extent.horizons for name, one in {
+    return [{"minutes": minutes, **_figures(name, outcome)} for minutes in extent.horizons for name, outcome in {
         **_ahead(extent, [name for name in AHEAD if ADAPTATIONS[name].foresees], minutes=minutes, error=0.0, bias=0.0),
         **blind}.items()]
 
@@ -228,24 +228,24 @@ def biased_forecasts(extent: Extent) -> list[dict[str, Any]]:
     """Figure 5.5: profit by error and bias of forecasts over 20 minutes."""
     rows = []
     for bias, error in itertools.product((0.0, -0.05, 0.05), extent.errors):
-        found = _ahead(
+        outcomes = _ahead(
             extent, ("PLAStiCC", "WPA", "WPO", "WPP", "local"), minutes=20, error=error, bias=bias)
         rows.append({"bias": f"{bias:+.0%}", "error": f"{error:.0%}",
-                     **{name: one.shown_profit for name, one in found.items()},
-                     **{f"Ω {name}": one.throughput for name, one in found.items()}})
+                     **{name: outcome.shown_profit for name, outcome in outcomes.items()},
+                     **{f"Ω {name}": outcome.throughput for name, outcome in outcomes.items()}})
     return rows
 
 
-def _figures(name: str, one: AdaptationOutcome) -> dict[str, Any]:
-    return {"algorithm": SHOWN.get(name, name), "Ω": one.throughput, "Γ": one.value, "cost": one.cost,
-            "profit": one.shown_profit, "χ": one.outside}
+def _figures(name: str, outcome: AdaptationOutcome) -> dict[str, Any]:
+    return {"algorithm": SHOWN.get(name, name), "Ω": outcome.throughput, "Γ": outcome.value,
+            "cost": outcome.cost, "profit": outcome.shown_profit, "χ": outcome.outside}
 
 
 def _mean_outcome(outcomes: Iterable[AdaptationOutcome]) -> AdaptationOutcome:
     some = list(outcomes)
     return AdaptationOutcome(
-        *(mean([getattr(one, name) for one in some]) for name in ("value", "throughput", "cost", "profit", "shown_profit")),
-        round(mean([one.outside for one in some])))
+        *(mean([getattr(outcome, name) for outcome in some]) for name in ("value", "throughput", "cost", "profit", "shown_profit")),
+        round(mean([outcome.outside for outcome in some])))
 
 
 MEASURED: dict[str, tuple[str, Callable[[Extent], list[dict[str, Any]]]]] = {
@@ -266,11 +266,11 @@ MEASURED: dict[str, tuple[str, Callable[[Extent], list[dict[str, Any]]]]] = {
 
 def shapes(results: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Which of the published shapes hold in what was measured."""
-    told: list[dict[str, Any]] = []
+    shown: list[dict[str, Any]] = []
 
     def tell(place: str, shape: str, holds: Callable[[list[dict[str, Any]]], bool]) -> None:
         if place in results:
-            told.append({"of": place, "shape": shape, "holds": "yes" if holds(results[place]) else "no"})
+            shown.append({"of": place, "shape": shape, "holds": "yes" if holds(results[place]) else "no"})
 
     tell("4.2", "Ω falls with machines that vary, and most where both vary", lambda rows: all(
         row["Ω neither"] > row["Ω machines"] > row["Ω both"] for row in rows if row["Ω both"] is not None))
@@ -308,7 +308,7 @@ def shapes(results: Mapping[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
         if row["error"] != "0%"))
     tell("5.5", "local search has more profit than PLAStiCC at every error and bias", lambda rows: all(
         row["local"] > row["PLAStiCC"] for row in rows))
-    return told
+    return shown
 
 
 def _of(rows: Iterable[Mapping[str, Any]], algorithm: str, figure: str = "profit") -> float:

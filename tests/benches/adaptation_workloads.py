@@ -58,7 +58,7 @@ def without_alternates(dataflow: ElasticDataflow) -> ElasticDataflow:
     """Each task's best alternate alone."""
     best = {task: max(alternates.values(), key=lambda each: each.worth)
             for task, alternates in dataflow.tasks.items()}
-    return ElasticDataflow({task: {one.name: one} for task, one in best.items()}, dataflow.streams)
+    return ElasticDataflow({task: {alternate.name: alternate} for task, alternate in best.items()}, dataflow.streams)
 
 
 def synthetic(chance: np.random.Generator, *, stages: int = 10, lanes: int = 3) -> ElasticDataflow:
@@ -89,13 +89,13 @@ def synthetic_problem(dataflow: ElasticDataflow, mean_per_s: float) -> Adaptatio
     """Break-even costs: what CE's deployment at the mean rate costs over the time with the best alternates, and half."""
     rates = dict.fromkeys(dataflow.sources, mean_per_s)
     best = AdaptationProblem(without_alternates(dataflow), CLASSES, BreakEven(2.0, 1.0), HOURS)
-    most = HOURS * sum(vm.kind.per_hour for vm in deploy_centrally(best, rates, rng=np.random.default_rng(0)).vms.values())
+    deployed = deploy_centrally(best, rates, rng=np.random.default_rng(0))
+    most = HOURS * sum(vm.kind.per_hour for vm in deployed.vms.values())
     return AdaptationProblem(dataflow, CLASSES, BreakEven(most, most / 2), HOURS, starts_s=STARTS_S)
 
 
 def machine_traces(chance: np.random.Generator, recorded: Path | None) -> Sequence[Rates]:
-    """How quick machines are, step by step: made up, or what the CPU use of recorded machines leaves, two thirds at least
-    of which each has for itself.
+    """How quick machines are, step by step: made up, or by recorded machines, of which each keeps two thirds at least.
 
     Parameters
     ----------

@@ -81,7 +81,7 @@ def test_what_is_deployed_holds_its_throughput_and_is_the_same_again(
 
     check_placement(problem, placement)
     assert reached(problem, placement, rates) >= problem.least - 1e-6
-    assert all(any(placement.cores[task].get(vm) for task in placement.cores) for vm in placement.vms), "an idle machine"
+    assert {vm for on in placement.cores.values() for vm in on} == set(placement.vms), "no machine is idle"
     assert placement == ADAPTATIONS[name].deploy(problem, rates, rng=generator(seed))
 
 
@@ -130,7 +130,7 @@ def test_within_the_band_nothing_is_changed(name: str) -> None:
 
     assert abs(course.reached[-1] - problem.least) <= 0.2
     late = placements[40:]
-    assert all(one.active == late[0].active and one.cores == late[0].cores for one in late)
+    assert all((each.active, each.cores) == (late[0].active, late[0].cores) for each in late)
 
 
 def exhaustively(problem: AdaptationProblem, rates: dict[str, float], most_vms: int) -> float:
@@ -164,14 +164,12 @@ def test_brute_force_is_what_looking_at_every_placement_finds(examples: int) -> 
     @given(elastic_problems(most_tasks=3, most_alternates=2, most_per_s=12.0))
     def agrees(case: tuple[AdaptationProblem, dict[str, float]]) -> None:
         problem, rates = case
-        found = deploy_by_brute_force(problem, rates, rng=generator())
-        check_placement(problem, found)
-        assert reached(problem, found, rates) >= problem.least - 1e-6
+        best = deploy_by_brute_force(problem, rates, rng=generator())
+        check_placement(problem, best)
+        assert reached(problem, best, rates) >= problem.least - 1e-6
         most = 3 if QUICK not in problem.classes and TWO not in problem.classes else 2
-        if len(found.vms) > most:
-            return
-        assert problem.profit(found) >= exhaustively(problem, rates, most) - 1e-9
-        assert problem.profit(found) <= exhaustively(problem, rates, len(found.vms)) + 1e-9
+        if len(best.vms) <= most:  # nearly all are
+            assert problem.profit(best) == pytest.approx(exhaustively(problem, rates, most))
 
     agrees()
 
@@ -221,8 +219,8 @@ def test_no_placement_that_holds_takes_less_than_the_linear_program_says(
 def test_the_central_algorithm_counts_what_an_alternate_makes_of_work_downstream() -> None:
     """By hand: b's second alternate is as quick as its first, is worth less, and makes half the work for c."""
     dataflow = ElasticDataflow(
-        {"b": {"1": Alternate("1", 1.0, 0.1), "2": Alternate("2", 0.8, 0.1, 0.5)}, "c": {"1": Alternate("1", 1.0, 1.0)}},
-        (("b", "c"),))
+        {"b": {"1": Alternate("1", 1.0, 0.1), "2": Alternate("2", 0.8, 0.1, 0.5)},
+         "c": {"1": Alternate("1", 1.0, 1.0)}}, (("b", "c"),))
     problem = AdaptationProblem(dataflow, (SMALL,), BreakEven(2.0, 1.0))
 
     assert choose_alternates(problem, central=False)["b"] == "1"  # 1/0.1 against 0.8/0.1
