@@ -95,7 +95,8 @@ class AdaptationProblem:
 
 @dataclass(frozen=True)
 class Forecast:
-    """What is expected of the decisions' steps to come: by source events a second, by machine the speed of its cores."""
+    """What is expected of the decisions' steps to come: by source events a second, by machine the speed of its
+    cores."""
 
     rates_per_s: Mapping[str, Sequence[float]]
     speeds: Mapping[str, Sequence[float]] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """Brute force (BR) with pruning: the placement of the greatest profit, for small cases (Kumbhare 2016, section 4.9.2).
 
 Sets of machines are looked at from the cheapest on, with each the alternates that are worth most first. Pruned are
-alternates that went with cheaper machines already, sets that cannot bring more than what is known, machines of a class in
-more than one order, and cores given so that Ω̂ is out of reach even if each task had all that are left.
+alternates that went with cheaper machines already, sets that cannot bring more than what is known, machines of a class
+in more than one order, and cores given so that Ω̂ is out of reach even if each task had all that are left.
 """
 
 from __future__ import annotations

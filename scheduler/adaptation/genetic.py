@@ -1,10 +1,10 @@
 """Genetic algorithm (GA) for deployment and adaptation: Kumbhare 2016, section 4.7.
 
-A chromosome has two strands: the active alternate of each task, and for each machine that might be rented how many cores
-of it each task has; one that nobody has cores of is not rented. Fitness is Θ with a penalty that grows as the search goes
-on. In the first population are what the greedy algorithms answer, at run time also what runs: the others are drawn, or
-mutated from these. What the thesis does not have: of machines that run, those whose hour is paid cost nothing whether
-they are used or not; and a mutation may empty a machine, for without that the search does not get rid of one.
+A chromosome has two strands: the active alternate of each task, and for each machine that might be rented how many
+cores of it each task has; one that nobody has cores of is not rented. Fitness is Θ with a penalty that grows as the
+search goes on. In the first population are what the greedy algorithms answer, at run time also what runs: the others
+are drawn, or mutated from these. What the thesis does not have: those answers, and that a mutation may empty a machine,
+for without that the search does not get rid of one.
 """
 
 from __future__ import annotations

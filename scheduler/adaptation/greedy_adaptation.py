@@ -1,10 +1,10 @@
 """Adaptation at run time, sharded (SH) and centralized (CE): Kumbhare 2016, algorithm 4 and equation 4.10.
 
-Every so many decisions alternates are looked at, with the cores as they are; at the others cores, with the alternates as
-they are. A centralized scheduler sees the dataflow; a sharded one has a scheduler for each task, which sees its own queue,
-input and cores. As the text does not say how these hold Ω together, each is given an equal part of what may be lost on
-the longest way: Ω̂ to the power of one by its length. What is expected need not be what was seen last: chapter 5's
-averages (WAAF, WPA, WPO, WPP) are CE with other expectations.
+Every so many decisions alternates are looked at, with the cores as they are; at the others cores, with the alternates
+as they are. A centralized scheduler sees the dataflow; a sharded one has a scheduler for each task, which sees its own
+queue, input and cores. As the text does not say how these hold Ω together, each is given an equal part of what may be
+lost on the longest way: Ω̂ to the power of one by its length. What is expected need not be what was seen last: chapter
+5's averages (WAAF, WPA, WPO, WPP) are CE with other expectations.
 """
 
 from __future__ import annotations

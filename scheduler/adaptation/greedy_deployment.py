@@ -1,7 +1,7 @@
 """The initial deployment, sharded (SH) and centralized (CE): Kumbhare 2016, algorithm 3 and table 4.1.
 
-First alternates, by what they are worth for their cost; then cores, one after the other for the task that is shortest of
-them, on machines of the largest class; CE packs them again onto fewer and smaller machines.
+First alternates, by what they are worth for their cost; then cores, one after the other for the task that is shortest
+of them, on machines of the largest class; CE packs them again onto fewer and smaller machines.
 """
 
 from __future__ import annotations

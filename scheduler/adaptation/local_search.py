@@ -1,9 +1,9 @@
 """Local search over alternates, with the least cores for each choice by linear programming; ours, not of the thesis.
 
-For alternates that are chosen, the least that events take so that Ω is Ω̂ is a linear program: what each task does of what
-reaches it. It cuts where that saves most, where the greedy algorithms make all tasks alike. From CE's alternates and from
-those that are worth most, one task after the other is switched while that brings profit; the best is rounded up to cores,
-trimmed with Ω worked out only where a core is taken, and packed as CE's.
+For alternates that are chosen, the least that events take so that Ω is Ω̂ is a linear program: what each task does of
+what reaches it. It cuts where that saves most, where the greedy algorithms make all tasks alike. From CE's alternates
+and from those that are worth most, one task after the other is switched while that brings profit; the best is rounded
+up to cores, trimmed with Ω worked out only where a core is taken, and packed as CE's.
 
 At run time, where Ω leaves its band, each switch of one alternate is tried beside none, each with cores added or taken,
 and what brings most profit over the hour ahead is done: machines whose hour is paid cost nothing, a change a little.
@@ -61,8 +61,8 @@ def least_powers(
 ) -> dict[str, float]:
     """Standard cores of each task with which Ω is Ω̂ and all together are least, if cores could be divided.
 
-    The network is taken as enough. What a task does is at most what waits, comes from outside and what its parents make;
-    of what could reach each output a part does, and the mean of these parts is to be Ω̂.
+    The network is taken as enough. What a task does is at most what waits, comes from outside and what its parents
+    make; of what could reach each output a part does, and the mean of these parts is to be Ω̂.
     """
     # Here, not above: the solver takes a moment to import.
     from ortools.linear_solver import pywraplp
@@ -174,5 +174,5 @@ def _worth_ahead(draft: PlacementDraft, problem: AdaptationProblem, running: Ela
     ending = sum(vm.kind.per_hour for name, vm in running.vms.items()
                if draft.on.get(name) and hour_ends(problem, vm.begun_s, at_s))
     switched = sum(map(str.__ne__, draft.active.values(), (running.active[task] for task in draft.active)))
-    value = value_of(problem.dataflow, draft.active) / problem.hours
-    return value * (1 - CHANGE * switched / len(draft.active)) - problem.value_of_money * max(used * price, new + ending)
+    value = value_of(problem.dataflow, draft.active) / problem.hours * (1 - CHANGE * switched / len(draft.active))
+    return value - problem.value_of_money * max(used * price, new + ending)

@@ -93,9 +93,9 @@ def sum_of_lesser(some: Iterable[float], others: Iterable[float]) -> float:
     7.0
     """
     sides = (list(some), list(others))
-    left = [len(side) for side in sides]  # those that are not less than where we are
+    left = [len(figures) for figures in sides]  # those that are not less than where we are
     total = 0.0
-    for figure, side in sorted((figure, side) for side in (0, 1) for figure in sides[side]):
+    for figure, side in sorted((figure, at) for at in (0, 1) for figure in sides[at]):
         total += figure * left[1 - side]
         left[side] -= 1
     return total

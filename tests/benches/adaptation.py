@@ -1,8 +1,8 @@
 """Adaptation of elastic dataflows in a simulated cloud: table 4.2 and figures 4.6, 4.7, 5.3 to 5.5 of Kumbhare 2016.
 
 Nothing runs: Linear Road and a synthetic dataflow are played for twelve hours by each algorithm, with published figures
-beside. Inputs that are not published are our own (`adaptation_workloads`). Profit is Γ − σμ, as section 5.2 has it and as
-the published figures are; (4.8) is that and a constant.
+beside. Inputs that are not published are our own (`adaptation_workloads`). Profit is Γ − σμ, as section 5.2 has it;
+(4.8) is that and a constant.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def variability(extent: Extent) -> list[dict[str, Any]]:
 
 
 def profit_bound(problem: AdaptationProblem, rate_per_s: float) -> float:
-    """No placement without a queue has more profit: for all alternates, cores that can be divided at the least price."""
+    """More profit has no placement: of all alternates the best, with cores that can be divided at the least price."""
     price = min(kind.per_hour / (kind.cores * kind.speed) for kind in problem.classes) * problem.paid_hours
     tasks, conditions = problem.dataflow.tasks, problem.conditions(reports(rate_per_s))
     return max(
@@ -148,7 +148,8 @@ def adapted(extent: Extent) -> list[dict[str, Any]]:
         rows += [{
             "msg/s": rate, "algorithm": name, "Ω": outcome.throughput, "Γ": outcome.value,
             "cost": outcome.cost, "profit": outcome.shown_profit,
-            "of GA's": outcome.shown_profit / best.shown_profit if best else None, "χ": outcome.outside} for name, outcome in outcomes.items()]
+            "of GA's": outcome.shown_profit / best.shown_profit if best else None, "χ": outcome.outside}
+            for name, outcome in outcomes.items()]
     return rows
 
 
@@ -244,7 +245,8 @@ def _figures(name: str, outcome: AdaptationOutcome) -> dict[str, Any]:
 def _mean_outcome(outcomes: Iterable[AdaptationOutcome]) -> AdaptationOutcome:
     some = list(outcomes)
     return AdaptationOutcome(
-        *(mean([getattr(outcome, name) for outcome in some]) for name in ("value", "throughput", "cost", "profit", "shown_profit")),
+        *(mean([getattr(outcome, name) for outcome in some])
+          for name in ("value", "throughput", "cost", "profit", "shown_profit")),
         round(mean([outcome.outside for outcome in some])))
 
 
@@ -326,12 +328,14 @@ def _rises(figures: Sequence[float]) -> bool:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print tables, write JSON."""
     parser = argparse.ArgumentParser(
-        description="Adapt elastic dataflows in a simulated cloud by each algorithm, with the published figures beside: "
+        description="Adapt elastic dataflows in a simulated cloud by each algorithm, with published figures beside: "
                     "table 4.2, figures 4.6, 4.7, 5.3 to 5.5 of Kumbhare 2016. Nothing runs.")
-    parser.add_argument("--only", nargs="+", choices=MEASURED, default=list(MEASURED), help="of these tables and figures")
+    parser.add_argument(
+        "--only", nargs="+", choices=MEASURED, default=list(MEASURED), help="of these tables and figures")
     parser.add_argument("--long", action="store_true", help="more rates, horizons, errors and seeds: half an hour")
     parser.add_argument("--seeds", type=count, help="other than 1, or 5 of the long form")
-    parser.add_argument("--vm-traces", type=file, help="compressed CSV of machines' CPU use, in place of what is made up")
+    parser.add_argument(
+        "--vm-traces", type=file, help="compressed CSV of machines' CPU use, in place of what is made up")
     parser.add_argument("--json", type=Path, default=Path("adaptation.json"))
     given = parser.parse_args(arguments)
     extent = replace(LONG if given.long else SHORT, traces=given.vm_traces)

@@ -1,4 +1,4 @@
-"""What adaptation is tried with: Linear Road and a synthetic dataflow as the thesis has them, classes of machines, loads.
+"""What adaptation is tried with: Linear Road and a synthetic dataflow as the thesis has them, machines, loads.
 
 What Kumbhare 2016 does not publish is our own, and said here: costs of Linear Road's tasks but P2 and P7, its streams
 between P2, P3 and P4, all alternates of the synthetic dataflow, bandwidths, and how machines vary.
@@ -32,7 +32,7 @@ def _only(event_s: float, selectivity: float = 1.0) -> dict[str, Alternate]:
     return {"1": Alternate("1", 1.0, event_s, selectivity)}
 
 
-# Figure 4.5. Its table is garbled: P2 and P7 are as issue and text together have them. P0 tells the weather, a hundredth
+# Figure 4.5. Its table is garbled: P2 is as there, P7 taken as 1/1/1 and 0.6/0.3/1. P0 tells the weather, a hundredth
 # of the reports that P1 parses; P3 passes on a tenth, for accidents are rare.
 LINEAR_ROAD = ElasticDataflow(
     {"P0": _only(0.1), "P1": _only(0.1),
@@ -86,7 +86,8 @@ def sinusoids(dataflow: ElasticDataflow, chance: np.random.Generator) -> dict[st
 
 
 def synthetic_problem(dataflow: ElasticDataflow, mean_per_s: float) -> AdaptationProblem:
-    """Break-even costs: what CE's deployment at the mean rate costs over the time with the best alternates, and half."""
+    """Break-even costs: what CE's deployment at the mean rate costs over the time with the best alternates; half of it.
+    """
     rates = dict.fromkeys(dataflow.sources, mean_per_s)
     best = AdaptationProblem(without_alternates(dataflow), CLASSES, BreakEven(2.0, 1.0), HOURS)
     deployed = deploy_centrally(best, rates, rng=np.random.default_rng(0))
