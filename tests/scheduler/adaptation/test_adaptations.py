@@ -183,6 +183,14 @@ def test_none_has_more_profit_than_brute_force(name: str, case: tuple[Adaptation
     assert problem.profit(ADAPTATIONS[name].deploy(problem, rates, rng=generator())) <= best + 1e-9
 
 
+def test_brute_force_fills_machines_of_a_class_alike() -> None:
+    """Of 25 events/s of 0.1 s each 20 are to be done: two machines of a core, and both of one task."""
+    single = ElasticDataflow({"a": {"1": Alternate("1", 1.0, 0.1), "2": Alternate("2", 0.5, 0.09)}})
+    problem = AdaptationProblem(single, (SMALL,), BreakEven(30.0, 10.0), hours=1.0)
+    best = deploy_by_brute_force(problem, {"a": 25.0}, rng=generator())
+    assert (len(best.vms), best.active["a"]) == (2, "1")
+
+
 def test_brute_force_says_what_is_too_much_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("scheduler.adaptation.brute_force.MOST_LOOKS", 50)
     with pytest.raises(TooManyPlacements, match="Take fewer, or another algorithm"):
@@ -192,7 +200,7 @@ def test_brute_force_says_what_is_too_much_for_it(monkeypatch: pytest.MonkeyPatc
         deploy_by_brute_force(free, {"a": 1.0}, rng=generator())
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(elastic_problems(least_per_s=50.0, most_per_s=500.0))
 def test_local_search_has_nearly_the_profit_of_the_genetic_algorithm(
     case: tuple[AdaptationProblem, dict[str, float]]

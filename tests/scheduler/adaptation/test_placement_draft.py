@@ -10,8 +10,8 @@ from scheduler.adaptation.adaptation_port import AdaptationProblem
 from scheduler.adaptation.greedy_deployment import deploy_sharded
 from scheduler.adaptation.placement_draft import PlacementDraft
 from scheduler.adaptation.vm_repacking import cheapest, move_to_smallest, repack
-from scheduler.simulation.elastic import ElasticPlacement
-from scheduler.simulation.problem import work_out
+from scheduler.simulation.elastic import Alternate, ElasticDataflow, ElasticPlacement, RentedVm, VmClass
+from scheduler.simulation.problem import Conditions, work_out
 
 from .elastic_cases import QUICK, SMALL, TWO, check_placement, elastic_problems, generator
 
@@ -47,6 +47,24 @@ def test_after_any_changes_throughput_is_that_of_the_whole(
             assert draft.done[each] == pytest.approx(
                 draft.events[each] - worked.waiting[each], rel=1e-6, abs=1e-6)
             assert draft.instances[each] == sum(draft.cores[each].values())
+
+
+def test_a_core_on_another_machine_widens_the_network_to_who_reads() -> None:
+    """Of 50 events/s of 100 bytes, a machine of a and one of b pass 10; with a second one of a 20."""
+    dataflow = ElasticDataflow(
+        {"a": {"1": Alternate("1", 1.0, 0.01)}, "b": {"1": Alternate("1", 1.0, 0.01)}}, (("a", "b"),))
+    narrow = VmClass("narrow", 1, 1.0, 1000.0, 0.06)
+    draft = PlacementDraft(
+        dataflow, ElasticPlacement(
+            {"a": "1", "b": "1"}, {"v": RentedVm(narrow), "w": RentedVm(narrow)}, {"a": {"v": 1}, "b": {"w": 1}}),
+        Conditions({"a": 50.0}))
+    assert draft.throughput == pytest.approx(0.2)
+
+    other = draft.rent(narrow)
+    draft.give("a", other)
+    assert draft.throughput == pytest.approx(0.4)
+    draft.give("a", other, -1)
+    assert draft.throughput == pytest.approx(0.2)
 
 
 @given(elastic_problems())
