@@ -1,47 +1,63 @@
 """A cloud to try adaptation in: rates come, machines are rented and differ, whoever adapts is asked at each step.
 
 Time goes in steps, each worked out by the equations of ``problem``. A machine is paid for from when it is asked for,
-and works once it has started. How quick its cores are follows a trace, if there are any: each machine has one of them,
-from a moment on that is drawn.
+and works once it has started. How quick its cores and its network are follows a trace, if there are any: each machine
+has one of them, from a moment on that is drawn.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 import numpy as np
 
 from .elastic import ElasticDataflow, ElasticPlacement, RentedVm
-from .loads import Chance, recorded
+from .loads import Chance, Rates, recorded
 from .problem import Billing, Conditions, SimulatedStep, cost_of, value_of, work_out
 
 
 @dataclass(frozen=True)
 class Cloud:
-    """How machines behave: seconds until one has started, and how quick its cores are against what its class says, by
-    traces of which each step is so many samples long; and how it is paid for."""
+    """How machines behave: seconds until one has started, and how quick its cores and its network are against what its
+    class says, by traces of which each step is so many samples long; and how it is paid for. Tasks keep what waits for
+    so many seconds of their input at most, all of it if None."""
 
     starts_s: float = 0.0
     traces: Sequence[Sequence[float]] = ()
     samples_a_step: float = 1.0
     billing: Billing = "hours"
+    network_traces: Sequence[Sequence[float]] = ()
+    keeps_s: float | None = None
 
     def __post_init__(self) -> None:
         if not (self.starts_s >= 0 and self.samples_a_step > 0):
             raise ValueError("a machine starts after 0 s or later, and a step is longer than no sample")
 
 
+class SimulatedFuture(Protocol):
+    """What will be, for the forecasts of an oracle: whoever adapts by what is known does not ask it."""
+
+    def rates_to_come(self, steps: int) -> Mapping[str, Rates]:
+        """By source, events a second in so many steps from now on, the last ones again past the end."""
+
+    def speeds_to_come(self, steps: int) -> Mapping[str, Rates]:
+        """By machine that is rented, how quick its cores are in these steps once it has started."""
+
+
 @dataclass(frozen=True)
 class Instant:
     """What whoever adapts may know when a step begins: the time, what runs, what came in the step before (None in the
-    first) and how quick machines were in it."""
+    first) and how quick machines were in it, their network too where it varies."""
 
     at_s: float
     placement: ElasticPlacement
     worked: SimulatedStep | None = None
     rates_per_s: Mapping[str, float] = field(default_factory=dict)
     speeds: Mapping[str, float] = field(default_factory=dict)
+    bandwidths: Mapping[str, float] = field(default_factory=dict)
+    future: SimulatedFuture | None = field(default=None, compare=False)
 
 
 Adapts = Callable[[Instant], ElasticPlacement]
@@ -83,21 +99,23 @@ def simulate(
         The name of a machine that was given back is used again.
     """
     (steps,) = {len(rates) for rates in rates_per_s.values()}
-    machines, waiting = _Machines(cloud, rng, steps), dict[str, float]()
+    machines, waiting = _Machines(cloud, rng, steps, step_s), dict[str, float]()
     placement, worked = ElasticPlacement({}), None
-    now = Instant(0.0, placement)
+    now = Instant(0.0, placement, future=_Future(rates_per_s, machines, 0))
     course: list[tuple[float, float, float, float]] = []
     for at in range(steps):
         at_s = at * step_s
         placement = machines.rented(adapts(now), at_s)
         rates = {source: float(rates_per_s[source][at]) for source in rates_per_s}
-        speeds = machines.speeds(placement, at, at_s)
-        worked = work_out(dataflow, placement, Conditions(rates, step_s, waiting, speeds, message_bytes))
+        speeds, bandwidths = machines.speeds(placement, at), machines.bandwidths(placement, at)
+        worked = work_out(dataflow, placement, Conditions(
+            rates, step_s, waiting, speeds, message_bytes, bandwidths, cloud.keeps_s))
         waiting = dict(worked.waiting)
         course.append((
             value_of(dataflow, placement.active), worked.throughput, worked.reached,
             cost_of(machines.known, at_s + step_s, billing=cloud.billing)))
-        now = Instant(at_s + step_s, placement, worked, rates, speeds)
+        now = Instant(at_s + step_s, placement, worked, rates, speeds, bandwidths, _Future(
+            rates_per_s, machines, at + 1))
     values, throughputs, reached, costs = zip(*course, strict=True)
     return SimulatedCourse(values, throughputs, reached, costs, machines.known)
 
@@ -105,9 +123,10 @@ def simulate(
 class _Machines:
     """All machines that were rented so far, and how quick each is when."""
 
-    def __init__(self, cloud: Cloud, rng: Chance, steps: int) -> None:
-        self._cloud, self._rng, self._steps = cloud, rng, steps
+    def __init__(self, cloud: Cloud, rng: Chance, steps: int, step_s: float) -> None:
+        self._cloud, self._rng, self._steps, self._step_s = cloud, rng, steps, step_s
         self._traces: dict[str, Sequence[float]] = {}
+        self._network: dict[str, Sequence[float]] = {}
         self.known: dict[str, RentedVm] = {}
 
     def rented(self, placement: ElasticPlacement, at_s: float) -> ElasticPlacement:
@@ -115,7 +134,8 @@ class _Machines:
         for name, vm in placement.vms.items():
             if name not in self.known:
                 self.known[name] = RentedVm(vm.kind, at_s)
-                self._traces[name] = self._trace()
+                self._traces[name] = self._trace(self._cloud.traces)
+                self._network[name] = self._trace(self._cloud.network_traces)
             elif self.known[name].ended_s is not None:
                 raise ValueError(f"{name} was given back")
         for name, vm in self.known.items():
@@ -123,16 +143,48 @@ class _Machines:
                 self.known[name] = replace(vm, ended_s=at_s)
         return replace(placement, vms={name: self.known[name] for name in placement.vms})
 
-    def _trace(self) -> Sequence[float]:
-        if not self._cloud.traces:
+    def _trace(self, traces: Sequence[Sequence[float]]) -> Sequence[float]:
+        if not traces:
             return ()
-        trace = self._cloud.traces[self._rng.integers(len(self._cloud.traces))]
+        trace = traces[self._rng.integers(len(traces))]
         return recorded(
             np.roll(trace, -self._rng.integers(len(trace))), self._steps, samples_a_step=self._cloud.samples_a_step)
 
-    def speeds(self, placement: ElasticPlacement, at: int, at_s: float) -> dict[str, float]:
-        """How quick the cores of each machine are in a step; 0 of one that starts."""
+    def speeds(self, placement: ElasticPlacement, at: int) -> dict[str, float]:
+        """How quick the cores of each machine are in a step: of one that starts, for the part in which it works."""
+        ends_s = (at + 1) * self._step_s
         return {
-            name: 0.0 if at_s < vm.begun_s + self._cloud.starts_s else vm.kind.speed * (
-                float(self._traces[name][at]) if len(self._traces[name]) else 1.0)
+            name: self.speed(name, at) * min(
+                1.0, max(0.0, (ends_s - vm.begun_s - self._cloud.starts_s) / self._step_s))
             for name, vm in placement.vms.items()}
+
+    def speed(self, name: str, at: int) -> float:
+        """How quick the cores of a machine are in a step, once it has started."""
+        trace = self._traces[name]
+        return self.known[name].kind.speed * (float(trace[at]) if len(trace) else 1.0)
+
+    def bandwidths(self, placement: ElasticPlacement, at: int) -> dict[str, float]:
+        """Bytes a second of each machine in a step, where they vary."""
+        return {name: vm.kind.bytes_per_s * float(self._network[name][at])
+                for name, vm in placement.vms.items() if len(self._network[name])}
+
+
+@dataclass(frozen=True)
+class _Future:
+    """What will be from a step on, as it will be."""
+
+    rates: Mapping[str, Sequence[float]]
+    machines: _Machines
+    at: int
+
+    def _steps(self, steps: int, of: int) -> list[int]:
+        return [min(self.at + ahead, of - 1) for ahead in range(steps)]
+
+    def rates_to_come(self, steps: int) -> dict[str, Rates]:
+        return {source: np.array([rates[at] for at in self._steps(steps, len(rates))])
+                for source, rates in self.rates.items()}
+
+    def speeds_to_come(self, steps: int) -> dict[str, Rates]:
+        some = next(iter(self.rates.values()))
+        return {name: np.array([self.machines.speed(name, at) for at in self._steps(steps, len(some))])
+                for name, vm in self.machines.known.items() if vm.ended_s is None}

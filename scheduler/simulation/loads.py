@@ -1,4 +1,5 @@
-"""Message rates over time: constant, wandering, in waves, or as recorded; events a second, one figure a step.
+"""Message rates over time: constant, wandering, in waves, or as recorded; events a second, one figure a step. And how
+quick machines are over time, against what their class says.
 
 Whatever is drawn comes from a generator that is passed in: the same seed gives the same rates.
 """
@@ -71,6 +72,33 @@ def waves(
     middle, half = (most_per_s + least_per_s) / 2, (most_per_s - least_per_s) / 2
     clean = middle + half * np.cos(2 * np.pi * np.arange(steps) / period)
     return clean * (1 + rng.uniform(-noise, noise, steps))
+
+
+def speed_traces(
+    machines: int, samples: int, rng: Chance, *, least: float = 0.7, most: float = 1.0, noise: float = 0.3
+) -> list[Rates]:
+    """How quick machines are against what their class says, made up: each has a level of its own and strays from it.
+
+    Parameters
+    ----------
+    machines, samples : int
+        How many traces, and how long each is.
+    rng : Chance
+        What is drawn from.
+    least, most : float, optional
+        Between these are the levels.
+    noise : float, optional
+        By so much a trace is off its level at most, in a walk that is drawn back to it.
+    """
+    traces = []
+    for _ in range(machines):
+        level, place = float(rng.uniform(least, most, 1)[0]), 0.0
+        trace = np.empty(samples)
+        for at, change in enumerate(rng.uniform(-noise, noise, samples)):
+            place = 0.8 * place + 0.2 * change
+            trace[at] = level * (1 + place)
+        traces.append(trace)
+    return traces
 
 
 def recorded(samples: Sequence[float], steps: int, *, samples_a_step: float = 1.0) -> Rates:

@@ -27,13 +27,16 @@ Billing = Literal["hours", "seconds"]
 @dataclass(frozen=True, slots=True)
 class Conditions:
     """What a step of time begins with: its length in seconds, events a second that come to each source, how many wait
-    for each task, the speed of machines as measured (else that of their class), and the mean size of a message."""
+    for each task, speed and bandwidth of machines as measured (else those of their class), and the mean size of a
+    message. Tasks keep what waits for so many seconds of their input at most: the rest is dropped."""
 
     rates_per_s: Mapping[str, float]
     seconds: float = 1.0
     waiting: Mapping[str, float] = field(default_factory=dict)
     speeds: Mapping[str, float] = field(default_factory=dict)
     message_bytes: float = 100.0
+    bandwidths: Mapping[str, float] = field(default_factory=dict)
+    keeps_s: float | None = None
 
     def __post_init__(self) -> None:
         require_finite(self)
@@ -65,14 +68,37 @@ def power_of(placement: ElasticPlacement, task: str, speeds: Mapping[str, float]
         task, {}).items())
 
 
-def bytes_between(placement: ElasticPlacement, source: str, target: str) -> float:
-    """β: the bandwidth between all instances of two tasks together; infinite where two share a machine."""
-    ends = ([vm for vm, cores in placement.cores.get(task, {}).items() if cores] for task in (source, target))
-    written, read = ends
-    if set(written) & set(read):
+def bytes_between(
+    placement: ElasticPlacement, source: str, target: str, bandwidths: Mapping[str, float] | None = None
+) -> float:
+    """β: the bandwidth between all instances of two tasks together; infinite where two share a machine.
+
+    Parameters
+    ----------
+    bandwidths : mapping of str to float, optional
+        Bytes a second of machines as measured, else those of their class.
+    """
+    ends = [[vm for vm, cores in placement.cores.get(task, {}).items() if cores] for task in (source, target)]
+    if not set(ends[0]).isdisjoint(ends[1]):
         return math.inf
-    return sum(min(placement.vms[one].kind.bytes_per_s, placement.vms[other].kind.bytes_per_s)
-               for one in written for other in read)
+    measured = bandwidths or {}
+    written, read = ([measured.get(vm, placement.vms[vm].kind.bytes_per_s) for vm in end] for end in ends)
+    return sum_of_lesser(written, read)
+
+
+def sum_of_lesser(some: Iterable[float], others: Iterable[float]) -> float:
+    """Over all pairs of one of these and one of those, the sum of the lesser, without looking at each pair.
+
+    >>> sum_of_lesser([1.0, 4.0], [2.0, 3.0])
+    7.0
+    """
+    sides = (list(some), list(others))
+    left = [len(figures) for figures in sides]  # those that are not less than where we are
+    total = 0.0
+    for figure, side in sorted((figure, at) for at in (0, 1) for figure in sides[at]):
+        total += figure * left[1 - side]
+        left[side] -= 1
+    return total
 
 
 def work_out(dataflow: ElasticDataflow, placement: ElasticPlacement, conditions: Conditions) -> SimulatedStep:
@@ -87,12 +113,14 @@ def work_out(dataflow: ElasticDataflow, placement: ElasticPlacement, conditions:
         alternate, parents = dataflow.tasks[task][placement.active[task]], dataflow.parents[task]
         own = conditions.rates_per_s.get(task, 0.0)
         in_per_s[task] = own + sum(
-            min(out_per_s[parent], bytes_between(placement, parent, task) / conditions.message_bytes)
+            min(out_per_s[parent], bytes_between(placement, parent, task, conditions.bandwidths)
+                / conditions.message_bytes)
             for parent in parents)
         before = conditions.waiting.get(task, 0.0)
         events = before + in_per_s[task] * seconds
         done = min(events, power_of(placement, task, conditions.speeds) * seconds / alternate.event_s)
-        waiting[task] = events - done
+        waiting[task] = events - done if conditions.keeps_s is None else min(
+            events - done, in_per_s[task] * conditions.keeps_s)
         out_per_s[task] = done * alternate.selectivity / seconds
         throughputs[task] = _part(done, events)
         could_come = own + sum(most_per_s[parent] for parent in parents)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.simulation.cloud import Cloud, Instant, simulate
 from scheduler.simulation.elastic import Alternate, ElasticDataflow, ElasticPlacement, RentedVm, VmClass
-from scheduler.simulation.loads import constant, recorded, wandering, waves
+from scheduler.simulation.loads import constant, recorded, speed_traces, wandering, waves
 
 CORE = VmClass("core", 1, 1.0, 1e9, 0.06)
 # Seven tasks after figure 4.5 of the thesis, whose text is garbled: P2 and P7 with the alternates that it gives, all
@@ -107,6 +107,50 @@ def test_a_seed_makes_the_same_again_and_machines_are_as_quick_as_their_traces(s
         course = [now.speeds[name] for now in instants[1:]]
         assert any(np.allclose(course, np.resize(np.roll(trace, -shift), len(course)))
                    for trace in traces for shift in range(len(trace)))
+
+
+def test_networks_vary_and_what_waits_too_long_is_dropped() -> None:
+    line = ElasticDataflow(
+        {"a": {"1": Alternate("1", 1.0, 0.01)}, "b": {"1": Alternate("1", 1.0, 1.0)}}, (("a", "b"),))
+    slow = replace(CORE, bytes_per_s=400.0)
+    placement = ElasticPlacement(
+        {"a": "1", "b": "1"}, {"v": RentedVm(slow), "w": RentedVm(slow)}, {"a": {"v": 1}, "b": {"w": 1}})
+    instants = []
+
+    def adapts(now: Instant) -> ElasticPlacement:
+        instants.append(now)
+        return placement
+
+    simulate(line, adapts, rates_per_s={"a": constant(10.0, 5)}, step_s=10, rng=np.random.default_rng(1),
+             cloud=Cloud(network_traces=([1.0, 0.5],), keeps_s=3.0))
+
+    for now in instants[1:]:
+        assert now.worked is not None
+        passed = min(now.bandwidths.values()) / 100  # messages of 100 bytes
+        assert now.worked.in_per_s["b"] == pytest.approx(passed)
+        assert now.worked.waiting["b"] <= 3.0 * passed + 1e-9
+    assert {min(now.bandwidths.values()) for now in instants[1:]} <= {200.0, 400.0}
+    assert len({tuple(now.bandwidths.items()) for now in instants[1:]}) == 2
+    assert instants[-1].worked is not None and instants[-1].worked.waiting["b"] > 0
+
+
+def test_what_will_be_is_what_comes() -> None:
+    single = ElasticDataflow({"a": {"1": Alternate("1", 1.0, 0.5)}})
+    placement, rng, instants = each_on_its_own(single, {"a": 2}), np.random.default_rng(4), []
+
+    def adapts(now: Instant) -> ElasticPlacement:
+        instants.append(now)
+        return placement
+
+    rates = {"a": wandering(6.0, 12, rng)}
+    simulate(single, adapts, rates_per_s=rates, step_s=60, cloud=Cloud(traces=speed_traces(3, 12, rng)), rng=rng)
+
+    ahead = [now.future for now in instants]
+    assert ahead[3] is not None and ahead[9] is not None
+    assert ahead[3].rates_to_come(4)["a"].tolist() == rates["a"][3:7].tolist()
+    assert ahead[9].rates_to_come(5)["a"].tolist() == [*rates["a"][9:], rates["a"][-1], rates["a"][-1]]
+    for name in placement.vms:
+        assert ahead[3].speeds_to_come(4)[name].tolist() == [now.speeds[name] for now in instants[4:8]]
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(0.1, 1000.0), st.integers(1, 300))

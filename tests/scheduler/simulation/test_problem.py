@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from scheduler.simulation.problem import (
     power_of,
     price_of_value,
     profit_of,
+    sum_of_lesser,
     value_of,
     work_out,
 )
@@ -110,6 +112,11 @@ def test_a_step_is_what_the_equations_say(problem: tuple[ElasticDataflow, Elasti
         assert worked.waiting[task] + left == pytest.approx(came), "no event is lost or made"
     assert 0 <= worked.reached <= worked.throughput + 1e-9 <= 1 + 2e-9
     assert min(worked.throughputs.values()) >= 0 and max(worked.throughputs.values()) <= 1
+
+
+@given(st.lists(st.floats(0.0, 100.0), max_size=8), st.lists(st.floats(0.0, 100.0), max_size=8))
+def test_the_sum_of_lesser_is_that_over_all_pairs(some: list[float], others: list[float]) -> None:
+    assert sum_of_lesser(some, others) == pytest.approx(sum(min(pair) for pair in itertools.product(some, others)))
 
 
 @given(problems())

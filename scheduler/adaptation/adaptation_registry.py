@@ -1,0 +1,77 @@
+"""The algorithms of adaptation that there are: each one's name, what it does, and how it is called.
+
+One is added here: a module with its functions, and an entry in ``ADAPTATIONS``. Any may deploy and another adapt.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from .adaptation_port import AdaptFunction, DeployFunction
+from .brute_force import deploy_by_brute_force
+from .genetic import adapt_genetically, deploy_genetically
+from .greedy_adaptation import (
+    adapt_by_forecast_mean,
+    adapt_by_recent_mean,
+    adapt_centrally,
+    adapt_optimistically,
+    adapt_pessimistically,
+    adapt_sharded,
+)
+from .greedy_deployment import deploy_centrally, deploy_sharded
+from .local_search import adapt_by_local_search, deploy_by_local_search
+from .look_ahead import adapt_ahead
+
+
+@dataclass(frozen=True)
+class AdaptationKind:
+    """An algorithm of adaptation.
+
+    Parameters
+    ----------
+    about : str
+        What it does, in a few words, for pages.
+    deploy : callable
+        The initial deployment.
+    adapt : callable, optional
+        At run time; None where what is deployed stays.
+    foresees : bool
+        Whether it goes by a forecast where there is one.
+    published : bool
+        Whether it is of the thesis.
+    quick : bool
+        Whether it decides within a step of any size.
+    """
+
+    name: str
+    about: str
+    deploy: DeployFunction
+    adapt: AdaptFunction | None
+    foresees: bool = False
+    published: bool = True
+    quick: bool = True
+
+    def __post_init__(self) -> None:
+        if not (self.name and self.about):
+            raise ValueError(f"Adaptation {self.name!r} lacks its name or its description")
+
+
+_ALL = (
+    AdaptationKind("BR", "brute force with pruning, for small cases", deploy_by_brute_force, None, quick=False),
+    AdaptationKind("GA", "genetic algorithm", deploy_genetically, adapt_genetically, quick=False),
+    AdaptationKind("SH", "greedy, each task by itself", deploy_sharded, adapt_sharded),
+    # What was seen last is expected to last: chapter 5 calls that CAF.
+    AdaptationKind("CE", "greedy, all tasks together, by what was seen last", deploy_centrally, adapt_centrally),
+    AdaptationKind("hybrid", "genetic at first, then greedy", deploy_genetically, adapt_centrally, quick=False),
+    AdaptationKind("WAAF", "greedy, by the mean of what was seen", deploy_centrally, adapt_by_recent_mean),
+    AdaptationKind("WPA", "greedy, by the forecast's mean", deploy_centrally, adapt_by_forecast_mean, foresees=True),
+    AdaptationKind("WPO", "greedy, by the best that is forecast", deploy_centrally, adapt_optimistically,
+                   foresees=True),
+    AdaptationKind("WPP", "greedy, by the worst that is forecast", deploy_centrally, adapt_pessimistically,
+                   foresees=True),
+    AdaptationKind("PLAStiCC", "looks ahead to the step at which what runs no longer holds", deploy_centrally,
+                   adapt_ahead, foresees=True),
+    AdaptationKind("local", "local search over alternates, cores by linear programming", deploy_by_local_search,
+                   adapt_by_local_search, foresees=True, published=False),
+)
+ADAPTATIONS: dict[str, AdaptationKind] = {kind.name: kind for kind in _ALL}

@@ -1,0 +1,178 @@
+"""Local search over alternates, with the least cores for each choice by linear programming; ours, not of the thesis.
+
+For alternates that are chosen, the least that events take so that Ω is Ω̂ is a linear program: what each task does of
+what reaches it. It cuts where that saves most, where the greedy algorithms make all tasks alike. From CE's alternates
+and from those that are worth most, one task after the other is switched while that brings profit; the best is rounded
+up to cores, trimmed with Ω worked out only where a core is taken, and packed as CE's.
+
+At run time, where Ω leaves its band, each switch of one alternate is tried beside none, each with cores added or taken,
+and what brings most profit over the hour ahead is done: machines whose hour is paid cost nothing, a change a little.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from operator import itemgetter
+
+from scheduler.simulation.elastic import Alternate, ElasticPlacement, RentedVm
+from scheduler.simulation.loads import Chance
+from scheduler.simulation.problem import Conditions, value_of
+
+from .adaptation_port import AdaptationProblem, AdaptationStep, hour_ends
+from .greedy_adaptation import expect_forecast_mean, remove_cores
+from .greedy_deployment import SLACK, add_cores, choose_alternates, deploy_centrally
+from .placement_draft import PlacementDraft
+from .vm_repacking import give_back, move_to_smallest, repack
+
+FEW = 200  # cores: below, CE's own answer is looked at as well, for rounding to cores decides there
+CHANGE = 0.02  # of an hour's profit at the greatest value: what a switch of an alternate has to bring
+
+
+def deploy_by_local_search(
+    problem: AdaptationProblem, rates_per_s: Mapping[str, float], *, rng: Chance
+) -> ElasticPlacement:
+    """The initial deployment by local search; nothing is drawn."""
+    conditions = problem.conditions(rates_per_s)
+    best = {task: _worthiest(alternates) for task, alternates in problem.dataflow.tasks.items()}
+    active, powers, _ = max(
+        (_climbed(problem, conditions, start) for start in (choose_alternates(problem, central=True), best)),
+        key=itemgetter(2))
+    draft = _rounded(problem, conditions, active, powers)
+    remove_cores(draft, problem, at_s=0.0)
+    candidates = [draft.finished()]
+    for pack in (False, True):
+        each = PlacementDraft(problem.dataflow, candidates[0], conditions)
+        if pack:
+            move_to_smallest(each, problem)
+        repack(each, problem)
+        candidates.append(each.finished())
+    if sum(draft.instances.values()) < FEW:
+        candidates.append(deploy_centrally(problem, rates_per_s, rng=rng))
+    return max(candidates, key=problem.profit)
+
+
+def _worthiest(alternates: Mapping[str, Alternate]) -> str:
+    return max(alternates, key=lambda name: alternates[name].worth)
+
+
+def least_powers(
+    problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str]
+) -> dict[str, float]:
+    """Standard cores of each task with which Ω is Ω̂ and all together are least, if cores could be divided.
+
+    The network is taken as enough. What a task does is at most what waits, comes from outside and what its parents
+    make; of what could reach each output a part does, and the mean of these parts is to be Ω̂.
+    """
+    # Here, not above: the solver takes a moment to import.
+    from ortools.linear_solver import pywraplp
+
+    dataflow, seconds = problem.dataflow, conditions.seconds
+    solver = pywraplp.Solver.CreateSolver("GLOP")
+    done: dict[str, pywraplp.Variable] = {}
+    most: dict[str, float] = {}
+    alternates = {task: dataflow.tasks[task][active[task]] for task in dataflow.tasks}
+    for task in dataflow.upstream_first:
+        parents = dataflow.parents[task]
+        own = conditions.waiting.get(task, 0.0) / seconds + conditions.rates_per_s.get(task, 0.0)
+        most[task] = own + sum(most[parent] * alternates[parent].selectivity for parent in parents)
+        done[task] = solver.NumVar(0.0, most[task], task)
+        solver.Add(done[task] - sum(alternates[parent].selectivity * done[parent] for parent in parents) <= own)
+    outputs = [task for task in dataflow.outputs if most[task] > 0]
+    if outputs:
+        idle = len(dataflow.outputs) - len(outputs)  # nothing comes to them: they do all of it
+        solver.Add(sum(done[task] * (1 / most[task]) for task in outputs)
+                   >= problem.least * len(dataflow.outputs) - idle)
+    solver.Minimize(sum(alternates[task].event_s * done[task] for task in done))
+    if solver.Solve() != pywraplp.Solver.OPTIMAL:
+        raise AssertionError("doing all that comes is always a solution")
+    return {task: alternates[task].event_s * done[task].solution_value() for task in done}
+
+
+def _climbed(
+    problem: AdaptationProblem, conditions: Conditions, start: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, float], float]:
+    """Alternates from where no switch of one brings profit, their powers, and the profit if cores could be divided."""
+    price = min(kind.per_hour / (kind.cores * kind.speed) for kind in problem.classes) * problem.paid_hours
+
+    def judged(active: Mapping[str, str]) -> tuple[dict[str, float], float]:
+        powers = least_powers(problem, conditions, active)
+        worth = value_of(problem.dataflow, active) - problem.value_of_money * price * sum(powers.values())
+        return powers, worth
+
+    active = dict(start)
+    powers, worth = judged(active)
+    improved = True
+    while improved:
+        improved = False
+        for task, alternates in problem.dataflow.tasks.items():
+            for name in alternates:
+                if name == active[task]:
+                    continue
+                others = {**active, task: name}
+                powers_then, worth_then = judged(others)
+                if worth_then > worth + 1e-12:
+                    active, powers, worth, improved = others, powers_then, worth_then, True
+    return active, powers, worth
+
+
+def _rounded(
+    problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str], powers: Mapping[str, float]
+) -> PlacementDraft:
+    """So many cores for each task on machines of the class whose power costs least, and more if Ω is not Ω̂ by them."""
+    kind = min(problem.classes, key=lambda each: (each.per_hour / (each.cores * each.speed), -each.cores * each.speed))
+    vms: dict[str, RentedVm] = {}
+    cores: dict[str, dict[str, int]] = {task: {} for task in problem.depth_first}
+    free = 0
+    for task in problem.depth_first:
+        left = max(1, math.ceil(powers[task] / kind.speed - 1e-9))
+        while left:
+            if not free:
+                vm, free = f"{kind.name}-{len(vms)}", kind.cores
+                vms[vm] = RentedVm(kind)
+            count = min(left, free)
+            cores[task][vm] = count
+            left, free = left - count, free - count
+    draft = PlacementDraft(problem.dataflow, ElasticPlacement(active, vms, cores), conditions)
+    add_cores(draft, problem)
+    return draft
+
+
+def adapt_by_local_search(problem: AdaptationProblem, step: AdaptationStep, *, rng: Chance) -> ElasticPlacement:
+    """What is to run by local search, by the forecast's mean where there is one; nothing is drawn."""
+    conditions, at_s = expect_forecast_mean(problem, step), step.now.at_s
+    running = step.now.placement
+    draft = PlacementDraft(problem.dataflow, running, conditions)
+    if abs(draft.throughput - problem.least) >= problem.tolerance:
+        ways = [dict(running.active)]
+        ways += [{**running.active, task: name} for task, alternates in problem.dataflow.tasks.items()
+                 for name in alternates if name != running.active[task]]
+        best = (-math.inf, draft)
+        for active in ways:
+            tried = PlacementDraft(problem.dataflow, ElasticPlacement(
+                active, running.vms, running.cores), conditions)
+            if tried.throughput < problem.least - SLACK:
+                add_cores(tried, problem, at_s=at_s)
+            else:
+                remove_cores(tried, problem, at_s=at_s)
+            worth = _worth_ahead(tried, problem, running, at_s)
+            best = max(best, (worth, tried), key=lambda each: each[0])
+        draft = best[1]
+        repack(draft, problem, at_s=at_s)
+    give_back(draft, problem, at_s=at_s)
+    return draft.finished()
+
+
+def _worth_ahead(draft: PlacementDraft, problem: AdaptationProblem, running: ElasticPlacement, at_s: float) -> float:
+    """Profit of the hour ahead: what alternates are worth, less what is paid for power, and for machines that are new.
+
+    Power counts at its price though its machine is paid, for the next hour it is not; a machine more counts whole.
+    """
+    used = sum(draft.instances[task] and draft.power(task) for task in draft.instances)
+    price = min(kind.per_hour / (kind.cores * kind.speed) for kind in problem.classes)
+    new = sum(vm.kind.per_hour for name, vm in draft.vms.items() if name not in running.vms)
+    ending = sum(vm.kind.per_hour for name, vm in running.vms.items()
+               if draft.on.get(name) and hour_ends(problem, vm.begun_s, at_s))
+    switched = sum(map(str.__ne__, draft.active.values(), (running.active[task] for task in draft.active)))
+    value = value_of(problem.dataflow, draft.active) / problem.hours * (1 - CHANGE * switched / len(draft.active))
+    return value - problem.value_of_money * max(used * price, new + ending)
