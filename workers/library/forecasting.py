@@ -54,7 +54,7 @@ class HourlyForecast:
         return {"days": _never, "fits": _never}
 
     def step(
-        self, state: dict, at: int, value: float | None, holiday: bool | None, customer: str
+        self, state: dict, at: float, value: float | None, holiday: bool | None, customer: str
     ) -> Iterable[tuple]:
         """Take a reading in.
 
@@ -62,8 +62,10 @@ class HourlyForecast:
         ----------
         state : dict
             As `start` gives it; changed in place.
+        at : float
+            A whole number of ms.
         """
-        at += self.offset_ms
+        at = int(at) + self.offset_ms
         hour, day = at // HOUR_MS, at // DAY_MS
         free = bool(holiday) or (day + _MONDAY) % 7 >= 5
         out: list[tuple] = []

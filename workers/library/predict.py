@@ -111,7 +111,7 @@ def forecast(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     require_columns(inputs.columns, [*by, *read], task_type="forecast", remedy="Name columns of the input.")
     holiday = F.col(values["holiday"]).cast("boolean") if values["holiday"] else F.lit(False)
     given = inputs.where(F.col(values["at"]).isNotNull()).withColumns({
-        "_at": F.col(values["at"]).cast("bigint"), "_value": F.col(values["value"]).cast("double"),
+        "_at": F.floor(values["at"]).cast("double"), "_value": F.col(values["value"]).cast("double"),
         "_holiday": F.coalesce(holiday, F.lit(False)), "_customer": key_text(inputs, by)})
     return fold_stream(given, hourly_forecast(values), by=by, reads=["_at", "_value", "_holiday", "_customer"],
                        kept=[*STREAM, *by], added=columns_ddl(_FORECAST))
