@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from math import nan
 from typing import Any
 
@@ -63,9 +64,9 @@ def test_each_hour_is_what_the_pure_function_says(method):
     assert [row[0] for row in out] == [MONDAY + hour * HOUR_MS for hour in range(1, 17 * 24)]
     before: Any = None
     for row in out[:8] + out[-26:]:
-        start, used, said, error, varied = row
+        start, used, values, error, varied = row
         expected = by_function(method, events, hour=start // HOUR_MS, holidays=holidays)
-        assert (used, varied) == (expected[0], expected[2]) and said == pytest.approx(expected[1])
+        assert (used, varied) == (expected[0], expected[2]) and values == pytest.approx(expected[1])
         if before is not None and before[0] == start - HOUR_MS:
             came = [value for at, value, _, _ in events if before[0] <= at < start]
             assert error == error_of(np.array([nan if value is None else value for value in came]), np.array(before[2]))
@@ -82,7 +83,7 @@ def test_where_the_stream_is_cut_changes_nothing(method, cuts, seed):
     for event in events:
         whole += fold.step(state, *event)
     bounds, state = [0, *sorted(cuts), len(events)], None
-    for begin, end in zip(bounds, bounds[1:], strict=False):
+    for begin, end in pairwise(bounds):
         state = fold.start() if state is None else json.loads(json.dumps(state))
         for event in events[begin:end]:
             out += fold.step(state, *event)

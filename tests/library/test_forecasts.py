@@ -31,7 +31,9 @@ STEPS = 2  # readings of an hour: a day has 48
 WIDTH = 24 * STEPS
 
 
-def history(seed: int = 0, *, hour: int = 9, today_free: bool = False, days: int = DAYS, gaps: float = 0.0) -> LoadHistory:
+def history(
+    seed: int = 0, *, hour: int = 9, today_free: bool = False, days: int = DAYS, gaps: float = 0.0
+) -> LoadHistory:
     rng = np.random.default_rng(seed)
     shape = 1 + 0.5 * np.sin(np.arange(WIDTH) / WIDTH * 2 * np.pi)
     readings = shape * rng.uniform(0.5, 2.0, size=(days, 1)) + rng.uniform(0, 0.3, size=(days, WIDTH))
@@ -115,9 +117,10 @@ def test_sliding_windows(hour):
 
 
 def test_the_last_hour_with_readings_counts():
-    of = LoadHistory(np.full((DAYS, WIDTH), nan), np.zeros(DAYS, dtype=bool), np.array([5.0, 7.0, nan, nan]), False, STEPS)
+    unknown, working = np.full((DAYS, WIDTH), nan), np.zeros(DAYS, dtype=bool)
+    of = LoadHistory(unknown, working, np.array([5.0, 7.0, nan, nan]), False, STEPS)
     assert [said(name, of) for name in METHODS] == [[6.0] * STEPS] * len(METHODS)
-    nothing = LoadHistory(np.full((DAYS, WIDTH), nan), np.zeros(DAYS, dtype=bool), np.full(4, nan), False, STEPS)
+    nothing = LoadHistory(unknown, working, np.full(4, nan), False, STEPS)
     assert [forecast(name, nothing, None) for name in METHODS] == [None] * len(METHODS)
 
 
@@ -153,14 +156,14 @@ def test_the_autoregression_is_found_again():
         differences.append(step)
         series.append(series[at - width] + step)
     days = np.array(series).reshape(-1, width)
-    found = fit_arima(days, np.zeros(len(days), dtype=bool), 12)
-    assert found == pytest.approx([0.01, *true], abs=0.03)
+    coefficients = fit_arima(days, np.zeros(len(days), dtype=bool), 12)
+    assert coefficients == pytest.approx([0.01, *true], abs=0.03)
     of = LoadHistory(days, np.zeros(len(days), dtype=bool), np.array([]), False, 12)
     expected, ahead = [], differences[:]
     for step in range(12):
-        ahead.append(found[0] + sum(weight * ahead[-1 - lag] for lag, weight in enumerate(found[1:])))
+        ahead.append(coefficients[0] + sum(weight * ahead[-1 - lag] for lag, weight in enumerate(coefficients[1:])))
         expected.append(series[-width + step] + ahead[-1])
-    assert forecast("arima", of, found).tolist() == pytest.approx(expected)
+    assert forecast("arima", of, coefficients).tolist() == pytest.approx(expected)
 
 
 def test_what_is_learned_is_what_json_can_say():
@@ -202,10 +205,11 @@ def test_errors_are_of_the_readings_that_came():
 
 
 def test_chance_is_of_seed_customer_and_hour():
-    drawn = [method_of(RANDOM, seed=1, customer=customer, hour=hour) for customer in "ab" for hour in range(700)]
-    assert drawn == [method_of(RANDOM, seed=1, customer=customer, hour=hour) for customer in "ab" for hour in range(700)]
-    assert drawn[:700] != drawn[700:] and all(150 < drawn.count(name) < 250 for name in METHODS)
-    assert drawn[:700] != [method_of(RANDOM, seed=2, customer="a", hour=hour) for hour in range(700)]
+    def drawn(customer: str, seed: int = 1) -> list[str]:
+        return [method_of(RANDOM, seed=seed, customer=customer, hour=hour) for hour in range(1_400)]
+
+    assert drawn("a") == drawn("a") and all(150 < drawn("a").count(name) < 250 for name in METHODS)
+    assert len({tuple(drawn("a")), tuple(drawn("b")), tuple(drawn("a", seed=2))}) == 3
     assert method_of("tree", seed=1, customer="a", hour=3) == "tree"
 
 

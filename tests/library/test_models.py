@@ -123,8 +123,9 @@ NET = model_of(NETWORK, *[events(60)[place] for place in (0, 2)])
     (LINE, {"coefficients": [1.0]}), (LINE, {"intercept": None}), (LINE, {"intercept": float("nan")}),
     (LINE, {"coefficients": [1, 2, float("inf")]}), (LINE, {"intercept": 10**400}),
     (LINE, {"coefficients": [-(10**309)] * len(LINE["coefficients"])}), (GOOD, {"classes": ["\ud800", "b"]}),
-    (NET, {"classes": []}), (NET, {"hidden": []}), (NET, {"hidden": [[1.0]] * 70}), (NET, {"output": NET["output"][1:]}),
-    (NET, {"scale": [0.0] * 3}), (NET, {"mean": [0.0]}), (NET, {"hidden": [[1.0] * 4] * 501}), (NET, {"output": "x"}),
+    (NET, {"classes": []}), (NET, {"hidden": []}), (NET, {"hidden": [[1.0]] * 70}), (NET, {"output": "x"}),
+    (NET, {"output": NET["output"][1:]}), (NET, {"scale": [0.0] * 3}), (NET, {"mean": [0.0]}),
+    (NET, {"hidden": [[1.0] * 4] * 501, "output": [[1.0] * 502] * len(NET["output"])}),
     (LINE, {"version": "\udfff"}), (LINE, {"features": ["\ud800", *LINE["features"][1:]]}),
 ])
 def test_what_is_no_model_is_refused(base, change):

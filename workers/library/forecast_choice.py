@@ -86,7 +86,7 @@ class ForecastChoice:
         error : float, optional
             Of the method that was used in that hour.
         """
-        asked = state["method"] is None or error is None or error > self.bound
-        if asked:
+        evaluates = state["method"] is None or error is None or error > self.bound
+        if evaluates:
             state["method"] = apply(self.model, features_of(variances))
-        return [(state["method"], asked)]
+        return [(state["method"], evaluates)]

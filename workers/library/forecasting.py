@@ -94,9 +94,9 @@ class HourlyForecast:
             state["days"].pop(str(gone), None)
         history = self._history(state["days"], hour, free)
         method = method_of(self.method, seed=self.seed, customer=customer, hour=hour)
-        said = forecast(method, history, self._fit(state["fits"], method, history, day))
-        state["forecast"] = None if said is None else said.tolist()
-        if said is None:
+        readings = forecast(method, history, self._fit(state["fits"], method, history, day))
+        state["forecast"] = None if readings is None else readings.tolist()
+        if readings is None:
             return []
         return [(hour * HOUR_MS - self.offset_ms, method, state["forecast"], error, variances(history))]
 
@@ -113,23 +113,23 @@ class HourlyForecast:
         width = 24 * steps
         rows, kinds = np.full((DAYS, width), np.nan), np.zeros(DAYS, dtype=bool)
         for place, number in enumerate(range(day - DAYS, day)):
-            kept = days.get(str(number))
-            if kept is not None:
-                kinds[place] = kept[0]
-                rows[place, :len(kept[1])] = kept[1]
+            entry = days.get(str(number))
+            if entry is not None:
+                kinds[place] = entry[0]
+                rows[place, :len(entry[1])] = entry[1]
         today = np.full(hour % 24 * steps, np.nan)
-        kept = days.get(str(day))
-        if kept is not None:
-            known = kept[1][:len(today)]
+        entry = days.get(str(day))
+        if entry is not None:
+            known = entry[1][:len(today)]
             today[:len(known)] = known
         return LoadHistory(rows, kinds, today, free, steps)
 
     def _hour(self, days: dict, hour: int) -> np.ndarray:
         steps = HOUR_MS // self.interval_ms
         readings = np.full(steps, np.nan)
-        kept = days.get(str(hour * HOUR_MS // DAY_MS))
-        if kept is not None:
-            known = kept[1][hour % 24 * steps:(hour % 24 + 1) * steps]
+        entry = days.get(str(hour * HOUR_MS // DAY_MS))
+        if entry is not None:
+            known = entry[1][hour % 24 * steps:(hour % 24 + 1) * steps]
             readings[:len(known)] = known
         return readings
 

@@ -84,7 +84,7 @@ def variances(history: LoadHistory, *, parts: int = 4) -> list[float | None]:
     """
     hour = history.before(1)
     level = mean_of_known(hour)
-    cuts = [part for part in np.array_split(hour, parts)] if len(hour) >= 2 * parts else []
+    cuts = np.array_split(hour, parts) if len(hour) >= 2 * parts else []
     return [_variance(part, level) for part in (*cuts, hour)]
 
 
@@ -97,8 +97,8 @@ def _variance(values: np.ndarray, level: float) -> float | None:
 
 
 def average_of_similar_days(
-    history: LoadHistory, _: Any = None, *, most: int | None, free_most: int | None, skip: int, adjust_h: tuple[int, int],
-    bound: float,
+    history: LoadHistory, _: Any = None, *, most: int | None, free_most: int | None, skip: int,
+    adjust_h: tuple[int, int], bound: float,
 ) -> np.ndarray:
     """The average of the similar days that were highest, corrected by how this day has gone ("morning adjustment").
 
@@ -294,8 +294,8 @@ def forecast(name: str, history: LoadHistory, fit: Any) -> np.ndarray | None:
     level = mean_of_last_hour(history)
     if level[0] != level[0]:
         return None
-    said = METHODS[name].forecast(history, fit)
-    return np.where(np.isfinite(said), said, level)
+    readings = METHODS[name].forecast(history, fit)
+    return np.where(np.isfinite(readings), readings, level)
 
 
 def error_of(actual: np.ndarray, forecast_: np.ndarray) -> float | None:
