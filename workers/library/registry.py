@@ -24,10 +24,10 @@ from .config import InvalidConfig, settings
 
 GROUP = "weir.task_types"
 FAMILIES = (
-    "generators", "taxis", "stories", "smart_meters", "replay", "parse", "markup", "format", "filter", "statistics",
-    "rollups", "predict", "train", "compute", "download", "tables", "archive", "sql_task", "operators", "joins",
-    "lookups", "python_task", "sinks", "http", "live",
-    "live_files", "live_sinks", "spark_sources")
+    "generators", "taxis", "stories", "replay", "parse", "markup", "format", "filter", "statistics", "rollups",
+    "predict", "train", "compute", "download", "tables", "archive", "sql_task", "operators", "joins", "alignment",
+    "splits", "lookups", "python_task", "sinks", "http", "live",
+    "live_files", "live_sinks", "spark_sources", "smart_meters")
 
 
 @dataclass(frozen=True, slots=True)
