@@ -17,7 +17,7 @@ from .forecasts import DAYS, METHODS, LoadHistory, error_of, forecast, method_of
 from .state_store import Parts
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
-_MONDAY = 3  # the weekday of the day that the epoch began with is a Thursday: Monday is 0
+_EPOCH_WEEKDAY = 3  # 1 January 1970 was a Thursday; Monday is 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class HourlyForecast:
         """
         at = int(at) + self.offset_ms
         hour, day = at // HOUR_MS, at // DAY_MS
-        free = bool(holiday) or (day + _MONDAY) % 7 >= 5
+        free = bool(holiday) or (day + _EPOCH_WEEKDAY) % 7 >= 5
         out: list[tuple] = []
         if state["hour"] is None or hour > state["hour"]:
             out = self._forecast(state, hour, free, customer) if state["hour"] is not None else []
