@@ -114,6 +114,16 @@ def test_a_late_reading_corrects_what_is_kept_and_no_forecast():
     assert state["days"] == whole["days"]
 
 
+@settings(max_examples=30, deadline=None)
+@given(st.sampled_from(sorted(METHODS)), st.lists(st.one_of(
+    st.none(), st.floats(), st.sampled_from([0.0, 5e-324, -5e-324, 1e-160, 1e12, -1e12, 1.7e308])), max_size=40))
+def test_whatever_comes_what_is_said_is_numbers(method, values):
+    """Two days of it, over and over, an hour a reading: overflow, underflow and what is no number."""
+    events = [(MONDAY + place * HOUR_MS, value, False, "c") for place, value in enumerate(values * 3)]
+    out, state = run(HourlyForecast(method, HOUR_MS // 2), events)
+    json.dumps([out, state], allow_nan=False)
+
+
 def test_no_more_days_are_kept_than_forecasts_read():
     """Neither in a long stream nor over silences, and what comes much too late is not kept at all."""
     _, state = run(HourlyForecast("casce", INTERVAL_MS), readings(40)[::4])

@@ -18,11 +18,8 @@ from hypothesis import strategies as st
 from workers.library import store_files
 from workers.library.aggregates import read_aggregates
 from workers.library.folds import Accumulate, BlockAverage, Interpolate, KalmanFilter
-<<<<<<< HEAD
 from workers.library.forecasting import HOUR_MS, HourlyForecast
-=======
 from workers.library.landmarks import LandmarkWindowed
->>>>>>> main
 from workers.library.pieces import States
 from workers.library.state import NOTHING, fold_rows, keeping, parts_of
 from workers.library.state_store import (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from .forecasts import DAYS, METHODS, LoadHistory, error_of, forecast, method_of
 from .state_store import Parts
 
 HOUR_MS, DAY_MS = 3_600_000, 86_400_000
+MOST = 1e12  # a reading beyond it counts as missing
 _EPOCH_WEEKDAY = 3  # 1 January 1970 was a Thursday; Monday is 0
 
 
@@ -82,7 +82,7 @@ class HourlyForecast:
             days[str(day)] = [free, []]
         values = days[str(day)][1]
         values.extend([None] * (place + 1 - len(values)))
-        values[place] = value if value is not None and isfinite(value) else None
+        values[place] = value if value is not None and abs(value) <= MOST else None
 
     def _forecast(self, state: dict, hour: int, free: bool, customer: str) -> list[tuple]:
         before, day = state["hour"], hour * HOUR_MS // DAY_MS

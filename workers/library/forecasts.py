@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from math import isfinite
 from typing import Any
 
 import numpy as np
@@ -90,7 +91,14 @@ def variances(history: LoadHistory, *, parts: int = 4) -> list[float | None]:
 
 def _variance(values: np.ndarray, level: float) -> float | None:
     known = values[~np.isnan(values)]
-    return float(known.var() / level**2) if len(known) > 1 and level else None
+    return _finite(known.var(), level**2) if len(known) > 1 else None
+
+
+def _finite(part: float, whole: float) -> float | None:
+    """The share; None where it is no number."""
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        share = float(np.divide(part, whole))
+    return share if isfinite(share) else None
 
 
 # averages of similar days --------------------------------------------------------------------------------------------
@@ -170,7 +178,8 @@ def shape_of_last_days(history: LoadHistory, _: Any = None) -> np.ndarray:
     level = mean_of_known(history.before(1))
     was = mean_of_known(_around_midnight(profile, len(history.today), -history.steps, history.steps))
     shape = _around_midnight(profile, len(history.today), 0, history.steps)
-    return shape * (level / was) if was > 0 and level == level else shape
+    with np.errstate(over="ignore", invalid="ignore"):
+        return shape * np.divide(level, was) if was > 0 and level == level else shape
 
 
 # regression tree -----------------------------------------------------------------------------------------------------
@@ -300,8 +309,9 @@ def forecast(name: str, history: LoadHistory, fit: Any) -> np.ndarray | None:
 
 def error_of(actual: np.ndarray, forecast_: np.ndarray) -> float | None:
     """The mean absolute error of the readings that came, each as a share of the reading (MAPE, not in percent); None
-    where none came that is not zero."""
+    where none came that is not zero, or where that is no number."""
     counts = ~np.isnan(actual) & (actual != 0)
     if not counts.any():
         return None
-    return float(np.mean(np.abs((actual[counts] - forecast_[counts]) / actual[counts])))
+    with np.errstate(over="ignore"):
+        return _finite(np.abs((actual[counts] - forecast_[counts]) / actual[counts]).sum(), counts.sum())
