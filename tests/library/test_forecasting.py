@@ -125,12 +125,26 @@ def test_whatever_comes_what_is_said_is_numbers(method, values):
 
 
 def test_no_more_days_are_kept_than_forecasts_read():
-    """Neither in a long stream nor over silences, and what comes much too late is not kept at all."""
     _, state = run(HourlyForecast("casce", INTERVAL_MS), readings(40)[::4])
     assert len(state["days"]) == DAYS + 1
-    at = MONDAY + 400 * DAY_MS
-    _, state = run(HourlyForecast("casce", INTERVAL_MS), [(at, 1.0, False, "c"), (MONDAY, 1.0, False, "c")], state)
-    assert list(state["days"]) == [str(at // DAY_MS)]
+
+
+@pytest.mark.parametrize("wrong_days", [-400, -20, 5, 400])
+def test_a_reading_whose_time_is_wrong_changes_nothing(wrong_days):
+    events = readings(3)
+    wrong = (events[150][0] + wrong_days * DAY_MS, 9.0, False, "c")
+    fold = HourlyForecast("casce", INTERVAL_MS)
+    assert run(fold, [*events[:150], wrong, *events[150:200], wrong, wrong, *events[200:]]) == run(fold, events)
+
+
+@pytest.mark.parametrize("moved_days", [-400, 5, 400])
+def test_where_all_readings_have_another_time_it_counts(moved_days):
+    """A meter that was away, or whose clock was set: after an hour it is forecast again, with what is still near."""
+    events = readings(3)
+    moved = [(at + moved_days * DAY_MS, *rest) for at, *rest in events[200:]]
+    out, state = run(HourlyForecast("casce", INTERVAL_MS), [*events[:200], *moved])
+    assert out[-1][0] == moved[-1][0] // HOUR_MS * HOUR_MS and len(state["days"]) <= DAYS + 1
+    assert (str(MONDAY // DAY_MS) in state["days"]) == (moved_days == 5)
 
 
 def test_hours_are_those_of_the_customers_clock():

@@ -27,7 +27,9 @@ class HourlyForecast:
     that was used, what each of its readings will be, the error of the forecast before (a share; None where none can be
     told), and the variances of the readings of the hour before (`forecasts.variances`).
 
-    A reading of an hour that has passed corrects what is kept, and no forecast.
+    A reading of an hour that has passed corrects what is kept, and no forecast. One that is more than a day ahead of
+    the newest, or older than what is kept, is left out, for its time may be wrong; when an hour's readings in a row
+    are, their time counts.
 
     Parameters
     ----------
@@ -47,7 +49,7 @@ class HourlyForecast:
     seed: int = 1
 
     def start(self) -> dict:
-        return {"hour": None, "forecast": None, "days": {}, "fits": {}}
+        return {"hour": None, "forecast": None, "astray": 0, "days": {}, "fits": {}}
 
     def parts(self) -> Parts:
         """A reading touches its day alone; none is ever due."""
@@ -67,15 +69,31 @@ class HourlyForecast:
         """
         at = int(at) + self.offset_ms
         hour, day = at // HOUR_MS, at // DAY_MS
+        if state["hour"] is not None and self._is_astray(state, day):
+            return []
         free = bool(holiday) or (day + _EPOCH_WEEKDAY) % 7 >= 5
         out: list[tuple] = []
         if state["hour"] is None or hour > state["hour"]:
             out = self._forecast(state, hour, free, customer) if state["hour"] is not None else []
             state["hour"] = hour
-        newest = state["hour"] * HOUR_MS // DAY_MS
-        if newest - DAYS <= day:
-            self._keep(state["days"], day, free, at % DAY_MS // self.interval_ms, value)
+        self._keep(state["days"], day, free, at % DAY_MS // self.interval_ms, value)
         return out
+
+    def _is_astray(self, state: dict, day: int) -> bool:
+        """Whether a reading is left out; where the readings have gone elsewhere, all begins anew with it."""
+        newest = state["hour"] * HOUR_MS // DAY_MS
+        if newest - DAYS <= day <= newest + 1:
+            state["astray"] = 0
+            return False
+        state["astray"] += 1
+        if state["astray"] < HOUR_MS // self.interval_ms:
+            return True
+        state["astray"] = 0
+        if not newest < day <= newest + DAYS:
+            state["days"].clear()
+            state["fits"].clear()
+            state.update(hour=None, forecast=None)
+        return False
 
     def _keep(self, days: dict, day: int, free: bool, place: int, value: float | None) -> None:
         if str(day) not in days:

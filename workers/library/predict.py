@@ -109,7 +109,7 @@ def forecast(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     by = key_columns(values["by"], added=_FORECAST)
     read = [values["value"], values["at"], *([values["holiday"]] if values["holiday"] else [])]
     require_columns(inputs.columns, [*by, *read], task_type="forecast", remedy="Name columns of the input.")
-    holiday = F.col(values["holiday"]).cast("boolean") if values["holiday"] else F.lit(False)
+    holiday = F.col(values["holiday"]).try_cast("boolean") if values["holiday"] else F.lit(False)
     given = inputs.where(F.col(values["at"]).isNotNull()).withColumns({
         "_at": F.floor(values["at"]).cast("double"), "_value": F.col(values["value"]).cast("double"),
         "_holiday": F.coalesce(holiday, F.lit(False)), "_customer": key_text(inputs, by)})
