@@ -92,6 +92,8 @@ FURTHER: Mapping[str, tuple[Mapping[str, Any], tuple[Mapping[str, Any], ...]]] =
     "csv_parse": ({"columns": COLUMNS}, CSV),
     "json_parse": ({"columns": COLUMNS}, JSON),
     "xml_parse": ({"columns": ["_sensor_id", "obs", "value:double"]}, XML),
+    "forecast": ({"by": ["meter"], "value": "kwh", "at": "at", "holiday": "holiday", "interval": 300},
+                 ({"type": "smart_meters", "config": {"rate_per_s": 100.0, "seed": 1}},)),
     "xml_document": ({"values": ["sensor_id=@sensor_id", "obs=obs", "value:double=value"]}, XML),
 }
 

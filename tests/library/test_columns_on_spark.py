@@ -22,7 +22,7 @@ WHOLE = f"{TICKS}, msg_id string, sensor_id bigint, obs string, meta string, val
 
 CASES = [
     ("urban_sensing", TICKS, {}), ("smart_meter", TICKS, {}), ("wearable", TICKS, {}), ("taxi_trips", TICKS, {}),
-    ("sentences", TICKS, {}), ("stock_ticks", TICKS, {}),
+    ("sentences", TICKS, {}), ("stock_ticks", TICKS, {}), ("smart_meters", TICKS, {}),
     ("replay", TICKS, {"path": "lines.csv"}), ("replay", TICKS, {"path": "columns.parquet"}),
     ("senml_parse", TEXT, {}), ("senml_parse", TEXT, {"layout": "wide", "schema": "taxi"}),
     ("senml_parse", TEXT, {"layout": "wide", "schema": "own", "id_field": "i", "fields": ["a", "b"], "field": "csv"}),
@@ -47,6 +47,8 @@ CASES = [
     ("accumulate", OBSERVATIONS, {"by": ["obs"]}), ("exact_average", OBSERVATIONS, {}),
     ("exact_average", WHOLE, {"by": ["sensor_id"]}), ("roll_up", WHOLE, {"blocks": 2}),
     ("sliding_linear_regression", OBSERVATIONS, {}), ("sliding_linear_regression", WHOLE, {}),
+    ("forecast", OBSERVATIONS, {}),
+    ("forecast", PLAIN, {"by": ["n", "sensor_id", "ok"], "value": "t", "at": "n", "holiday": "ok", "method": "tree"}),
     ("train", PLAIN, {"features": ["t", "n"], "target": "ok", "kind": "decision_tree_classifier", "model": "m"}),
     ("train", PLAIN, {"features": ["n"], "target": "t"}),
     ("predict", f"{PLAIN}, model string, version int", {"features": ["t", "n"]}),
@@ -147,6 +149,8 @@ WRONG = [
     ("observations", PLAIN, {"id_field": "sensor", "fields": ["t"]}, "id_field", "sensor"),
     ("range_filter", PLAIN, {"ranges": {"t": [0, 1], "temp": [0, 1]}}, "ranges", "temp"),
     ("range_filter", PLAIN, {"ranges": {"sensor_id": [0, 1]}}, "ranges", "sensor_id"),
+    ("forecast", PLAIN, {"value": "sensor_id"}, "value", "sensor_id"),
+    ("forecast", PLAIN, {"value": "t", "by": ["n"], "holiday": "tags"}, "holiday", "tags"),
     ("kalman_filter", PLAIN, {}, "", "value"), ("block_average", OBSERVATIONS, {"by": ["obz"]}, "by", "obz"),
     ("distinct_count", PLAIN, {}, "by", "obs"), ("roll_up", OBSERVATIONS, {"blocks": 2}, "", "count"),
     ("sql", PLAIN, {"query": "SELECT sensr_id FROM input"}, "query", "sensr_id"),

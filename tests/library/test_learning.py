@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from workers.library.learning import NO_MODEL, ErrorEstimator, Learner, Predictor, fitted
-from workers.library.models import CLASSIFIER, LINEAR, apply, read_model
+from workers.library.models import CLASSIFIER, LINEAR, NETWORK, apply, read_model
 
 BASE = {"kind": LINEAR, "features": ("x",), "target": "y", "window": 4, "span": 0, "every": 4, "period": 0, "depth": 3,
         "leaf": 1}
@@ -65,9 +65,12 @@ def test_an_event_without_its_target_or_a_feature_teaches_nothing():
     assert run(Learner(**BASE), [*gone, *readings(4)]) == run(Learner(**BASE), readings(4))
 
 
-def test_a_classifier_learns_texts():
+@pytest.mark.parametrize("kind", [CLASSIFIER, NETWORK])
+def test_a_classifier_learns_texts(kind):
     rows = [(number, number, number, "day" if number % 10 > 4 else "night", float(number % 10)) for number in range(40)]
-    [row] = run(Learner(**{**BASE, "kind": CLASSIFIER, "window": 40, "every": 40}), rows)
+    learner = Learner(**{**BASE, "kind": kind, "window": 40, "every": 40})
+    [row] = run(learner, rows)
+    assert run(learner, rows) == [row], "the same events, the same model"
     assert [apply(read_model(row[3]), [float(value)]) for value in (0, 9)] == ["night", "day"] and row[7] == 1.0
 
 

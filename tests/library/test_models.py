@@ -9,13 +9,18 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from workers.library.learning import fitted
 from workers.library.models import (
     CLASSIFIER,
+    CLASSIFIERS,
     KINDS,
     LINEAR,
+    NETWORK,
     REGRESSOR,
     UnreadableModel,
     apply,
@@ -41,15 +46,17 @@ def model_of(kind: str, rows, targets, **options) -> dict:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_says_what_scikit_learn_says(kind):
     rows, numbers, classes = events(400)
-    targets = classes if kind == CLASSIFIER else numbers
+    targets = classes if kind in CLASSIFIERS else numbers
     reference = {
         LINEAR: LinearRegression(), CLASSIFIER: DecisionTreeClassifier(max_depth=6, min_samples_leaf=2, random_state=0),
-        REGRESSOR: DecisionTreeRegressor(max_depth=6, min_samples_leaf=2, random_state=0)}[kind].fit(rows, targets)
+        REGRESSOR: DecisionTreeRegressor(max_depth=6, min_samples_leaf=2, random_state=0),
+        NETWORK: make_pipeline(StandardScaler(), MLPClassifier((70,), max_iter=100, random_state=0)),
+    }[kind].fit(rows, targets)
     model = read_model(write_model(model_of(kind, rows, targets)))
     rows_to_predict, _, _ = events(500, seed=1)
     expected = reference.predict(rows_to_predict).tolist()
     predicted = [apply(model, row) for row in rows_to_predict]
-    assert predicted == expected if kind == CLASSIFIER else predicted == pytest.approx(expected)
+    assert predicted == expected if kind in CLASSIFIERS else predicted == pytest.approx(expected)
     assert len(set(predicted)) > 2
 
 
@@ -75,15 +82,35 @@ def test_single_precision_is_numpys(value):
 @given(st.lists(st.tuples(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3)), min_size=2, max_size=40))
 def test_any_events_give_a_model_that_can_be_read(pairs):
     for kind in KINDS:
-        targets = [str(target > 0) if kind == CLASSIFIER else target for _, target in pairs]
-        parameters = fitted(kind, [[value] for value, _ in pairs], targets, depth=12, leaf=1)
+        targets = [str(target > 0) if kind in CLASSIFIERS else target for _, target in pairs]
+        parameters = fitted(kind, [[value] for value, _ in pairs], targets, depth=12, leaf=1, neurons=3)
         model = read_model(write_model({"kind": kind, "features": ["a"], "version": "1", **parameters}))
         for value, _ in pairs:
             apply(model, [value])
 
 
+@pytest.mark.parametrize("classes", [["a", "b"], ["a"]])
+def test_a_network_of_one_class_or_two_says_what_scikit_learn_says(classes):
+    """scikit-learn has one output for two classes, and refuses to learn one."""
+    rows, numbers, _ = events(200)
+    targets = [classes[int(number > 2) % len(classes)] for number in numbers]
+    model = read_model(write_model(model_of(NETWORK, rows, targets)))
+    expected = make_pipeline(StandardScaler(), MLPClassifier((70,), max_iter=100, random_state=0)).fit(
+        rows, targets).predict(rows).tolist() if len(classes) > 1 else targets
+    assert [apply(model, row) for row in rows] == expected and set(expected) == set(classes)
+
+
+@pytest.mark.parametrize("far", [1e300, 1.7e308])
+def test_numbers_beyond_all_squares_give_a_network_all_the_same(far):
+    rows, targets = [[far], [-far], [1.0], [2.0]] * 5, ["a", "b", "a", "b"] * 5
+    model = read_model(write_model({"kind": NETWORK, "features": ["a"], "version": "1", **fitted(
+        NETWORK, rows, targets, depth=1, leaf=1, neurons=5)}))
+    assert {apply(model, row) for row in rows} <= {"a", "b"}
+
+
 GOOD = model_of(CLASSIFIER, *[events(60)[place] for place in (0, 2)])
 LINE = model_of(LINEAR, *events(60)[:2])
+NET = model_of(NETWORK, *[events(60)[place] for place in (0, 2)])
 
 
 @pytest.mark.parametrize("base,change", [
@@ -96,6 +123,9 @@ LINE = model_of(LINEAR, *events(60)[:2])
     (LINE, {"coefficients": [1.0]}), (LINE, {"intercept": None}), (LINE, {"intercept": float("nan")}),
     (LINE, {"coefficients": [1, 2, float("inf")]}), (LINE, {"intercept": 10**400}),
     (LINE, {"coefficients": [-(10**309)] * len(LINE["coefficients"])}), (GOOD, {"classes": ["\ud800", "b"]}),
+    (NET, {"classes": []}), (NET, {"hidden": []}), (NET, {"hidden": [[1.0]] * 70}), (NET, {"output": "x"}),
+    (NET, {"output": NET["output"][1:]}), (NET, {"scale": [0.0] * 3}), (NET, {"mean": [0.0]}),
+    (NET, {"hidden": [[1.0] * 4] * 501, "output": [[1.0] * 502] * len(NET["output"])}),
     (LINE, {"version": "\udfff"}), (LINE, {"features": ["\ud800", *LINE["features"][1:]]}),
 ])
 def test_what_is_no_model_is_refused(base, change):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from workers.library.forecasting import HourlyForecast
+
 from .conftest import START_MS, build
 
 pytestmark = pytest.mark.spark
@@ -56,3 +58,25 @@ def test_batches_and_restarts_change_nothing(name, stream):
 
     assert len(expected) >= 10
     assert results == expected
+
+
+def test_forecasts_are_the_folds_whatever_the_batches_and_after_a_restart(stream):
+    """Three customers, a reading each quarter of an hour; every customer has what the fold gives of its readings."""
+    rows = [(seq, at := START_MS + seq // 3 * 900_000, at, f"m{seq}", f"s{seq % 3}", "energyconsumed", "{}",
+             None if seq % 31 == 7 else 1.0 + seq * 37 % 101 / 100) for seq in range(3 * 4 * 40)]
+    cut = stream(OBSERVATIONS)
+
+    def forecast(frame):
+        return build("forecast", frame, method="arima")
+
+    cut.add(rows[:300], sizes=[100, 7])
+    results = cut.run(forecast)
+    cut.add(rows[300:], sizes=[])
+    results += cut.run(forecast)
+
+    fold, states, expected = HourlyForecast("arima", 900_000), {}, []
+    for seq, time, born, _, sensor, _, _, value in rows:
+        state = states.setdefault(sensor, fold.start())
+        expected += [(seq, time, born, sensor, *out) for out in fold.step(state, time, value, False, sensor)]
+    assert len(expected) >= 3 * 38
+    assert [tuple(row) for row in results] == expected

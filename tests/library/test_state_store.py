@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from workers.library import store_files
 from workers.library.aggregates import read_aggregates
 from workers.library.folds import Accumulate, BlockAverage, Interpolate, KalmanFilter
+from workers.library.forecasting import HOUR_MS, HourlyForecast
 from workers.library.landmarks import LandmarkWindowed
 from workers.library.pieces import States
 from workers.library.state import NOTHING, fold_rows, keeping, parts_of
@@ -52,6 +53,12 @@ def _by_key(seq: int, drawn: tuple) -> dict:
     return {"_key": drawn[0], "value": drawn[2], "time": drawn[1], "name": drawn[0]}
 
 
+def _load(seq: int, drawn: tuple) -> dict:
+    """A reading: half an hour later with each of the stream, or up to a day or two before, or after, that."""
+    return {"_key": drawn[0], "time": (seq * HOUR_MS) // 2 + (drawn[1] - 30) * HOUR_MS // 2 + 40 * 24 * HOUR_MS,
+            "value": drawn[2], "holiday": drawn[3] == "both", "name": drawn[0]}
+
+
 def _whole(seq: int, drawn: tuple) -> dict:
     key, moment, value, side = drawn
     return {"_key": "", "of": key, "time": moment, "seq": seq, "born": 1000 + seq, "ends": side == "both",
@@ -70,6 +77,7 @@ CASES = {
     "block": Case(BlockAverage(3), _by_key, ("value",)),
     "accumulate": Case(Accumulate(4), _by_key, ("value", "time")),
     "interpolate": Case(Interpolate(3, "linear"), _by_key, ("value", "time", "name")),
+    "forecast": Case(HourlyForecast("random", HOUR_MS // 2), _load, ("time", "value", "holiday", "name")),
     "tumbling": _window(10, 10, 0), "sliding": _window(10, 5, 7, mark=True), "session": _window(5, 0, 3),
     "late": _window(6, 6, 0, mark=True),
     "landmark": Case(LandmarkWindowed(1, AGGREGATES), _whole, (

@@ -7,14 +7,32 @@ finds is written as plain numbers (`models`).
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .models import CLASSIFIER, LEAF, LINEAR, UnreadableModel, apply, read_model, version_of, write_model
+from .models import (
+    CLASSIFIER,
+    CLASSIFIERS,
+    FARTHEST,
+    LEAF,
+    LINEAR,
+    NETWORK,
+    UnreadableModel,
+    apply,
+    read_model,
+    version_of,
+    write_model,
+)
+
+if TYPE_CHECKING:
+    import numpy as np
 
 NO_MODEL = "no model yet"
+NEURONS = 70  # of a network: as published for the choice of a forecast (docs/demand_response.md)
+_ROUNDS = 100  # over all events, at most, that a network learns
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +57,8 @@ class Learner:
         Of trees: how deep at most, and how many events stand behind a leaf at least.
     name : str
         What the model is called; may be empty.
+    neurons : int
+        Of a network: how many are hidden.
     """
 
     kind: str
@@ -51,6 +71,7 @@ class Learner:
     depth: int
     leaf: int
     name: str = ""
+    neurons: int = NEURONS
 
     def start(self) -> dict:
         return {"rows": [], "new": 0, "due": None, "number": 0, "last": None}
@@ -97,7 +118,7 @@ class Learner:
         state["number"] += 1
         targets, rows = [row[1] for row in state["rows"]], [row[2:] for row in state["rows"]]
         parameters = {"kind": self.kind, "features": list(self.features), "target": self.target,
-                      **fitted(self.kind, rows, targets, depth=self.depth, leaf=self.leaf)}
+                      **fitted(self.kind, rows, targets, depth=self.depth, leaf=self.leaf, neurons=self.neurons)}
         version = version_of(state["number"], parameters)
         named = {"name": self.name} if self.name else {}
         model = {**parameters, **named, "version": version, "events": len(rows)}
@@ -106,7 +127,8 @@ class Learner:
 
 
 def fitted(
-    kind: str, rows: Sequence[Sequence[float]], targets: Sequence[float | str], *, depth: int, leaf: int
+    kind: str, rows: Sequence[Sequence[float]], targets: Sequence[float | str], *, depth: int, leaf: int,
+    neurons: int = NEURONS,
 ) -> dict[str, Any]:
     """The parameters of a model, as plain numbers.
 
@@ -116,6 +138,8 @@ def fitted(
         One of `models.KINDS`.
     depth, leaf : int
         Of trees: how deep at most, and how many events stand behind a leaf at least.
+    neurons : int
+        Of a network: how many are hidden.
     """
     import numpy as np
     from sklearn.linear_model import LinearRegression
@@ -132,6 +156,8 @@ def fitted(
                 return {"intercept": intercept, "coefficients": coefficients}
             # Features that differ by next to nothing have a slope beyond all numbers: they say nothing of the target.
             return {"intercept": float(numbers.mean()), "coefficients": [0.0] * values.shape[1]}
+        if kind == NETWORK:
+            return _network(values, [str(target) for target in targets], neurons)
         make = DecisionTreeClassifier if kind == CLASSIFIER else DecisionTreeRegressor
         grown = make(max_depth=depth, min_samples_leaf=leaf, random_state=0).fit(values, np.asarray(targets))
     tree = grown.tree_
@@ -147,12 +173,40 @@ def fitted(
     return {**parameters, "value": [float(value) for value in tree.value[:, 0, 0]]}
 
 
+def _network(values: np.ndarray, targets: Sequence[str], neurons: int) -> dict[str, Any]:
+    """A perceptron with one hidden layer of rectified units (Rumelhart, Hinton and Williams, 1986)."""
+    import numpy as np
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.neural_network import MLPClassifier
+
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, scale = values.mean(axis=0), values.std(axis=0)
+    mean = np.where(np.isfinite(mean), mean, 0.0)
+    scale = np.where(np.isfinite(scale) & (scale > 0), scale, 1.0)
+    with np.errstate(over="ignore"):
+        seen = np.clip((values - mean) / scale, -FARTHEST, FARTHEST)
+    classes = sorted(set(targets))
+    if len(classes) == 1:
+        first, second = np.zeros((neurons, values.shape[1] + 1)), np.zeros((1, neurons + 1))
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)  # what so many rounds give is the model
+            network = MLPClassifier((neurons,), max_iter=_ROUNDS, random_state=0).fit(seen, targets)
+        first, second = (
+            np.column_stack([bias, weights.T])
+            for bias, weights in zip(network.intercepts_, network.coefs_, strict=True))
+        if len(classes) == 2:  # one output: above 0 it says the second class
+            second = np.vstack([np.zeros_like(second), second])
+    return {"mean": mean.tolist(), "scale": scale.tolist(), "classes": classes, "hidden": first.tolist(),
+            "output": second.tolist()}
+
+
 def goodness(
     model: dict[str, Any], rows: Sequence[Sequence[float]], targets: Sequence[float | str]
 ) -> float | None:
     """The share of targets that a classifier gets right; of others R², None where all targets are equal."""
     predicted = [apply(model, row) for row in rows]
-    if model["kind"] == CLASSIFIER:
+    if model["kind"] in CLASSIFIERS:
         return sum(guess == target for guess, target in zip(predicted, targets, strict=True)) / len(targets)
     mean = sum(targets) / len(targets)
     spread = sum((target - mean) ** 2 for target in targets)

@@ -1,4 +1,4 @@
-"""Models as plain numbers: linear regressions and decision trees that are written as JSON, read and applied.
+"""Models as plain numbers: linear regressions, decision trees and neural networks, written as JSON, read and applied.
 
 A model is data and never code, so one that comes from elsewhere can be wrong but cannot run anything: reading it checks
 its form, and its trees lead downwards alone. scikit-learn makes them (`learning`); applying one needs nothing of it.
@@ -14,10 +14,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 LINEAR, CLASSIFIER, REGRESSOR = "linear_regression", "decision_tree_classifier", "decision_tree_regressor"
-KINDS = (LINEAR, CLASSIFIER, REGRESSOR)
+NETWORK = "neural_network_classifier"
+KINDS = (LINEAR, CLASSIFIER, REGRESSOR, NETWORK)
+CLASSIFIERS = (CLASSIFIER, NETWORK)  # what they say is a text
 MOST_CHARACTERS = 1_000_000
 MOST_FEATURES = 200
 MOST_NODES = 8_191
+MOST_NEURONS = 500
+FARTHEST = 100.0  # standard deviations from the mean that a network sees at most
 LEAF = -1  # what stands for the feature of a node without children
 LARGEST_FLOAT32 = 3.4028235677973366e38  # what is as large becomes infinite there
 
@@ -62,6 +66,8 @@ def read_model(text: str) -> dict[str, Any]:
     if model["kind"] == LINEAR:
         _require_numbers([model.get("intercept")], 1, "intercept")
         _require_numbers(model.get("coefficients"), len(features), "coefficients")
+    elif model["kind"] == NETWORK:
+        _require_network(model)
     else:
         _require_tree(model)
     return model
@@ -97,11 +103,33 @@ def _require_tree(model: Mapping[str, Any]) -> None:
         if not inner and feature != LEAF:
             raise _unreadable(f"node {place} of its tree leads nowhere")
     if model["kind"] == CLASSIFIER:
-        classes = model.get("classes")
-        if not isinstance(classes, list) or not classes or not all(isinstance(name, str) for name in classes):
-            raise _unreadable("it does not name its classes")
+        classes = _require_classes(model)
         if not all(isinstance(value, int) and 0 <= value < len(classes) for value in model["value"]):
             raise _unreadable("a leaf of its tree has no class")
+
+
+def _require_classes(model: Mapping[str, Any]) -> list[str]:
+    classes = model.get("classes")
+    if not isinstance(classes, list) or not classes or not all(isinstance(name, str) for name in classes):
+        raise _unreadable("it does not name its classes")
+    return classes
+
+
+def _require_network(model: Mapping[str, Any]) -> None:
+    """Each neuron has a weight for each number that it reads."""
+    hidden, features, classes = model.get("hidden"), len(model["features"]), _require_classes(model)
+    if not isinstance(hidden, list) or not 0 < len(hidden) <= MOST_NEURONS:
+        raise _unreadable(f"its network has not 1 to {MOST_NEURONS:,} hidden neurons")
+    _require_numbers(model.get("mean"), features, "means")
+    _require_numbers(model.get("scale"), features, "scales")
+    if not all(scale > 0 for scale in model["scale"]):
+        raise _unreadable("its scales are not above 0")
+    for name, count, width in (("hidden", len(hidden), features), ("output", len(classes), len(hidden))):
+        rows = model.get(name)
+        if not isinstance(rows, list) or len(rows) != count:
+            raise _unreadable(f"its {name} is not {count} neurons")
+        for weights in rows:
+            _require_numbers(weights, width + 1, f"weights of {name}")
 
 
 def apply(model: Mapping[str, Any], values: Sequence[float]) -> float | str:
@@ -117,12 +145,27 @@ def apply(model: Mapping[str, Any], values: Sequence[float]) -> float | str:
     if model["kind"] == LINEAR:
         pairs = zip(model["coefficients"], values, strict=True)
         return model["intercept"] + sum(coefficient * value for coefficient, value in pairs)
+    if model["kind"] == NETWORK:
+        return _said_by_network(model, values)
     place, features, thresholds = 0, model["feature"], model["threshold"]
     while features[place] != LEAF:
         goes_left = as_float32(values[features[place]]) <= thresholds[place]
         place = model["left" if goes_left else "right"][place]
     value = model["value"][place]
     return model["classes"][value] if model["kind"] == CLASSIFIER else float(value)
+
+
+def _said_by_network(model: Mapping[str, Any], values: Sequence[float]) -> str:
+    """The class whose output is largest; a neuron's first weight is its bias."""
+    seen = [max(-FARTHEST, min(FARTHEST, (value - mean) / scale))
+            for value, mean, scale in zip(values, model["mean"], model["scale"], strict=True)]
+    hidden = [max(0.0, _weighed(weights, seen)) for weights in model["hidden"]]
+    outputs = [_weighed(weights, hidden) for weights in model["output"]]
+    return model["classes"][outputs.index(max(outputs))]
+
+
+def _weighed(weights: Sequence[float], values: Sequence[float]) -> float:
+    return weights[0] + sum(weight * value for weight, value in zip(weights[1:], values, strict=True))
 
 
 def as_float32(value: float) -> float:

@@ -27,7 +27,7 @@ FAMILIES = (
     "generators", "taxis", "stories", "replay", "parse", "markup", "format", "filter", "statistics", "rollups",
     "predict", "train", "compute", "download", "tables", "archive", "sql_task", "operators", "joins", "alignment",
     "splits", "lookups", "python_task", "sinks", "http", "live",
-    "live_files", "live_sinks", "spark_sources")
+    "live_files", "live_sinks", "spark_sources", "smart_meters")
 
 
 @dataclass(frozen=True, slots=True)

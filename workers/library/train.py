@@ -17,9 +17,9 @@ from scheduler.model.task_types import Parameter, TaskType
 from .carrying import packed, unpacked
 from .columns import STREAM, require_scalar
 from .config import InvalidConfig, require_columns, settings
-from .learning import ErrorEstimator, Learner, Predictor
+from .learning import NEURONS, ErrorEstimator, Learner, Predictor
 from .model_store import ModelName, StoredVersion, broker_url, connected, store_version
-from .models import CLASSIFIER, KINDS, LINEAR, MOST_FEATURES
+from .models import CLASSIFIERS, KINDS, LINEAR, MOST_FEATURES, MOST_NEURONS
 from .operators import milliseconds
 from .outside import asked
 from .predicting import StoredModel, predict_stored
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _KIND = Parameter(
-    "kind", "string", "linear_regression: ordinary least squares of several variables; decision_tree_classifier, whose "
-    "classes are texts; decision_tree_regressor.", default=LINEAR, choices=KINDS)
+    "kind", "string", "linear_regression: ordinary least squares of several variables; decision_tree_classifier and "
+    "neural_network_classifier, whose classes are texts; decision_tree_regressor.", default=LINEAR, choices=KINDS)
 _FEATURES = Parameter("features", "list", "The columns that a model reads: numbers.", required=True, items="string",
                       column="names")
 _NAME = r"[a-z0-9][a-z0-9_-]{0,62}"
@@ -54,6 +54,8 @@ TRAIN = TaskType(
         Parameter("max_depth", "integer", "Of a tree.", default=5, minimum=1, maximum=12),
         Parameter("min_leaf", "integer", "Of a tree: how many events stand behind a leaf at least.", default=5,
                   minimum=1, maximum=10_000),
+        Parameter("neurons", "integer", "Of a neural network: how many are hidden.", default=NEURONS, minimum=1,
+                  maximum=MOST_NEURONS, added=True),
         Parameter("model", "string", "The name under which the team keeps its versions; without it they are events "
                   "alone.", pattern=_NAME, of_team=True),
         Parameter("keep", "integer", "How many versions are kept.", default=10, minimum=1, maximum=100),
@@ -112,7 +114,7 @@ def train(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     require_columns(inputs.columns, [*features, values["target"]], task_type="train",
                     remedy="Name columns of the input.")
     columns = _numbers(features)
-    target = F.col(values["target"]).cast("string" if values["kind"] == CLASSIFIER else "double")
+    target = F.col(values["target"]).cast("string" if values["kind"] in CLASSIFIERS else "double")
     given = inputs.select(*STREAM, target.alias("_target"), *[column.alias(name) for name, column in columns.items()])
     models = fold_stream(
         given, learner(values), by=[], reads=["_seq", "_time", "_born", "_target", *columns], kept=[],
@@ -149,7 +151,7 @@ def learner(values: Mapping[str, Any]) -> Learner:
     return Learner(
         values["kind"], tuple(_features(values)), values["target"], values["window"],
         milliseconds(values["span"] or 0), every, period, values["max_depth"], values["min_leaf"],
-        str(named[NAME] if is_owned(named) else named or ""))
+        str(named[NAME] if is_owned(named) else named or ""), values["neurons"])
 
 
 def train_check(config: Mapping[str, Any]) -> None:
@@ -165,7 +167,7 @@ def train_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
     """A model's."""
     for name in values["features"]:
         inputs.require_number(name, parameter="features")
-    if values["kind"] == CLASSIFIER:
+    if values["kind"] in CLASSIFIERS:
         require_scalar(inputs, values["target"], parameter="target")
     else:
         inputs.require_number(values["target"], parameter="target")
@@ -227,7 +229,7 @@ _WHERE_MODELS_COME_FROM = (
 
 
 def _predicted_type(values: Mapping[str, Any]) -> str:
-    return "string" if values["kind"] == CLASSIFIER else "double"
+    return "string" if values["kind"] in CLASSIFIERS else "double"
 
 
 def predict_check(config: Mapping[str, Any]) -> None:
