@@ -24,10 +24,11 @@ CONDITIONS = {
 TIMES = {
     "hours": (CLOCK, CLOCK, ZONE), "weekdays": (WEEKDAY, WEEKDAY, ZONE), "days": (CALENDAR, ZONE)}
 TEMPORAL = {**WINDOWS, **CONDITIONS, **TIMES}
+EXPRESSIONS = frozenset({TRUTH, SERIES, COUNTED})  # the others are written out
 SCALARS = frozenset({"abs", "coalesce", "greatest", "least"})
 # Words of other languages for the same.
 SYNONYMS = {
-    "avg": "mean", "average": "mean", "percentile": "quantile", "median": "quantile", "total": "sum", "rate": "count",
+    "avg": "mean", "average": "mean", "percentile": "quantile", "median": "quantile", "total": "sum",
     "derivative": "rate_of_change", "slope": "rate_of_change", "hysteresis": "latch", "for": "for_at_least",
     "held": "for_at_least", "sequence": "followed_by", "then_within": "followed_by", "without": "not_followed_by",
     "holidays": "days", "ifnull": "coalesce", "nvl": "coalesce", "between_hours": "hours", "if": "CASE WHEN"}
@@ -76,12 +77,10 @@ class GuardNode:
         if self.word == "literal":
             return _literal(self.value)
         if self.word in TEMPORAL:
-            written = self.value if isinstance(self.value, tuple) else ()
-            *texts, last = [*written, None] if self.word in ("latch",) else written
-            shown = [_literal(text) for text in texts]
-            if last is not None:
-                shown.append(f"'{duration_text(last)}'" if TEMPORAL[self.word][-1] == DURATION else _literal(last))
-            return f"{self.word}({', '.join([*parts, *shown])})"
+            left, written = iter(parts), iter(self.value if isinstance(self.value, tuple) else ())
+            shown = [next(left) if taken in EXPRESSIONS else _written(next(written), taken)
+                     for taken in TEMPORAL[self.word]]
+            return f"{self.word}({', '.join(shown)})"
         if self.word in SCALARS:
             return f"{self.word}({', '.join(parts)})"
         if self.word == "case":
@@ -106,6 +105,10 @@ def _literal(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.15g}" if float(f"{value:.15g}") == value else repr(value)
     return "'" + str(value).replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def _written(value: object, taken: str) -> str:
+    return f"'{duration_text(value)}'" if taken == DURATION else _literal(value)
 
 
 def duration_text(ms: object) -> str:
