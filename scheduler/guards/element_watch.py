@@ -167,10 +167,10 @@ class ElementWatch:
 
     def _decide(self, now_ms: int, results: list[Any]) -> Iterator[ElementSwitch]:
         element, before = self.compiled.element, self.choice
-        names = [alternate.name for alternate in element.alternates]
+        guards, values = self.compiled.guards, self.compiled.values
         choice = decide(
-            element, dict(zip(names, results, strict=False)), before.alternate if before else None,
-            dict(zip(names, results[len(names):], strict=True)))
+            element, dict(zip(guards, results, strict=False)), before.alternate if before else None,
+            dict(zip(values, results[len(guards):], strict=True)))
         self.choice = choice
         if before and (before.alternate, before.trouble) == (choice.alternate, choice.trouble):
             return
@@ -190,8 +190,7 @@ class ElementWatch:
 
     def _seen(self, choice: AlternateChoice) -> Mapping[str, FigureValue]:
         """What the guards of the allowed alternates look at; those of all, where none of these has a guard."""
-        trees = {alternate.name: tree for alternate, tree in zip(
-            self.compiled.element.alternates, self.compiled.guards, strict=True) if tree}
+        trees = self.compiled.guards
         if choice.alternate in trees and choice.allowed:
             trees = {name: tree for name, tree in trees.items() if name in choice.allowed}
         parts = dict.fromkeys(part for tree in trees.values() for part in _terms(tree))

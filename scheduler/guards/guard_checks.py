@@ -68,21 +68,21 @@ def check_element(element: GuardedElement, catalog: GuardCatalog) -> tuple[Guard
         A guard cannot be read.
     """
     guards, _ = read_element(element, catalog)
-    trees = [tree for tree in guards if tree is not None]
+    trees = list(guards.values())
     terms: dict[GuardNode, list[Any]] = {}
     formulas = [_formula(tree, terms) for tree in trees]
     conditions = {node: tuple(_formula(part, terms) for part in node.parts)
                   for tree in trees for node in tree.walk() if node.word in CONDITIONS}
     regions = {term: _regions(term, constants) for term, constants in terms.items()}
     cases = prod(len(of_term) for of_term in regions.values())
-    names = [alternate.name for alternate in element.alternates]
-    guarded = [name for name, tree in zip(names, guards, strict=True) if tree is not None]
+    guarded = list(guards)
     if cases > MOST_CASES:
         return (GuardFinding(
             UNDECIDED, tuple(guarded),
             f"Whether guards of {element.name} exclude each other is not decided: there are {cases:,} cases.",
             "It is told while it runs. Guards of fewer comparisons can be decided."),)
-    search = _Search(element, guarded, [name for name in names if name not in guarded], formulas, conditions, regions)
+    empty = [alternate.name for alternate in element.alternates if alternate.name not in guards]
+    search = _Search(element, guarded, empty, formulas, conditions, regions)
     return tuple(search.findings())
 
 

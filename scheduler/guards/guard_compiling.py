@@ -63,8 +63,8 @@ class CompiledElement:
 
     Parameters
     ----------
-    guards, values : tuple
-        By alternate: the tree and its closure; None where a guard is empty, or a value is a number.
+    guards, values : mapping
+        By alternate: the trees of those guards that are not empty, and of those values that are functions.
     figures, feeds : mapping
         What is written and sampled, by stream.
     words : tuple of (GuardNode, callable)
@@ -73,13 +73,13 @@ class CompiledElement:
     """
 
     element: GuardedElement
-    guards: tuple[GuardNode | None, ...]
-    values: tuple[GuardNode | None, ...]
+    guards: Mapping[str, GuardNode]
+    values: Mapping[str, GuardNode]
     figures: Mapping[str, tuple[FigureSlot, ...]]
     feeds: Mapping[str, tuple[WindowFeed, ...]]
     words: tuple[tuple[GuardNode, Callable[[], TemporalWord]], ...]
     slots: Mapping[GuardNode, int]
-    closures: tuple[Evaluated, ...]  # of the guards, then of the values; an empty guard's gives None
+    closures: tuple[Evaluated, ...]  # of the guards, then of the values
 
     @property
     def streams(self) -> frozenset[str]:
@@ -90,7 +90,8 @@ class CompiledElement:
 def compile_element(element: GuardedElement, catalog: GuardCatalog) -> CompiledElement:
     """Read an element's guards and make them ready. Raises ``InvalidGuard`` as `read_element` does."""
     guards, values = read_element(element, catalog)
-    nodes = list(dict.fromkeys(node for tree in (*guards, *values) if tree for node in tree.walk()))
+    trees = [*guards.values(), *values.values()]
+    nodes = list(dict.fromkeys(node for tree in trees for node in tree.walk()))
     figures = [node for node in nodes if node.word == "figure"]
     words = [node for node in nodes if node.word in TEMPORAL]
     slots = {node: slot for slot, node in enumerate([*figures, *words])}
@@ -103,14 +104,11 @@ def compile_element(element: GuardedElement, catalog: GuardCatalog) -> CompiledE
         if node.word in WINDOWS:
             stream, feed = _feed(node.parts[0], place, slots)
             feeds.setdefault(stream, []).append(feed)
-    numbers = [_constant(alternate.value) for alternate in element.alternates]
     return CompiledElement(
         element, guards, values, {stream: tuple(of_stream) for stream, of_stream in by_stream.items()},
         {stream: tuple(of_stream) for stream, of_stream in feeds.items()},
         tuple((node, _maker(node, slots, catalog)) for node in words), slots,
-        tuple([_constant(None) if tree is None else closure_of(tree, slots) for tree in guards] + [
-            number if tree is None else closure_of(tree, slots)
-            for tree, number in zip(values, numbers, strict=True)]))
+        tuple(closure_of(tree, slots) for tree in trees))
 
 
 def _feed(part: GuardNode, place: int, slots: Mapping[GuardNode, int]) -> tuple[str, WindowFeed]:
@@ -245,7 +243,8 @@ _CALCULATED: dict[str, Callable[[float, float], float | None]] = {
     "+": lambda one, other: one + other, "-": lambda one, other: one - other, "*": lambda one, other: one * other,
     "/": lambda one, other: one / other if other else None, "%": lambda one, other: fmod(one, other) if other else None}
 _MAKERS: dict[str, Callable[..., Evaluated]] = {
-    "and": _joined(decisive=False), "or": _joined(decisive=True), "not": _not, "negative": _of_number(lambda value: -value), "abs": _of_number(abs),
+    "and": _joined(decisive=False), "or": _joined(decisive=True), "not": _not,
+    "negative": _of_number(lambda value: -value), "abs": _of_number(abs),
     "coalesce": _of_known(lambda known: known[0]), "greatest": _of_known(max), "least": _of_known(min), "case": _case,
     "is null": lambda part: lambda values: part(values) is None,
     "is true": lambda part: lambda values: part(values) is True,

@@ -54,8 +54,8 @@ def read_value(text: str, catalog: GuardCatalog) -> GuardNode:
 
 def read_element(
     element: GuardedElement, catalog: GuardCatalog
-) -> tuple[tuple[GuardNode | None, ...], tuple[GuardNode | None, ...]]:
-    """The guards and the value functions of an element, by alternate; None where a guard is empty or a value a number.
+) -> tuple[dict[str, GuardNode], dict[str, GuardNode]]:
+    """The guards and the value functions of an element, by alternate, without empty guards and values that are numbers.
 
     Raises
     ------
@@ -64,21 +64,26 @@ def read_element(
         temporal words are too many.
     """
     _require_alternates(element)
-    guards, values = [], []
+    guards, values = {}, {}
     for alternate in element.alternates:
         try:
-            guards.append(read_guard(alternate.guard, catalog) if alternate.guard.strip() else None)
-            values.append(_value(alternate.value, catalog))
+            if alternate.guard.strip():
+                guards[alternate.name] = read_guard(alternate.guard, catalog)
+            if isinstance(alternate.value, str):
+                values[alternate.name] = read_value(alternate.value, catalog)
+            else:
+                _require_value(alternate.value)
         except InvalidGuard as invalid:
             invalid.facts.update(element=element.name, alternate=alternate.name)
             raise
-    used = {node for tree in (*guards, *values) if tree for node in tree.walk() if node.word in TEMPORAL}
+    trees = [*guards.values(), *values.values()]
+    used = {node for tree in trees for node in tree.walk() if node.word in TEMPORAL}
     if len(used) > GUARD_WORDS.most:
         raise InvalidGuard(
             f"The guards of {element.name} have {len(used)} different temporal words.",
             remedy=f"Use {GUARD_WORDS.most} at most, or compute figures in a dataflow and name its output.",
             element=element.name)
-    return tuple(guards), tuple(values)
+    return guards, values
 
 
 def _require_alternates(element: GuardedElement) -> None:
@@ -101,12 +106,9 @@ def _require_alternates(element: GuardedElement) -> None:
             element=element.name, alternate=empty[1])
 
 
-def _value(value: float | str, catalog: GuardCatalog) -> GuardNode | None:
-    if isinstance(value, str):
-        return read_value(value, catalog)
+def _require_value(value: float) -> None:
     if isinstance(value, bool) or not isfinite(value) or value < 0:
         raise InvalidGuard(f"{value} is no value.", remedy="Give a number from 0 on, or a value function as text.")
-    return None
 
 
 def _read(text: str, catalog: GuardCatalog, expected: str) -> GuardNode:
@@ -150,7 +152,9 @@ class _GuardReader:
             lines = self.text.splitlines(keepends=True)
             shown = (facts.get("highlight") or "")[:40]
             before = sum(map(len, lines[:facts.get("line", 1) - 1])) + facts.get("col", 1) - len(shown)
+            is_name = any(shown.lower() in name.lower().split(".") for name in self.catalog.names())
             raise self.wrong(f"it cannot be read near “{shown}”" if shown else "it cannot be read", None,
+                             f"A name that is a word of SQL is written in backticks: `{shown}`." if is_name else REMEDY,
                              at=min(max(before, 0), len(self.text))) from None
         except (SqlglotError, RecursionError):
             raise self.wrong("it cannot be read: a quote or a bracket has no end, or too many are nested",

@@ -1,4 +1,4 @@
-"""Many guards over many streams in played time: CPU of evaluating them, of storing and of restoring them, and memory."""
+"""Many guards over many streams in played time: CPU of evaluating, storing and restoring them, and memory."""
 
 from __future__ import annotations
 
@@ -95,7 +95,9 @@ def _events(streams: Sequence[str], begin_s: int, end_s: int, seed: int) -> Iter
                 "cpu": rng.random()})
 
 
-def _stored(engine: GuardEngine, elements: Sequence[CompiledElement], reading_s: float, memory: int) -> dict[str, float]:
+def _stored(
+    engine: GuardEngine, elements: Sequence[CompiledElement], reading_s: float, memory: int
+) -> dict[str, float]:
     taken = psutil.Process().memory_info().rss - memory
     began_s = time.process_time()
     texts = [json.dumps(engine.state_of(element.element.name)) for element in elements]
