@@ -73,11 +73,11 @@ class NaiveGuards:
     """Guards over the steps of one history."""
 
     steps: Sequence[HistoryStep]
-    known: dict[tuple[Any, int], Any] = field(default_factory=dict)
+    known: dict[tuple[int, int], Any] = field(default_factory=dict)  # by a part's identity and the step
 
     def at(self, node: Any, step: int) -> Any:
         """What a part comes to behind a step."""
-        key = (node, step)
+        key = (id(node), step)
         if key not in self.known:
             self.known[key] = self._computed(node, step)
         return self.known[key]
@@ -185,8 +185,10 @@ class NaiveGuards:
 
     def _not_followed_by(self, node: Any, step: int) -> bool:
         _, first, second, duration = node
-        begins = [place for place in range(step + 1) if self.at(second, place) is True]
-        for place in range(begins[-1] + 1 if begins else 0, step + 1):
+        begin = step + 1
+        while begin > 0 and self.at(second, begin - 1) is not True:
+            begin -= 1
+        for place in range(begin, step + 1):
             if self.at(first, place) is True and (place == 0 or self.at(first, place - 1) is not True):
                 return self.steps[step].at_ms - self.steps[place].at_ms >= duration
         return False

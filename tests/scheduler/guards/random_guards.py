@@ -120,7 +120,7 @@ def text_of(node: Any, rng: Random) -> str:
     return f"({inner[0]}) {parts[0]}\n ({inner[1]})"
 
 
-def history(rng: Random, seconds: int = 90) -> list[GuardEvent]:
+def history(rng: Random, seconds: int = 60) -> list[GuardEvent]:
     """Events in the order in which they become known: some at equal times, some behind, some late, some not sound."""
     events, at_ms = [], BEGIN_MS + rng.randrange(0, 5_000, 500)
     while at_ms < BEGIN_MS + 1_000 * seconds:

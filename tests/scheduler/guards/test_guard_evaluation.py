@@ -15,7 +15,7 @@ from scheduler.guards.guard_values import GuardedAlternate, GuardedElement
 from .naive_guards import NaiveGuards, naive_choice, steps_of
 from .random_guards import BEGIN_MS, CATALOG, condition, history, number, text_of
 
-END_MS = BEGIN_MS + 150_000
+END_MS = BEGIN_MS + 130_000
 
 
 def drawn(rng: Random) -> tuple[GuardedElement, list[Any], list[Any]]:
