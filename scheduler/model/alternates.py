@@ -55,6 +55,12 @@ def first_on(alternates: Sequence[TaskAlternate]) -> TaskAlternate:
     return min(alternates, key=lambda alternate: (-alternate.value, alternate.name))
 
 
+def on_in(task_type: str, config: Mapping[str, Any], chosen: str | None) -> str:
+    """The name of the alternate that is on of a dynamic task: the one chosen, or that of the highest value."""
+    alternates = alternates_in(task_type, config)
+    return chosen if chosen in {alternate.name for alternate in alternates} else first_on(alternates).name
+
+
 def type_at_work(
     task_type: str, config: Mapping[str, Any], task_types: Mapping[str, TaskType], *, on: str = ""
 ) -> TaskType:

@@ -23,6 +23,7 @@ import java.util.regex.Pattern;
 final class Control {
   private static final Pattern ROUTE = Pattern.compile("(\\d+):(?:route:([^:]+)|alternate):(\\d+)");
   private static final String ALTERNATE = ""; // in the place of a reader: who works at an element is a route, too
+  private static final long SWITCHES_KEPT_S = 90L * 24 * 3600; // after the last one
   private static final Set<String> NOTED = ConcurrentHashMap.newKeySet(); // changes whose first event has come
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<String, Control> NEWEST = new ConcurrentHashMap<>(); // by broker and fragment
@@ -180,7 +181,10 @@ final class Control {
     return weights(change.partitioning).keySet().iterator().next();
   }
 
-  /** Notes the first event that an alternate gets after a switch, once: a batch that is repeated has the same. */
+  /**
+   * Notes the first event that an alternate gets after a switch; a batch that is repeated has the same. Where a query starts
+   * anew its first event is noted, too: nobody there knows what was noted before.
+   */
   void noteFirstEvent(Broker broker, String task, String fragment, int position, long batchOfEvent, long seq) {
     Change inForce = inForce(changes(state).getOrDefault(position + ":" + ALTERNATE, List.of()), batch);
     if (inForce == null || !NOTED.add(broker.url + ' ' + fragment + ' ' + inForce.field)) return;
@@ -188,7 +192,9 @@ final class Control {
       String switched = JSON.writeValueAsString(Map.of(
           "alternate", alternate(inForce), "query", fragment, "batch", batchOfEvent, "seq", seq,
           "at_ms", System.currentTimeMillis()));
-      broker.call(redis -> redis.call("HSETNX", Keys.switches(task), fragment + ' ' + inForce.field, switched));
+      broker.pipeline(List.of(
+          new Object[] {"HSETNX", Keys.switches(task), fragment + ' ' + batchOfEvent, switched},
+          new Object[] {"EXPIRE", Keys.switches(task), SWITCHES_KEPT_S}));
     } catch (JsonProcessingException | RuntimeException failed) {
       NOTED.remove(broker.url + ' ' + fragment + ' ' + inForce.field);
       throw new IllegalStateException("the first event of an alternate could not be noted", failed);
