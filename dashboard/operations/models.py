@@ -91,13 +91,14 @@ class FragmentRow(models.Model):
     bundles = models.JSONField(default=list)
     trigger_ms = models.PositiveIntegerField(null=True)  # None: `settings.TRIGGER_MS`
     real_time = models.BooleanField(default=False)
+    alternates = models.JSONField(default=dict)  # on of dynamic tasks, by running task; else as at first
     started_generation = models.PositiveIntegerField()
     started_at = models.DateTimeField(auto_now_add=True)
 
     @property
     def settings(self) -> FragmentSettings:
         """What its queries are set to."""
-        return FragmentSettings(self.trigger_ms, self.real_time)
+        return FragmentSettings(self.trigger_ms, self.real_time, self.alternates)
 
 
 class BundleSlot(models.Model):

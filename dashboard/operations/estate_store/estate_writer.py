@@ -21,7 +21,7 @@ from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.plan import Plan
-from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.settings_of_fragments import USUAL, changed_settings
 from scheduler.model.usage import SlotLoad, growth_of
 from scheduler.reuse.siblings import kin_of
 
@@ -52,7 +52,8 @@ def store_plan(plan: Plan) -> None:
     _store_entry(plan.entry_before, plan.entry_after)
     RunningTaskRow.objects.filter(pk__in=[task.id for task in plan.stopped]).delete()
     _store_fragments(before, after, generation)
-    store_settings(plan.settings_after)
+    store_settings(changed_settings(
+        plan.settings_before, plan.settings_after, settings_of(list(plan.settings_after))))
     _store_places(before, after, besides={task.id for task in plan.started})
     _store_loads(loads)
     advance(state)

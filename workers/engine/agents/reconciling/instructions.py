@@ -112,12 +112,14 @@ class HoldQuery:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """These outlets, routes, tail or pace are in force from now on, or asked for; None for what stays as it is."""
+    """These outlets, routes, tail, pace or alternates are in force from now on, or asked for; None for what stays as
+    it is."""
 
     outlets: Outlets | None = None
     routes: Routes | None = None
     active: int | None = None
     trigger_ms: int | None = None
+    alternates: Mapping[int, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)
