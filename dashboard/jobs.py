@@ -23,6 +23,7 @@ from kombu.exceptions import OperationalError
 from dashboard import queue
 from scheduler.contracts.qos import QosSetup
 from scheduler.contracts.reports import Reports
+from scheduler.contracts.switches import AlternateSwitch
 from scheduler.contracts.trials import SECONDS, WARM_UP_S, TrialOrder, TrialProgress, TrialResult
 from scheduler.model.columns import Columns
 from scheduler.model.errors import WeirError
@@ -32,7 +33,7 @@ from scheduler.model.profile import Profile
 from scheduler.model.profile_csv import read_profiles
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine import counters, observed, qos_store, sealed_secrets, taps, trial_store, turns, waiting
+from workers.engine import counters, observed, qos_store, sealed_secrets, switches, taps, trial_store, turns, waiting
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import EVENTS_KEPT
 from workers.engine.channels.channel_registry import Channels
@@ -284,6 +285,12 @@ def newest_events(stream: Tapped, *, count: int) -> NewestEvents:
     """
     with broker_needed("so events cannot be shown."):
         return taps.newest_events(broker(settings.REDIS_URL), stream, count=count)
+
+
+def switches_of(task_ids: Iterable[str]) -> dict[str, tuple[AlternateSwitch, ...]]:
+    """Which alternate of each of these running tasks got which first event; raises ``BrokerAway``."""
+    with broker_needed("so it is not known which alternates worked on which events."):
+        return {task_id: switches.switches_of(broker(settings.REDIS_URL), task_id) for task_id in task_ids}
 
 
 def notable_events() -> list[dict[str, Any]]:

@@ -103,6 +103,13 @@ class MoveIn(Schema):
     along: list[str] = []
 
 
+class SwitchIn(Schema):
+    """By which of its alternates a dynamic task is to be done."""
+
+    task: str
+    alternate: str
+
+
 class CommentIn(Schema):
     """What somebody says: of the whole proposal, of one of its tasks, or in answer to a comment."""
 

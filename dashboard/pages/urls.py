@@ -95,6 +95,7 @@ urlpatterns = [
     path("estate/pacing", pacing.pacing, name="pacing"),
     path("estate/pacing/choose", pacing.pacing_choose, name="pacing_choose"),
     path("estate/deployment/", deployment.deployment, name="deployment"),
+    path("dataflows/<uuid:dataflow_id>/switch", dataflows.dataflow_switch, name="dataflow_switch"),
     path("dataflows/<uuid:dataflow_id>/move", deployment.dataflow_move, name="dataflow_move"),
     path("dataflows/<uuid:dataflow_id>/when-behind", dataflows.dataflow_when_behind, name="dataflow_when_behind"),
     path("dataflows/<uuid:dataflow_id>/latency", latency.dataflow_latency, name="dataflow_latency"),

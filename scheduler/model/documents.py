@@ -130,7 +130,7 @@ def dataflow_from_json(document: Mapping[str, Any]) -> Dataflow:
         description=document.get("description", ""),
         visibility=document.get("visibility", "shared"),
         tasks=tuple(
-            Task(task["id"], *_type_and_config(task), task.get("chain") or "allowed") for task in document["tasks"]),
+            Task(task["id"], *type_and_config(task), task.get("chain") or "allowed") for task in document["tasks"]),
         streams=tuple(
             Stream(stream["from"], stream["to"], _optional_float(stream.get("selectivity")))
             for stream in document["streams"]
@@ -163,7 +163,8 @@ def to_document(dataflow: Dataflow) -> dict[str, Any]:
     return document
 
 
-def _type_and_config(stated: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def type_and_config(stated: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """The type and the config of a task as a stored document states it; of one with alternates, the type of these."""
     if ALTERNATES in stated:
         return DYNAMIC, {ALTERNATES: stated[ALTERNATES]}
     return stated["type"], stated.get("config") or {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dashboard.bills import dataflow_costs
+from dashboard.operations import dynamic_reader
 from dashboard.operations.live_view import live_documents
 from dashboard.operations.live_view.failing_queries import Failure
 from scheduler.model import dataflow
@@ -182,6 +183,9 @@ class DataflowFragmentation(FragmentationAnswer):
     name: str
     team: str
     status: str
+
+
+DynamicTaskAnswer = answer_of(dynamic_reader.DynamicTask)
 
 
 class DeadLetterAnswer(Answer):

@@ -12,7 +12,12 @@ from django.db.models import BooleanField, ExpressionWrapper, F, Q
 
 from dashboard.operations.estate_store.estate_loader import fragments_on, fragments_where
 from dashboard.operations.estate_store.estate_reader import slots_gone, task_of
-from dashboard.operations.estate_store.fragment_settings import settings_for, store_settings
+from dashboard.operations.estate_store.fragment_settings import (
+    columns_of_settings,
+    settings_for,
+    settings_of,
+    store_settings,
+)
 from dashboard.operations.estate_store.generation import advance, state_for_update
 from dashboard.operations.estate_store.reservations import require_unreserved
 from dashboard.operations.models import BundleSlot, FragmentRow, NodeRow, RunningTaskRow, SlotRow, TeamUse, Use
@@ -229,7 +234,7 @@ def _store_fragments(before: Mapping[str, Fragment], after: Mapping[str, Fragmen
     FragmentRow.objects.filter(pk__in=set(before) - set(after)).delete()
     FragmentRow.objects.bulk_create(
         FragmentRow(id=fragment_id, started_generation=generation, **fragment_fields(fragment),
-                    **asdict(inherited.get(fragment_id, USUAL)))
+                    **columns_of_settings(inherited.get(fragment_id, USUAL)))
         for fragment_id, fragment in after.items() if fragment_id not in before
     )
     changed = [FragmentRow(id=fragment_id, **fragment_fields(after[fragment_id]))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from typing import Any
 
 from dashboard.audit.trail import audited, inside_command
 from dashboard.operations.estate_store.generation import lock_generation, revise
@@ -17,6 +18,11 @@ from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT, USUAL, Fragm
 
 
 _COLUMNS = ("trigger_ms", "real_time", "alternates")  # in the order of the settings' fields
+
+
+def columns_of_settings(own: FragmentSettings) -> dict[str, Any]:
+    """A row's columns that are settings."""
+    return {"trigger_ms": own.trigger_ms, "real_time": own.real_time, "alternates": dict(own.alternates)}
 
 
 def settings_of(fragments: Collection[str] | None = None) -> dict[str, FragmentSettings]:
@@ -54,8 +60,7 @@ def store_settings(settings: Mapping[str, FragmentSettings]) -> None:
     if not inside_command():
         raise RuntimeError("settings are changed inside an audited command only")
     FragmentRow.objects.bulk_update(
-        [FragmentRow(pk=name, trigger_ms=own.trigger_ms, real_time=own.real_time, alternates=dict(own.alternates))
-         for name, own in settings.items()], _COLUMNS)
+        [FragmentRow(pk=name, **columns_of_settings(own)) for name, own in settings.items()], _COLUMNS)
 
 
 def set_intervals(trigger_ms: Mapping[str, int], *, closed: Collection[str] = ()) -> bool:
