@@ -291,3 +291,17 @@ class LatencyStatus(models.Model):
     class Meta:
         ordering = ["dataflow", "number"]
         constraints = [models.UniqueConstraint(fields=["dataflow", "number"], name="one_status_a_limit")]
+
+
+class GuardState(models.Model):
+    """What the guards of a running task have come to: ``state`` to go on from, ``readings`` of figures and words.
+
+    ``because`` says why its alternate is wanted; ``trouble`` that guards allow none, or several that exclude each other.
+    """
+
+    task = models.CharField(max_length=64, primary_key=True)  # a running task's fingerprint
+    state = models.JSONField(default=dict)
+    readings = models.JSONField(default=dict)
+    because = models.TextField(blank=True)
+    trouble = models.CharField(max_length=20, blank=True)
+    at = models.DateTimeField()

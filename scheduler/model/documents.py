@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
-from itertools import chain
 from typing import Any, Literal
 
 import yaml
@@ -212,9 +211,11 @@ def _read(
     draft = _draft(text, format, problems, task_types)
     check_graph(draft, problems)
     if check_config is not None and not problems:
-        for way in chain.from_iterable(task.ways for task in draft.tasks.values()):
-            if problem := check_config(way.type, canonical_config(way.type, way.config)):
-                problems.add(problem.code, way.position, problem.message, problem.remedy, task_id=way.id)
+        for task in draft.tasks.values():
+            for way in [*task.ways, *([task] if task.alternates else [])]:
+                if problem := check_config(way.type, canonical_config(way.type, way.config)):
+                    place = task.alternates.get(str(problem.facts.get("alternate")), way)
+                    problems.add(problem.code, place.position, problem.message, problem.remedy, task_id=way.id)
     if columns_of is not None and not problems:
         columns_by_task(draft, columns_of, problems)
     if problems:
