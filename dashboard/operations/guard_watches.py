@@ -15,10 +15,10 @@ from django.utils import timezone
 
 from dashboard.core.database import writing
 from dashboard.operations.models import GuardState
-from scheduler.guards.element_watch import ElementWatch
+from scheduler.guards.element_watch import ElementWatch, state_with
 from scheduler.guards.guard_compiling import CompiledElement, compile_element
 from scheduler.guards.guard_values import GuardEvent, InvalidGuard
-from scheduler.guards.task_figures import TASK_CATALOG, TaskSubject, element_of
+from scheduler.guards.task_figures import TASK_CATALOG, KeptFigures, TaskSubject, element_of
 from scheduler.history.series import Series
 from scheduler.model.alternates import TaskAlternate, alternates_in, on_in
 from scheduler.model.estate import Estate
@@ -59,6 +59,7 @@ class GuardWatches:
 
     def __init__(self) -> None:
         self._watches: dict[str, ElementWatch] = {}
+        self._figures: dict[str, KeptFigures] = {}
         self._because: dict[str, str] = {}
         self._broken: set[str] = set()
         self._stored: dict[str, Mapping[str, Any]] | None = None
@@ -67,16 +68,18 @@ class GuardWatches:
         """Take in the values of a second; what guards want to be otherwise than it is set."""
         elements = alternates_on(estate)
         for gone in self._watches.keys() - elements.keys():
-            del self._watches[gone]
+            del self._watches[gone], self._figures[gone]
         wanted = []
         for task_id, (alternates, on) in elements.items():
             figures = subject_of(estate, task_id).figures(values)
             if all(value is None for value in figures.values()):
                 continue  # nothing is measured: it does not run, or has just begun to
-            watch = self._watches.get(task_id) or self._begun(task_id, alternates, on, now_s)
+            kept = self._figures.setdefault(task_id, KeptFigures())
+            event = GuardEvent(now_s * 1000, "", kept.take(now_s * 1000, figures))
+            watch = self._watches.get(task_id) or self._begun(task_id, alternates, on, event)
             if watch is None or watch.choice is None:
                 continue
-            for change in watch.take(GuardEvent(now_s * 1000, "", figures), now_s * 1000):
+            for change in watch.take(event, event.at_ms):
                 self._because[task_id] = change.because
             if not watch.choice.trouble and watch.choice.alternate != on:
                 wanted.append(WantedSwitch(
@@ -101,22 +104,19 @@ class GuardWatches:
         self._stored = {row.task: row.state for row in rows}
 
     def _begun(
-        self, task_id: str, alternates: Iterable[TaskAlternate], on: str, now_s: int
+        self, task_id: str, alternates: Iterable[TaskAlternate], on: str, event: GuardEvent
     ) -> ElementWatch | None:
         if self._stored is None:
             self._stored = dict(GuardState.objects.values_list("task", "state"))
         try:
             compiled: CompiledElement = compile_element(element_of(task_id, alternates), TASK_CATALOG)
-            state = self._stored.get(task_id) or _state_with(on, now_s)
-            self._watches[task_id] = ElementWatch(compiled, now_s * 1000, state=state)
+            state = self._stored.get(task_id) or state_with(on, event)
+            watch = self._watches[task_id] = ElementWatch(compiled, event.at_ms, state=state)
+            for change in watch.begun:
+                self._because[task_id] = change.because
         except InvalidGuard as invalid:  # of a document of another version: its alternates are switched by hand
             if task_id not in self._broken:
                 self._broken.add(task_id)
                 log.warning("guard_not_read", task=task_id, error=invalid.message)
         return self._watches.get(task_id)
 
-
-def _state_with(on: str, now_s: int) -> dict[str, Any]:
-    """The state of an element that begins with what is set, so that guards which allow nothing keep it."""
-    return {"at_ms": now_s * 1000, "newest_ms": {}, "late": 0, "figures": {}, "words": {}, "on": on, "trouble": "",
-            "switches_ms": []}

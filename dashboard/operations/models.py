@@ -296,7 +296,7 @@ class LatencyStatus(models.Model):
 class GuardState(models.Model):
     """What the guards of a running task have come to: ``state`` to go on from, ``readings`` of figures and words.
 
-    ``because`` says why its alternate is wanted; ``trouble`` that guards allow none, or several that exclude each other.
+    ``because`` says why its alternate is wanted; ``trouble`` that guards allow none, or several that exclude another.
     """
 
     task = models.CharField(max_length=64, primary_key=True)  # a running task's fingerprint

@@ -197,6 +197,13 @@ class ElementWatch:
         return {str(part): self.values[self.compiled.slots[part]] for part in list(parts)[:SHOWN]}
 
 
+def state_with(on: str, event: GuardEvent) -> dict[str, Any]:
+    """The state of an element that begins with an event and an alternate on: guards that allow nothing keep it."""
+    figures = {f"{event.stream}.{name}" if event.stream else name: value for name, value in event.values.items()}
+    return {"at_ms": event.at_ms, "newest_ms": {}, "late": 0, "figures": figures, "words": {}, "on": on, "trouble": "",
+            "switches_ms": []}
+
+
 def _named(stream: str, figures: Any) -> Iterator[tuple[str, int]]:
     for figure in figures:
         yield (f"{stream}.{figure.figure}" if stream else figure.figure), figure.slot

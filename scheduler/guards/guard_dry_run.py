@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from math import isnan
 
 from ..history.points import Points
-from .element_watch import MOST_SWITCHES_PER_H, ElementSwitch, ElementWatch
+from .element_watch import MOST_SWITCHES_PER_H, ElementSwitch, ElementWatch, state_with
 from .guard_compiling import compile_element
 from .guard_values import FigureValue, GuardCatalog, GuardedElement, GuardEvent
 
@@ -62,7 +62,7 @@ class GuardDryRun:
 
 def dry_run(
     element: GuardedElement, catalog: GuardCatalog, events: Iterable[GuardEvent], *, begin_ms: int, end_ms: int,
-    most_switches_per_h: int = MOST_SWITCHES_PER_H,
+    most_switches_per_h: int = MOST_SWITCHES_PER_H, on: str = "",
 ) -> GuardDryRun:
     """Evaluate an element's guards over events of the past, in the order in which they became known.
 
@@ -71,6 +71,8 @@ def dry_run(
     begin_ms, end_ms : int
         The time that it is for, in ms since the epoch. Earlier events make windows and figures known and count for
         nothing else; later ones are left out.
+    on : str, optional
+        The alternate that is on before the first event; without it guards say so while nothing is known.
 
     Raises
     ------
@@ -84,7 +86,8 @@ def dry_run(
     for event in events:
         if watch is None:
             now_ms = min(event.at_ms, begin_ms)
-            watch = ElementWatch(compiled, now_ms, most_switches_per_h=most_switches_per_h)
+            watch = ElementWatch(compiled, now_ms, state=state_with(on, event) if on else None,
+                                 most_switches_per_h=most_switches_per_h)
             changes += watch.begun
         now_ms = max(now_ms, event.at_ms)
         if now_ms > end_ms:
@@ -92,12 +95,13 @@ def dry_run(
         changes += watch.advance(now_ms)
         changes += watch.take(event, now_ms)
     if watch is None:
-        watch = ElementWatch(compiled, begin_ms, most_switches_per_h=most_switches_per_h)
+        watch = ElementWatch(compiled, begin_ms, state=state_with(on, GuardEvent(begin_ms, "")) if on else None,
+                             most_switches_per_h=most_switches_per_h)
         changes += watch.begun
     changes += watch.advance(end_ms)
     before = [change for change in changes if change.at_ms < begin_ms]
     within = [change for change in changes if change.at_ms >= begin_ms]
-    first = before[-1].choice.alternate if before else changes[0].choice.alternate
+    first = before[-1].choice.alternate if before else on or changes[0].choice.alternate
     return GuardDryRun(element.name, begin_ms, end_ms, tuple(within),
                        _durations(element, first, within, begin_ms, end_ms), watch.late)
 

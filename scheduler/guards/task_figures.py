@@ -35,6 +35,7 @@ TASK_FIGURES: Mapping[str, TaskFigure] = {
     "cpu": TaskFigure(QUERY, "cpu", "cores that the query takes"),
     "slot_cpu": TaskFigure(SLOT, "cpu", "cores in use on its slot"),
 }
+KEPT_MS = 30_000
 TASK_CATALOG = GuardCatalog({"": dict.fromkeys(TASK_FIGURES, NUMBER)})
 
 
@@ -58,6 +59,28 @@ class TaskSubject:
     def figures(self, values: Mapping[Series, float]) -> dict[str, FigureValue]:
         """Each figure from the values of one moment; None where nothing of it was measured."""
         return {figure: _sum(values.get(line) for line in self.series(figure)) for figure in TASK_FIGURES}
+
+
+class KeptFigures:
+    """Figures moment by moment: one that is not measured for a while keeps its value, for readings have holes.
+
+    Parameters
+    ----------
+    for_ms : int
+        How long it keeps it; then it is not known.
+    """
+
+    def __init__(self, for_ms: int = KEPT_MS) -> None:
+        self._for_ms = for_ms
+        self._known_ms: dict[str, int] = {}
+
+    def take(self, at_ms: int, figures: Mapping[str, FigureValue]) -> dict[str, FigureValue]:
+        """What becomes known at a moment, of all figures: those that have a value, and those that have lost it."""
+        for figure, value in figures.items():
+            if value is not None or figure not in self._known_ms:
+                self._known_ms[figure] = at_ms
+        return {figure: value for figure, value in figures.items()
+                if value is not None or at_ms - self._known_ms[figure] >= self._for_ms}
 
 
 def element_of(task: str, alternates: Iterable[TaskAlternate]) -> GuardedElement:
