@@ -174,7 +174,7 @@ def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
         All of its queries have gone, or were set to something else since.
     """
     submitted = submitted_in(estate, plan.dataflow.id)
-    if switched := [step for step in plan.steps if step.kind == SWITCH.name]:
+    if switched := [step for step in plan.steps if step.task]:
         return _plan_switching_back(estate, plan, submitted, *switched)
     now = {name: estate.settings.get(name, USUAL) for name in plan.settings_after if name in estate.fragments}
     back = {

@@ -231,7 +231,7 @@ def task_type_row(task_type: TaskType) -> dict[str, Any]:
     """A task type with its parameters; where its code lives is no client's business."""
     row = {name: value for name, value in asdict(task_type).items() if name != "build"}
     row["parameters"] = [
-        {name: value for name, value in parameter.items() if name not in ("form", "added")}
+        {name: value for name, value in parameter.items() if name not in ("form", "added", "alternate_types")}
         for parameter in row["parameters"]]
     return row
 

@@ -39,17 +39,17 @@ def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
     record = dataflow_for(viewer, dataflow_id)
     estate = view_for(viewer).estate
     submitted = estate.submitted.get(str(record.pk))
-    found = []
+    tasks = []
     for name, running_id in (submitted.running.items() if submitted is not None else ()):
         running = estate.tasks[running_id]
         if running.type != DYNAMIC:
             continue
         query, _ = estate.places[running_id]
         chosen = estate.settings.get(query, USUAL).alternates.get(running_id)
-        found.append(DynamicTask(
+        tasks.append(DynamicTask(
             name, running_id, query, on_in(running.type, running.config, chosen),
             alternates_in(running.type, running.config)))
-    return found
+    return tasks
 
 
 def with_switches(tasks: Sequence[DynamicTask]) -> list[DynamicTask]:

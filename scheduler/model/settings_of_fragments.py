@@ -52,8 +52,9 @@ def inherited_settings(
 ) -> dict[str, FragmentSettings]:
     """The settings of new fragments that go on with the work of others: moved, fused or cut queries.
 
-    A new fragment has the shortest interval of those that it inherits from, and their alternates. Its batches stay open where all of theirs
-    do and its slot has room. Without this it would begin with micro-batches, and be restarted a moment later.
+    A new fragment has the shortest interval of those that it inherits from, and their alternates. Its batches stay open
+    where all of theirs do and its slot has room. Without this it would begin with micro-batches, and be restarted a
+    moment later.
 
     Parameters
     ----------

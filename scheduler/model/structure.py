@@ -16,7 +16,8 @@ CODES = {  # by the keyword of the schema, or the keyword and the title of what 
     "type": "ill_typed", "required": "missing_key", "additionalProperties": "unknown_key", "enum": "not_a_choice",
     "maxLength": "too_long", "minimum": "not_positive", "exclusiveMinimum": "not_positive", "maximum": "out_of_range",
     "pattern name of the alternate": "invalid_id", "minItems alternates": "too_few_alternates",
-    "maxItems alternates": "too_many_alternates", "pattern name": "empty_name", "pattern task id": "invalid_id", "minItems tasks": "no_tasks",
+    "maxItems alternates": "too_many_alternates",
+    "pattern name": "empty_name", "pattern task id": "invalid_id", "minItems tasks": "no_tasks",
     "maxItems tasks": "too_many_tasks", "maxItems streams": "too_many_streams",
 }
 _TYPES = {"string": "text", "number": "a number", "array": "a list", "object": "a mapping"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from dataclasses import replace
+from operator import itemgetter
 
 import pytest
 from hypothesis import given
@@ -140,8 +141,8 @@ def test_alternates_give_one_schema() -> None:
     near = work(alternates=[alternate("a", "scale", config={"by": 1}), alternate("b")])
     [named] = problems_of(near, columns_of=columns_of)
     assert "Did you mean readings?" in named.remedy
-    assert columns_of_document(
-        scales({"by": 1}, {"by": 2}), task_types=TYPES, columns_of=columns_of)["work"].outputs.types["reading"] == "double"
+    columns = columns_of_document(scales({"by": 1}, {"by": 2}), task_types=TYPES, columns_of=columns_of)
+    assert columns["work"].outputs.types["reading"] == "double"
 
 
 @pytest.mark.parametrize("text", [
@@ -157,27 +158,27 @@ ONE = st.fixed_dictionaries({
     "guard": st.sampled_from(["", "x > 1", "x > 2"]), "config": st.fixed_dictionaries({"by": st.integers(1, 2)})})
 
 
-@given(st.lists(ONE, min_size=2, max_size=4, unique_by=lambda one: one["name"]), st.randoms(), st.floats(0.1, 10))
+@given(st.lists(ONE, min_size=2, max_size=4, unique_by=itemgetter("name")), st.randoms(), st.floats(0.1, 10))
 def test_order_scale_and_spelling_do_not_count(alternates: list, rng: random.Random, scale: float) -> None:
     def canonical(listed: list) -> str:
         return canonical_json(canonical_config(TYPES[DYNAMIC], {"alternates": listed}))
 
     spelled = [
-        {**one, "value": one["value"] * scale, "guard": f"  {one['guard']} ".replace(" ", "  "),
-         "config": {"by": float(one["config"]["by"]), "weights": []}} for one in alternates]
+        {**way, "value": way["value"] * scale, "guard": f"  {way['guard']} ".replace(" ", "  "),
+         "config": {"by": float(way["config"]["by"]), "weights": []}} for way in alternates]
     rng.shuffle(spelled)
     assert canonical(spelled) == canonical(alternates)
     again = json.loads(canonical(alternates))["alternates"]
     assert canonical(again) == canonical(alternates)
-    assert max(one["value"] for one in again) == 1.0
+    assert max(way["value"] for way in again) == 1.0
 
 
-@given(st.lists(ONE, min_size=2, max_size=4, unique_by=lambda one: one["name"]), st.data())
+@given(st.lists(ONE, min_size=2, max_size=4, unique_by=itemgetter("name")), st.data())
 def test_everything_else_counts(alternates: list, data) -> None:
     place = data.draw(st.integers(0, len(alternates) - 1))
     key, value = data.draw(st.sampled_from([
         ("guard", "x > 3"), ("name", "z"), ("config", {"by": 7}), ("value", alternates[place]["value"] * 1.5)]))
-    others = [dict(one) for one in alternates]
+    others = [dict(way) for way in alternates]
     others[place][key] = value
 
     def id_of(listed: list) -> str:

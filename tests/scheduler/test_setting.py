@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.applying import apply_plan
+from scheduler.model.dataflow import Task
 from scheduler.model.encoding import estate_from_json, estate_to_json, plan_from_json, plan_to_json
 from scheduler.model.errors import InvalidTransition, NotFound, NotSubmitted
-from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, Slot
 from scheduler.model.plan import Plan

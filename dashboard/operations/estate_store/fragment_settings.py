@@ -16,7 +16,6 @@ from dashboard.operations.models import FragmentRow
 from scheduler.model.fragment import Fragment
 from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, inherited_settings
 
-
 _COLUMNS = ("trigger_ms", "real_time", "alternates")  # in the order of the settings' fields
 
 

@@ -13,7 +13,7 @@ from scheduler.model.fragment import Slot
 from scheduler.model.prices import Prices
 from scheduler.setting import plan_switch
 from scheduler.step_kinds import EnactmentEvidence, steps_done
-from workers.engine.switches import switches_of
+from workers.engine.noted_switches import switches_of
 
 from .planned import PlannedEstate
 from .rig import Rig

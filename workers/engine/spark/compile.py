@@ -135,6 +135,8 @@ def _refusal(spark: SparkSession, chain: Chain, compiled: CompiledQuery) -> str:
         return "its slot works with executors elsewhere"
     if int(master[1]) < LEAST_THREADS:
         return f"its slot has {master[1]} threads, and each open batch holds one"
+    if any(alternates_in(task.type, task.config) for task in chain.tasks):
+        return "a task of it has alternates, which change between batches"
     if chain.threads > 1:
         return f"it works on {chain.threads} threads"
     if compiled.file_sink is not None:

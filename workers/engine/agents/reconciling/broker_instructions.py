@@ -210,6 +210,6 @@ class SetPace:
 
 BrokerInstruction = (
     OpenChannel | OpenPart | ClosePart | PassPart | Join | Unregister | Commit | Persist | Expire | DeleteChannel
-    | OpenValve | CloseValve | SetTail | SetPace | SetRoute | SetAlternate | DropRoute | Activate | Resume | DropControl | MarkLeft
-    | ComeBack | KeepMeters | ForgetFragment | Withdraw
+    | OpenValve | CloseValve | SetTail | SetPace | SetRoute | SetAlternate | DropRoute | Activate | Resume | DropControl
+    | MarkLeft | ComeBack | KeepMeters | ForgetFragment | Withdraw
 )

@@ -6,6 +6,7 @@ order counts: a slot may die between any two, and what has been done by then mus
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment

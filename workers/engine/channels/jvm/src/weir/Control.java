@@ -173,8 +173,13 @@ final class Control {
 
   /** The alternate that works at an element in this batch; null where it was not said. */
   String alternate(int position) {
-    Change inForce = inForce(changes(state).getOrDefault(position + ":" + ALTERNATE, List.of()), batch);
+    Change inForce = switched(position);
     return inForce == null ? null : alternate(inForce);
+  }
+
+  private Change switched(int position) {
+    Change inForce = inForce(changes(state).getOrDefault(position + ":" + ALTERNATE, List.of()), batch);
+    return inForce == null || inForce.ends() ? null : inForce; // what was before the first one is none
   }
 
   private static String alternate(Change change) {
@@ -186,7 +191,7 @@ final class Control {
    * anew its first event is noted, too: nobody there knows what was noted before.
    */
   void noteFirstEvent(Broker broker, String task, String fragment, int position, long batchOfEvent, long seq) {
-    Change inForce = inForce(changes(state).getOrDefault(position + ":" + ALTERNATE, List.of()), batch);
+    Change inForce = switched(position);
     if (inForce == null || !NOTED.add(broker.url + ' ' + fragment + ' ' + inForce.field)) return;
     try {
       String switched = JSON.writeValueAsString(Map.of(
