@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import fields, replace
 
 import pytest
-from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS
 
 from dashboard.catalog.lifecycle import COMES_TO_REST, LIFECYCLE
 from dashboard.plans.models import PlanRecord
+from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS
 from scheduler.model import plan_kinds
 from scheduler.model.estate import Submitted
 from scheduler.model.plan import Plan

@@ -38,6 +38,10 @@ CONFIGS = {
                               "least=min(n)", "cost=sum(cost)", "costs=collect(cost)"],
                "size": 10, "by": ["sensor", "n"], "lateness": 2, "late": "mark"},
     "window, sessions": {"aggregates": ["count=count(*)"], "kind": "session", "size": 3, "by": ["sensor"]},
+    "window, landmarks": {"aggregates": ["count=count(*)", "mean=avg(n)"], "kind": "landmark", "landmark": "ok",
+                          "by": ["sensor"]},
+    "align": {"side": "n", "sides": ["-1", "9007199254740992"], "columns": ["-1.at", "two=9007199254740992.value"],
+              "on": ["sensor"], "most": 2, "incomplete": "emit"},
     "join": {"on": ["sensor"], "left": "n > 0", "right": "value IS NOT NULL AND n IS NULL", "before": 4, "after": 4,
              "left_columns": ["n", "at", "tags"], "right_columns": ["value", "right_place=place"], "unmatched": "emit",
              "lateness": 10, "late": "mark"},
@@ -79,6 +83,23 @@ def test_what_passes_is_as_it_came(stream):
     by_seq = {row[0]: repr(row) for row in untouched.run(lambda frame: frame)}
     assert 20 < len(passed) < 90
     assert [repr(row) for row in passed] == [by_seq[row[0]] for row in passed]
+
+
+@pytest.mark.parametrize("name,config", [("round_robin", {}), ("key_split", {"by": ["sensor", "n"]})])
+def test_the_parts_of_a_split_are_the_stream(name, config, stream):
+    source = stream(EVENTS)
+    source.add(events(30), sizes=[7, 12])
+    whole = source.run(lambda frame: frame)
+    parts = []
+    for part in (1, 2):
+        source = stream(EVENTS)
+        source.add(events(30), sizes=[7, 12])
+        parts.append(source.run(lambda frame: build(name, frame, of=2, part=part, **config)))  # noqa: B023
+    assert sorted(map(repr, parts[0] + parts[1])) == sorted(map(repr, whole))
+    if name == "round_robin":
+        assert [len(part) for part in parts] == [15, 15]
+    else:
+        assert not {row[3:5] for row in parts[0]} & {row[3:5] for row in parts[1]}
 
 
 def test_windows_keep_whole_numbers_as_keys(stream):

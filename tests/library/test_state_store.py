@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from workers.library import store_files
 from workers.library.aggregates import read_aggregates
 from workers.library.folds import Accumulate, BlockAverage, Interpolate, KalmanFilter
+from workers.library.landmarks import LandmarkWindowed
 from workers.library.pieces import States
 from workers.library.state import NOTHING, fold_rows, keeping, parts_of
 from workers.library.state_store import (
@@ -53,7 +54,8 @@ def _by_key(seq: int, drawn: tuple) -> dict:
 
 def _whole(seq: int, drawn: tuple) -> dict:
     key, moment, value, side = drawn
-    return {"_key": "", "of": key, "time": moment, "seq": seq, "born": 1000 + seq, "v": value, "w": value, "x": value,
+    return {"_key": "", "of": key, "time": moment, "seq": seq, "born": 1000 + seq, "ends": side == "both",
+            "v": value, "w": value, "x": value,
             "left": f"l{seq}" if side in ("left", "both") else None,
             "right": f"r{seq}" if side in ("right", "both") else None}
 
@@ -70,6 +72,8 @@ CASES = {
     "interpolate": Case(Interpolate(3, "linear"), _by_key, ("value", "time", "name")),
     "tumbling": _window(10, 10, 0), "sliding": _window(10, 5, 7, mark=True), "session": _window(5, 0, 3),
     "late": _window(6, 6, 0, mark=True),
+    "landmark": Case(LandmarkWindowed(1, AGGREGATES), _whole, (
+        "of", "ends", "time", "seq", "born", "of", "v", "w", "x")),
     "deduplicate": Case(Deduplicated(7), _whole, ("of", "time", "seq", "born")),
     "join": Case(JoinFold(5, 8, 4, outer=True), _whole, ("of", "time", "seq", "born", "left", "right")),
     "join_inner": Case(JoinFold(0, 3, 0, outer=False), _whole, ("of", "time", "seq", "born", "left", "right")),

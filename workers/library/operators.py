@@ -10,13 +10,14 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from scheduler.model.columns import STREAM_TYPES, Columns
+from scheduler.model.columns import STREAM_TYPES, Columns, WrongColumnType
 from scheduler.model.task_types import Parameter, TaskType
 
 from .aggregates import INTEGERS, Aggregate, read_aggregates
 from .carrying import packed, unpacked
 from .columns import STREAM, decimal_of, kept_type, require_scalar
 from .config import InvalidConfig, require_columns, settings
+from .landmarks import LandmarkWindowed
 from .spark_text import columns_ddl
 from .state import fold_stream, key_text, key_value
 from .windows import Deduplicated, Windowed
@@ -57,14 +58,16 @@ DEDUPLICATE = _operator(
     stateful=True, movable_state=True, key="by", selectivity=0.9, cost_us=25,
 )
 WINDOW = _operator(
-    "window", "Aggregates over windows of the events' time: one after the other, overlapping, or sessions.",
+    "window", "Aggregates over windows of the events' time (one after the other, overlapping, sessions), or up to a "
+    "landmark.",
     (
         Parameter("aggregates", "list", "What to compute, each “name=function(column)”: count(*), count, sum, avg, "
                   "min, max, first, last, stddev, variance, median, percentile(column, share), count_distinct, "
                   "collect.",
                   required=True, items="string", column="within"),
         Parameter("kind", "string", "tumbling: one after the other; sliding: one begins every so often; session: as "
-                  "long as events follow one another.", default="tumbling", choices=("tumbling", "sliding", "session")),
+                  "long as events follow one another; landmark: up to an event that says so, whatever the time.",
+                  default="tumbling", choices=("tumbling", "sliding", "session", "landmark")),
         Parameter("size", "number", "How long a window is; of a session: the silence that ends it.", default=60,
                   minimum=0.001, maximum=2_678_400, unit="s"),
         Parameter("slide", "number", "With kind sliding: how often a window begins.", minimum=0.001,
@@ -77,6 +80,9 @@ WINDOW = _operator(
                   "key's next result (column late); or mark: a result of its own, whose late is 1.", default="drop",
                   choices=("drop", "mark")),
         AHEAD, IDLE,
+        Parameter("landmark", "string", "With kind landmark: the boolean column that is true in the last event of a "
+                  "window. That event ends the windows of all keys, in the order in which events come to the task.",
+                  column="names", added=True),
     ),
     stateful=True, movable_state=True, key="by", selectivity=0.05, cost_us=30,
 )
@@ -134,6 +140,11 @@ def deduplicate_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
     """The input's."""
     for name in values["by"]:
         require_scalar(inputs, name, parameter="by")
+    return passed_columns(inputs)
+
+
+def passed_columns(inputs: Columns) -> Columns:
+    """The columns of a task whose events are those of its input: Weir's own, then the others."""
     own = {name: kind for name, kind in inputs.types.items() if name not in STREAM_TYPES}
     return Columns({**STREAM_TYPES, **own}, inputs.complete)
 
@@ -149,20 +160,23 @@ def window(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     kinds = dict(inputs.dtypes)
     aggregates, fold = window_fold(values, kinds)
     by = list(values["by"] or ())
-    require_columns(inputs.columns, [*by, *(aggregate.column for aggregate in aggregates if aggregate.column)],
-                    task_type="window", remedy="Name columns of the input.")
+    landmark = [values["landmark"]] if values["landmark"] else []
+    require_columns(inputs.columns, [*by, *landmark, *(
+        aggregate.column for aggregate in aggregates if aggregate.column)],
+        task_type="window", remedy="Name columns of the input.")
     read = {f"_v{place}": _value(aggregate) for place, aggregate in enumerate(aggregates)}
     # Numbers go through as text: pandas has no null among whole ones, and takes NaN for null.
     held = {name: "boolean" if kinds[name] == "boolean" else "string" for name in by}
     keys = {f"_k{place}": key_value(inputs, name).cast(held[name]) for place, name in enumerate(by)}
+    ends = {f"_ends{place}": F.col(name) for place, name in enumerate(landmark)}
     given = inputs.select(*STREAM, key_text(inputs, by).alias("_of"), *[
-        column.alias(name) for name, column in {**keys, **read}.items()])
+        column.alias(name) for name, column in {**ends, **keys, **read}.items()])
     key_types = columns_ddl(held)
     results = columns_ddl({aggregate.name: aggregate.type for aggregate in aggregates})
     added = ", ".join(part for part in (
         "_seq bigint, _time bigint, _born bigint", key_types, "window_start bigint, window_end bigint", results,
         "late bigint") if part)
-    closed = fold_stream(given, fold, by=[], reads=["_of", "_time", "_seq", "_born", *keys, *read], kept=[],
+    closed = fold_stream(given, fold, by=[], reads=["_of", *ends, "_time", "_seq", "_born", *keys, *read], kept=[],
                          added=added)
     return closed.withColumns({name: F.col(name).cast(_key_type(kinds[name])) for name in by})
 
@@ -174,7 +188,7 @@ def window_check(config: Mapping[str, Any]) -> None:
 
 def window_fold(
     values: Mapping[str, Any], kinds: Mapping[str, str | None] = MappingProxyType({})
-) -> tuple[tuple[Aggregate, ...], Windowed]:
+) -> tuple[tuple[Aggregate, ...], Windowed | LandmarkWindowed]:
     """The aggregates, of columns of these types, and the fold of a config."""
     aggregates = tuple(replace(aggregate, of=_read_type(kinds.get(aggregate.column)) or "") for aggregate in
                        read_aggregates(values["aggregates"]))
@@ -184,9 +198,15 @@ def window_fold(
     if twice := sorted({name for name in names if name in taken or names.count(name) > 1}):
         raise InvalidConfig(f"The window would have two columns {', '.join(twice)}.",
                             remedy="Give keys and aggregates names of their own.", parameter="aggregates")
+    if (values["landmark"] is not None) != (values["kind"] == "landmark"):
+        raise InvalidConfig("A window up to a landmark needs landmark, and no other takes it.", parameter="landmark",
+                            remedy="Set kind to landmark and landmark to the column that is true in a window's last "
+                            "event.")
     if (values["slide"] is not None) != (values["kind"] == "sliding"):
         raise InvalidConfig("A sliding window needs slide, and no other takes it.",
                             remedy="Set kind to sliding and slide to how often a window begins.", parameter="slide")
+    if values["kind"] == "landmark":
+        return aggregates, LandmarkWindowed(len(by), aggregates)
     slide = {"tumbling": size, "session": 0}.get(values["kind"]) if values["slide"] is None else milliseconds(
         values["slide"])
     if slide and (slide > size or size / slide > MOST_WINDOWS):
@@ -201,6 +221,13 @@ def window_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
     """The key's, the window's start and end, the aggregates and ``late``."""
     kinds: dict[str, str | None] = dict(inputs.types)
     aggregates, _ = window_fold(values, kinds)
+    if values["landmark"]:
+        kind = inputs.require(values["landmark"], parameter="landmark")
+        if kind not in (None, "boolean"):
+            raise WrongColumnType(
+                f"The column {values['landmark']} is {kind}; a landmark is true or false.", parameter="landmark",
+                remedy="Compute a condition in a sql task before it.", value=values["landmark"],
+                column=values["landmark"], type=kind)
     for aggregate in aggregates:
         if aggregate.column:
             if aggregate.kind.numbers:

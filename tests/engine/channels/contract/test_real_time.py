@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from workers.engine.channels import open_streams
+from workers.engine.channels.channel_config import OPEN_CAPACITY_BLOCKS
 
 from .rig import Query, Rig, wait_until
 from .test_exactly_once import driver
@@ -177,7 +178,7 @@ def test_a_query_that_rests_goes_on_in_the_other_mode(rig: Rig) -> None:
 
 def test_a_stream_is_dealt_out_to_parts_within_an_open_batch(rig: Rig) -> None:
     ticks = rig.ticks("a", rate_per_s=200, limit=600, writes=("a.0",), real_time=True)
-    rig.divide(ticks, "a", weights={"b": 0.5, "c": 0.5})
+    rig.divide(ticks, "a", weights={"b": 0.5, "c": 0.5}, capacity=OPEN_CAPACITY_BLOCKS)  # nobody reads them
     for _ in range(3):
         query = rig.start(rig.valve(ticks, "a"), "a", real_time=True)
         before = len(rig.events("a.0@b"))
