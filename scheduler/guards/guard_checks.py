@@ -171,15 +171,18 @@ def _is_possible(node: GuardNode, parts: Sequence[Formula], case: Case) -> bool:
 
 
 def _are_independent(terms: Sequence[GuardNode]) -> bool:
-    """Whether terms take any combination of values: each is a figure or a window of one, and none has another's."""
+    """Whether terms take any combination of values: each is free, and none has figures of another."""
     base = [term for term in terms if term.word not in CONDITIONS]
     figures = [figure for term in base for figure in term.figures()]
-    is_simple = all(
-        term.word == "figure" or term.word in TIMES or (term.word in WINDOWS and term.parts[0].word != "literal"
-                                                        and term.parts[0].word in ("figure", "stream"))
-        for term in base)
-    return (is_simple and len(set(figures)) == len(figures) and sum(term.word in TIMES for term in base) < 2
-            and len(terms) - len(base) < 2)
+    return (all(map(_is_free, base)) and len(set(figures)) == len(figures)
+            and sum(term.word in TIMES for term in base) < 2 and len(terms) - len(base) < 2)
+
+
+def _is_free(term: GuardNode) -> bool:
+    """Whether a term takes any value: it is a figure, a window of one, or a difference of two such."""
+    if term.word == "-":
+        return all(map(_is_free, term.parts)) and not term.parts[0].figures() & term.parts[1].figures()
+    return term.word in ("figure", *TIMES) or (term.word in WINDOWS and term.parts[0].word in ("figure", "stream"))
 
 
 def _regions(term: GuardNode, constants: Sequence[Any]) -> list[Region]:

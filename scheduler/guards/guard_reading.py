@@ -133,7 +133,9 @@ class _GuardReader:
         self.text, self.catalog = text, catalog
 
     def wrong(self, message: str, node: exp.Expression | None, remedy: str = REMEDY, *, at: int = 0) -> InvalidGuard:
-        starts = [part.meta["start"] for part in node.walk() if "start" in part.meta] if node is not None else []
+        starts: list[int] = []
+        while node is not None and not starts:  # sqlglot has no place for some: then that of what they are in
+            starts, node = [part.meta["start"] for part in node.walk() if "start" in part.meta], node.parent
         at = min(starts, default=at)
         line, column = self.text.count("\n", 0, at) + 1, at - (self.text.rfind("\n", 0, at) + 1) + 1
         return InvalidGuard(f"The guard cannot be used: at line {line}, column {column}, {message}.",
@@ -164,7 +166,7 @@ class _GuardReader:
         """A part as a tree; ``within`` is the window that it is in."""
         if level > GUARD_LEVELS.most:
             raise self.wrong(f"it is nested more than {GUARD_LEVELS.most} levels deep", node,
-                             "Use IN for many values.")
+                             "Make it shorter: IN takes many values, a window many terms.")
         if isinstance(node, exp.Paren):
             return self.read(node.this, level=level + 1, within=within)
 
@@ -179,6 +181,8 @@ class _GuardReader:
             return GuardNode("literal", TRUTH, value=bool(node.this))
         if isinstance(node, exp.Null):
             return GuardNode("literal", NOTHING)
+        if isinstance(node, exp.Star) or any(isinstance(part, exp.Star) for part in getattr(node, "parts", ())):
+            raise self.wrong("it has *", node, "Name one figure.")
         if isinstance(node, exp.Column):
             return self._figure(node, within)
         if isinstance(node, exp.And | exp.Or):
@@ -250,8 +254,6 @@ class _GuardReader:
         return kinds.pop()
 
     def _figure(self, node: exp.Column, within: str) -> GuardNode:
-        if any(isinstance(part, exp.Star) for part in node.parts):
-            raise self.wrong("it has *", node, "Name one figure.")
         name = ".".join(part.name for part in node.parts)
         kind = self.catalog.kind_of(name)
         if kind is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..model.sql_dialect import Dialect
 from .guard_values import NUMBER, TEXT, TRUTH
 
 DAY_MS = 86_400_000
@@ -73,7 +74,7 @@ class GuardNode:
     def __str__(self) -> str:
         parts = [str(part) for part in self.parts]
         if self.word in ("figure", "stream"):
-            return ".".join(name if name.isidentifier() else f"`{name}`" for name in str(self.value).split("."))
+            return ".".join(map(_name, str(self.value).split(".")))
         if self.word == "literal":
             return _literal(self.value)
         if self.word in TEMPORAL:
@@ -92,6 +93,11 @@ class GuardNode:
         if self.word in ("not", "negative"):
             return f"{'NOT ' if self.word == 'not' else '-'}{_within(self.parts[0])}"
         return f" {self.word.upper()} ".join(_within(part) for part in self.parts)
+
+
+def _name(name: str) -> str:
+    """A name as it is written; in backticks where it is a word of SQL, or has other characters than names have."""
+    return name if name.isidentifier() and name.upper() not in Dialect.tokenizer_class.KEYWORDS else f"`{name}`"
 
 
 def _within(node: GuardNode) -> str:

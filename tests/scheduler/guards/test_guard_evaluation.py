@@ -45,7 +45,7 @@ def compare(seed: int) -> int:
     naive, engine = NaiveGuards(steps), GuardEngine(BEGIN_MS)
     changes = engine.put("e", compiled)
     names = [alternate.name for alternate in element.alternates]
-    current, told, taken = None, [], iter(events)
+    current, expected, taken = None, [], iter(events)
     for place, step in enumerate(steps):
         if rng.random() < 0.02:  # it is killed and goes on
             text = json.dumps(engine.state_of("e"), allow_nan=False)
@@ -69,10 +69,10 @@ def compare(seed: int) -> int:
             names, [None if guard is None else "null" if (value := naive.at(guard, place)) is None else value
                     for guard in guards], [naive.at(value, place) for value in values], element.kind, current)
         assert watch.choice is not None and (watch.choice.alternate, watch.choice.trouble) == choice, (seed, step)
-        if not told or told[-1][1:] != choice:
-            told.append((step.at_ms, *choice))
+        if not expected or expected[-1][1:] != choice:
+            expected.append((step.at_ms, *choice))
         current = choice[0]
-    assert [(change.at_ms, change.choice.alternate, change.choice.trouble) for change in changes] == told, seed
+    assert [(change.at_ms, change.choice.alternate, change.choice.trouble) for change in changes] == expected, seed
     return sum(change.is_switch for change in changes)
 
 
