@@ -23,6 +23,7 @@ from dashboard.api.answers.dataflows import (
     DataflowRow,
     DeadLetterAnswer,
     DynamicTaskAnswer,
+    GuardTrialAnswer,
     FailingQuery,
     FragmentationAnswer,
     LiveDataflow,
@@ -43,7 +44,7 @@ from dashboard.catalog import selectors as catalog
 from dashboard.catalog.document_checks import limits_for
 from dashboard.catalog.services import choose_latency, choose_when_behind
 from dashboard.controllers.latency_told import latency_prices_told, latency_told
-from dashboard.operations import dynamic_reader, fragmentation_reader
+from dashboard.operations import dynamic_reader, fragmentation_reader, guard_dry_runs
 from dashboard.operations import selectors as operations
 from dashboard.operations.live_view import failing_queries as failing
 from dashboard.operations.live_view.sink_statuses import write_again
@@ -160,6 +161,13 @@ def switch(request: HttpRequest, dataflow_id: UUID, choice: schemas.SwitchIn) ->
     """Propose that a dynamic task is done by another of its alternates."""
     return schemas.proposal_row(services.switch_alternate(
         actor=request.user, dataflow_id=dataflow_id, task=choice.task, alternate=choice.alternate))
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/alternates/{task}/try", response=GuardTrialAnswer)
+def try_guards(request: HttpRequest, dataflow_id: UUID, task: str, tried: schemas.GuardTrialIn) -> dict[str, Any]:
+    """What guards of a dynamic task would have done over the history that is kept; nothing is switched."""
+    return json.loads(to_json(guard_dry_runs.trial_of(
+        request.viewer, dataflow_id, task, hours=tried.hours, guards=tried.guards)))
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/move", response=MovePreview)

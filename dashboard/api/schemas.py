@@ -110,6 +110,14 @@ class SwitchIn(Schema):
     alternate: str
 
 
+class GuardTrialIn(Schema):
+    """Over how many hours guards are tried, a week at most, and other guards than those of the document, by alternate.
+    """
+
+    hours: int = Field(24, ge=1, le=168)
+    guards: dict[str, str] = {}
+
+
 class CommentIn(Schema):
     """What somebody says: of the whole proposal, of one of its tasks, or in answer to a comment."""
 

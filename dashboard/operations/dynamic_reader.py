@@ -8,15 +8,17 @@ For pages and API:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from uuid import UUID
 
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.live_view.estate_view import view_for
+from dashboard.operations.models import GuardState
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.switches import AlternateSwitch
+from scheduler.guards.guard_values import FigureValue
 from scheduler.model.alternates import TaskAlternate, alternates_in, on_in
 from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.task_types import DYNAMIC
@@ -32,6 +34,14 @@ class DynamicTask:
     on: str
     alternates: tuple[TaskAlternate, ...]
     switches: tuple[AlternateSwitch, ...] = ()
+    because: str = ""  # why guards want the alternate that they want; empty where they have not been evaluated
+    trouble: str = ""  # of `scheduler.guards.alternate_choice`
+    readings: Mapping[str, FigureValue] = field(default_factory=dict)  # of what guards look at, as last seen
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether guards switch it."""
+        return any(alternate.guard.strip() for alternate in self.alternates)
 
 
 def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
@@ -49,7 +59,10 @@ def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
         tasks.append(DynamicTask(
             name, running_id, query, on_in(running.type, running.config, chosen),
             alternates_in(running.type, running.config)))
-    return tasks
+    seen = GuardState.objects.in_bulk([task.running for task in tasks]) if tasks else {}
+    return [
+        replace(task, because=state.because, trouble=state.trouble, readings=state.readings)
+        if (state := seen.get(task.running)) is not None else task for task in tasks]
 
 
 def with_switches(tasks: Sequence[DynamicTask]) -> list[DynamicTask]:

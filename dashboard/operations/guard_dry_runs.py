@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 import numpy as np
@@ -25,6 +25,40 @@ from scheduler.model.task_types import DYNAMIC
 
 MOST_HOURS = 24 * 7
 HOUR_S = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class GuardTrial:
+    """What guards would have done: in sentences, and switch by switch; for how long each alternate would be on, ms."""
+
+    task: str
+    begin_ms: int
+    end_ms: int
+    text: str
+    advice: str
+    switches: tuple[TriedSwitch, ...]
+    on_ms: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TriedSwitch:
+    """A switch that guards would have made, and why."""
+
+    at_ms: int
+    before: str
+    alternate: str
+    because: str
+
+
+def trial_of(
+    viewer: Viewer, dataflow_id: UUID | str, task: str, *, hours: int = 24, guards: Mapping[str, str] | None = None
+) -> GuardTrial:
+    """A dry run as pages and the API tell it; raises as `dry_run_of` does."""
+    run = dry_run_of(viewer, dataflow_id, task, hours=hours, guards=guards)
+    return GuardTrial(
+        task, run.begin_ms, run.end_ms, run.text, run.advice, tuple(
+            TriedSwitch(each.at_ms, each.before or "", each.choice.alternate, each.because) for each in run.switches),
+        run.on_ms)
 
 
 def dry_run_of(

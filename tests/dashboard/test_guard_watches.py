@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 
 import pytest
-from django.utils import timezone
+from django.test import Client
 
+from dashboard import jobs
 from dashboard.approvals.lifecycle import EXECUTING
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal, switch_alternate
 from dashboard.approvals.services.guarded_switches import HELD_FOR, held_until, propose_switches, users_of
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations import guard_dry_runs
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.guard_dry_runs import dry_run_of
 from dashboard.operations.guard_watches import GuardWatches, subject_of
@@ -129,13 +132,20 @@ def test_a_guard_that_is_none_is_refused_with_its_place(world: World, guard: str
     assert message in f"{problem.message} {problem.remedy}" and problem.line == 1
 
 
-def test_a_dry_run_says_when_it_would_have_switched_and_why(world: World, record: DataflowRecord) -> None:
-    now_s, history = int(timezone.now().timestamp()), DatabaseHistory()
-    begin_s = now_s - 600 - now_s % 10
-    for second in range(0, 610, 10):
-        history.append(begin_s + second, rates(200.0 if 120 <= second < 300 else 20.0))
+@pytest.fixture
+def ten_minutes_of_rates(record: DataflowRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten minutes of history up to now, of which three had many events."""
+    now_s = NOW_S - NOW_S % 60
+    monkeypatch.setattr(guard_dry_runs, "timezone", SimpleNamespace(now=lambda: datetime.fromtimestamp(now_s, UTC)))
+    [line], history = rates(0.0), DatabaseHistory()
+    for second in range(now_s - 600, now_s, 10):
+        history.append(second, {line: 200.0 if now_s - 480 <= second < now_s - 300 else 20.0})
     history.flush()
     history.tidy(now_s)
+
+
+@pytest.mark.usefixtures("ten_minutes_of_rates")
+def test_a_dry_run_says_when_it_would_have_switched_and_why(world: World, record: DataflowRecord) -> None:
     viewer = viewer_of(world.carla)
     tried = dry_run_of(viewer, record.pk, "work", hours=1)
     assert [(change.before, change.choice.alternate) for change in tried.switches] == [("all", "few"), ("few", "all")]
@@ -147,3 +157,27 @@ def test_a_dry_run_says_when_it_would_have_switched_and_why(world: World, record
         dry_run_of(viewer, record.pk, "wrk")
     with pytest.raises(NotFound):
         dry_run_of(viewer, record.pk, "work", guards={"al": "rate < 1"})
+
+
+@pytest.mark.usefixtures("ten_minutes_of_rates")
+def test_page_and_api_show_guards_and_try_others(
+    world: World, record: DataflowRecord, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "switches_of", lambda tasks: dict.fromkeys(tasks, ()))
+    watches = GuardWatches()
+    looked(watches, 20.0, second=0)
+    watches.store()
+    client.force_login(world.carla)
+    page = client.get(f"/dataflows/{record.pk}/guards/work").content.decode()
+    assert "all is on" in page and "events per second that reach the task" in page
+    form = {"hours": "1", "guard_all": "rate < 100", "guard_few": ""}
+    tried = client.get(f"/dataflows/{record.pk}/guards/work", form)
+    assert "It would have switched 2 times." in tried.content.decode()
+    refused = client.get(f"/dataflows/{record.pk}/guards/work", {"hours": "1", "guard_all": "rte < 100"})
+    assert refused.status_code == 400 and "Did you mean rate?" in refused.content.decode()
+    answer = client.post(f"/api/dataflows/{record.pk}/alternates/work/try", {
+        "hours": 1, "guards": {"all": "rate < 100"}}, content_type="application/json").json()
+    assert [(each["before"], each["alternate"]) for each in answer["switches"]] == [("all", "few"), ("few", "all")]
+    [task] = client.get(f"/api/dataflows/{record.pk}/alternates").json()
+    assert task["readings"]["rate"] == 20.0
+    assert client.get(f"/dataflows/{record.pk}/guards/wrk").status_code == 404
