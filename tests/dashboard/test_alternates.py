@@ -75,13 +75,16 @@ def test_a_switch_is_rolled_back(world: World) -> None:
 
 
 @pytest.mark.django_db
-def test_equal_dynamic_tasks_of_two_teams_are_one_and_switch_together(world: World) -> None:
+def test_equal_dynamic_tasks_of_two_teams_are_one_and_switch_together(world: World, client: Client) -> None:
     record = running(world.carla, world.city, dynamic("air"), world.ana)
     other = running(world.mo, world.mobility, dynamic("roads", [*reversed(WAYS)]), world.ben, world.ana)
     submitted = load_estate().submitted
     assert submitted[str(record.pk)].running["work"] == submitted[str(other.pk)].running["work"]
     proposal = switched(world, record, "few")
     assert plan_of(proposal.plan).touched_teams == ("mobility",)
+    client.force_login(world.mo)
+    page = client.get(f"/proposals/{proposal.pk}/").content.decode()
+    assert "work is done by its alternate few" in page and "None of its queries restarts." in page
 
 
 @pytest.mark.django_db
