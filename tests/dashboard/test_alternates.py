@@ -24,7 +24,7 @@ from tests.dashboard.building import World, approved, document, enacted, planned
 WAYS = [
     {"name": "all", "type": "sql", "config": {"query": "SELECT *, 'all' AS made FROM input"}, "value": 2},
     {"name": "few", "type": "sql", "config": {"query": "SELECT *, 'few' AS made FROM input WHERE value > 20"},
-     "guard": "latency > 2 s"}]
+     "guard": "latency_ms > 2000"}]
 
 
 def dynamic(name: str, ways: list = WAYS) -> str:
@@ -92,11 +92,11 @@ def test_pages_and_api_say_which_is_on_and_switch_it(world: World, client: Clien
     record = running(world.carla, world.city, dynamic("air"), world.ana)
     client.force_login(world.carla)
     page = client.get(f"/dataflows/{record.pk}/").content.decode()
-    assert 'data-alternate="work/few"' in page and "latency &gt; 2 s" in page
+    assert 'data-alternate="work/few"' in page and "latency_ms &gt; 2000" in page
     [task] = client.get(f"/api/dataflows/{record.pk}/alternates").json()
     assert (task["task"], task["on"]) == ("work", "all")
     assert [(way["name"], way["value"], way["guard"]) for way in task["alternates"]] == [
-        ("all", 1.0, ""), ("few", 0.5, "latency > 2 s")]
+        ("all", 1.0, ""), ("few", 0.5, "latency_ms > 2000")]
     assert task["switches"] == [{"alternate": "all", "query": "f1-0", "batch": 0, "seq": 0, "at_ms": 7}]
     answer = client.post(
         f"/api/dataflows/{record.pk}/alternates", {"task": "work", "alternate": "few"}, content_type="application/json")

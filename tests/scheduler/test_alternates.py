@@ -30,7 +30,7 @@ tasks:
   - {id: s, type: sensors}
   - id: work
     alternates:
-      - {name: fast, type: thin, value: 2, guard: "latency > 2 s"}
+      - {name: fast, type: thin, value: 2, guard: "latency_ms > 2000"}
       - {name: exact, type: scale, config: {by: 2}, value: 3}
   - {id: out, type: archive}
 streams:
@@ -68,7 +68,7 @@ def test_a_dynamic_task_is_read_and_written_in_every_form(format: str) -> None:
     dataflow = read(DOCUMENT)
     task = dataflow.task("work")
     assert alternates_in(task.type, task.config) == (
-        TaskAlternate("fast", "thin", {}, 2, "latency > 2 s"), TaskAlternate("exact", "scale", {"by": 2}, 3))
+        TaskAlternate("fast", "thin", {}, 2, "latency_ms > 2000"), TaskAlternate("exact", "scale", {"by": 2}, 3))
     assert read(dump_document(dataflow, format)) == dataflow
     assert dataflow_from_json(json.loads(json.dumps(to_document(dataflow)))) == dataflow
     assert "type" not in to_document(dataflow)["tasks"][1]
