@@ -23,6 +23,7 @@ from kombu.exceptions import OperationalError
 from dashboard import queue
 from scheduler.contracts.qos import QosSetup
 from scheduler.contracts.reports import Reports
+from scheduler.contracts.switches import AlternateSwitch
 from scheduler.contracts.trials import SECONDS, WARM_UP_S, TrialOrder, TrialProgress, TrialResult
 from scheduler.model.columns import Columns
 from scheduler.model.errors import WeirError
@@ -32,7 +33,17 @@ from scheduler.model.profile import Profile
 from scheduler.model.profile_csv import read_profiles
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine import counters, observed, qos_store, sealed_secrets, taps, trial_store, turns, waiting
+from workers.engine import (
+    counters,
+    noted_switches,
+    observed,
+    qos_store,
+    sealed_secrets,
+    taps,
+    trial_store,
+    turns,
+    waiting,
+)
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import EVENTS_KEPT
 from workers.engine.channels.channel_registry import Channels
@@ -192,10 +203,7 @@ def shipped_profiles() -> tuple[Profile, ...]:
 
 
 def read_live(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ...]]) -> LiveReading:
-    """Reports and flows of the whole estate now, or, without fragments, the reports alone.
-
-    Safe to call often: readings are shared within a process for a moment.
-    """
+    """Reports and flows of the whole estate now; without fragments reports alone. Shared in a process for a moment."""
     try:
         reading = _window(settings.REDIS_URL).read(list(fragments), parents)
         is_heard, is_full = worker_is_heard(), broker_is_full()
@@ -278,12 +286,15 @@ def output_tail(channel: str, count: int) -> list[dict[str, Any]]:
 
 
 def newest_events(stream: Tapped, *, count: int) -> NewestEvents:
-    """The newest events of a stream, so many at most, the newest first: copied from the first look on.
-
-    Raises ``BrokerAway``.
-    """
+    """So many events of a stream at most, the newest first, copied from the first look on; raises ``BrokerAway``."""
     with broker_needed("so events cannot be shown."):
         return taps.newest_events(broker(settings.REDIS_URL), stream, count=count)
+
+
+def switches_of(task_ids: Iterable[str]) -> dict[str, tuple[AlternateSwitch, ...]]:
+    """Which alternate of each of these running tasks got which first event; raises ``BrokerAway``."""
+    with broker_needed("so it is not known which alternates worked on which events."):
+        return {task_id: noted_switches.switches_of(broker(settings.REDIS_URL), task_id) for task_id in task_ids}
 
 
 def notable_events() -> list[dict[str, Any]]:

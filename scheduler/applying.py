@@ -36,8 +36,7 @@ def apply_plan(estate: Estate, plan: Plan) -> Estate:
     fragments.update(plan.fragments_after)
     return replace(
         estate, generation=estate.generation + 1, tasks=tasks, submitted=submitted, fragments=fragments,
-        settings=settings_applied(
-            plan.fragments_before, plan.fragments_after, plan.settings_after, estate.settings, estate.fragments))
+        settings=settings_applied(plan, estate.settings, estate.fragments))
 
 
 def reversed_plan(plan: Plan, change: FragmentChange) -> Plan:

@@ -1,25 +1,30 @@
 """Setting: the plan that sets running queries to something else, and that which takes it back.
 
-A query whose batches are to stay open, or no longer, restarts from its checkpoint: everything else about it stays.
+A query whose batches are to stay open, or no longer, restarts from its checkpoint: everything else about it stays. One
+that has a dynamic task done by another alternate runs on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from types import MappingProxyType
 
+from .model.alternates import alternates_in, on_in, type_at_work
 from .model.errors import InvalidTransition, NotFound
+from .model.estate import Submitted
 from .model.fragment import Fragment
 from .model.plan import Plan, Step
 from .model.plan_kinds import SET
 from .model.ports import EstateView
 from .model.prices import Prices
-from .model.settings_of_fragments import USUAL, FragmentSettings
-from .model.task_types import TaskTypes
+from .model.settings_of_fragments import USUAL
+from .model.task_types import DYNAMIC, TaskTypes
+from .performance.pricing import cores_at
 from .plan_building import heads_of, plan_of_rearrangement, plan_taking_back, submitted_in
 from .reuse.activity import FragmentChange
-from .step_kinds import SET_FRAGMENT
+from .step_kinds import SET_FRAGMENT, SWITCH
 
 
 def plan_settings(
@@ -62,7 +67,8 @@ def plan_settings(
                 remedy="Leave it as it is, or defragment the dataflow.", dataflow=dataflow_id, query=name)
     before = {name: estate.settings.get(name, USUAL) for name in real_time}
     after = {
-        name: FragmentSettings(trigger_ms.get(name), stays_open) for name, stays_open in real_time.items()
+        name: replace(before[name], trigger_ms=trigger_ms.get(name), real_time=stays_open)
+        for name, stays_open in real_time.items()
         if before[name].real_time != stays_open}
     if not after:
         raise InvalidTransition(
@@ -75,8 +81,90 @@ def plan_settings(
         settings_before={name: before[name] for name in after}, settings_after=after, why=why)
 
 
+def plan_switch(
+    estate: EstateView, dataflow_id: str, *, task: str, alternate: str, task_types: TaskTypes, prices: Prices,
+    why: str = "",
+) -> Plan:
+    """Plan that a dynamic task is done by another of its alternates, for all who use it.
+
+    Parameters
+    ----------
+    task : str
+        The task's id in the dataflow.
+    alternate : str
+        The alternate's name.
+    why : str, optional
+        What it is for, for those who look at the plan.
+
+    Raises
+    ------
+    NotSubmitted
+        The estate has no dataflow of that id.
+    NotFound
+        The dataflow has no such dynamic task, or the task no such alternate.
+    InvalidTransition
+        That alternate is on already.
+    """
+    submitted = submitted_in(estate, dataflow_id)
+    dynamic = {
+        name: estate.tasks[running] for name, running in submitted.running.items()
+        if estate.tasks[running].type == DYNAMIC}
+    if task not in dynamic:
+        raise NotFound(
+            f"{submitted.name} has no task {task} with alternates.",
+            remedy=_one_of(task, dynamic) or "None of its tasks has any.", dataflow=dataflow_id, task=task)
+    running = dynamic[task]
+    names = [each.name for each in alternates_in(running.type, running.config)]
+    if alternate not in names:
+        raise NotFound(
+            f"Task {task} has no alternate {alternate}.", remedy=_one_of(alternate, names), dataflow=dataflow_id,
+            task=task, alternate=alternate)
+    fragment = estate.fragments[estate.places[running.id][0]]
+    own = estate.settings.get(fragment.id, USUAL)
+    on = on_in(running.type, running.config, own.alternates.get(running.id))
+    if on == alternate:
+        raise InvalidTransition(
+            f"Alternate {alternate} of {task} is on already.", remedy="There is nothing to change.",
+            dataflow=dataflow_id, task=task)
+    before, after = (
+        replace(own, alternates={**own.alternates, running.id: name}) for name in (on, alternate))
+    cores_now, cores_then = (
+        cores_at(type_at_work(running.type, running.config, task_types, on=name), running.rate_per_s or 0.0,
+                 prices=prices)
+        for name in (on, alternate))
+    return plan_of_rearrangement(
+        SET, estate, submitted, _switching(fragment, running.id), heads=[running.id], task_types=task_types,
+        prices=prices, task_cores_delta=cores_then - cores_now,
+        settings_before={fragment.id: before}, settings_after={fragment.id: after}, why=why)
+
+
+def _one_of(name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name, known, n=1)
+    return f"Did you mean {near[0]}?" if near else f"Name one of {', '.join(sorted(known))}." if known else ""
+
+
+def _switching(fragment: Fragment, task: str) -> FragmentChange:
+    return FragmentChange(
+        {fragment.id: fragment}, {fragment.id: fragment}, (Step(SWITCH.name, fragment.id, task=task),))
+
+
+def _plan_switching_back(estate: EstateView, plan: Plan, submitted: Submitted, step: Step) -> Plan:
+    task = step.task or ""
+    was, made = (
+        settings[step.fragment].alternates[task] for settings in (plan.settings_before, plan.settings_after))
+    fragment = estate.fragments[estate.places[task][0]] if task in estate.tasks else None
+    own = USUAL if fragment is None else estate.settings.get(fragment.id, USUAL)
+    if fragment is None or own.alternates.get(task) != made:
+        raise InvalidTransition(
+            f"{submitted.name} was switched to another alternate since.", remedy="There is nothing left to undo.",
+            dataflow=submitted.id)
+    return plan_taking_back(
+        estate, plan, _switching(fragment, task), heads=[task], settings_before={fragment.id: own},
+        settings_after={fragment.id: replace(own, alternates={**own.alternates, task: was})})
+
+
 def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
-    """Plan to undo a setting: queries that are still set so are set to what they were before.
+    """Plan to undo a setting: what is still set so is set to what it was before.
 
     Raises
     ------
@@ -86,6 +174,8 @@ def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
         All of its queries have gone, or were set to something else since.
     """
     submitted = submitted_in(estate, plan.dataflow.id)
+    if switched := [step for step in plan.steps if step.task]:
+        return _plan_switching_back(estate, plan, submitted, *switched)
     now = {name: estate.settings.get(name, USUAL) for name in plan.settings_after if name in estate.fragments}
     back = {
         name: replace(plan.settings_before[name], trigger_ms=None) for name, own in now.items()

@@ -185,6 +185,16 @@ def _is_set(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> bool
         step, fragment, evidence)
 
 
+def _is_switched(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> bool:
+    """Whether the queries were told of the alternate that is on now, which may be another than the plan's."""
+    wanted = evidence.settings.get(step.fragment, USUAL).alternates.get(step.task or "")
+    if wanted is None:  # the task goes on in another query
+        return True
+    position = fragment.tasks.index(step.task or "")
+    return _every_query(lambda seen: seen.query is not None and seen.query.alternates.get(position) == wanted)(
+        step, fragment, evidence)
+
+
 CLOSE_OUTLET = StepKind(
     name="close_outlet", words="{fragment} no longer publishes the stream of {task} to {reader}",
     reverse="open_outlet", rank=0, unnoticed=True,
@@ -228,6 +238,9 @@ HAND_OVER_BUNDLE = StepKind(
 SET_FRAGMENT = StepKind(
     name="set", words="Set query {fragment} on {slot}: {setting}",
     reverse="set", rank=6, is_done=_is_set, starts_query=True, interrupts=True)
+SWITCH = StepKind(
+    name="switch", words="{task} is done by its alternate {setting}, from the next batch of {fragment} on",
+    reverse="switch", rank=6, is_done=_is_switched)
 OPEN_TAIL = StepKind(
     name="open_tail", words="{fragment} works on {active} of its tasks again",
     reverse="close_tail", rank=7, is_done=_every_query(_tail_is_open), unnoticed=True)
@@ -245,7 +258,7 @@ LEAVE_BUNDLE = StepKind(
 STEP_KINDS: Mapping[str, StepKind] = {
     kind.name: kind for kind in (
         CLOSE_OUTLET, CLOSE_TAIL, STOP_FRAGMENT, PAUSE_FRAGMENT, HAND_OVER, START_FRAGMENT, RESUME_FRAGMENT,
-        START_BUNDLE, MOVE_BUNDLE, HAND_OVER_BUNDLE, SET_FRAGMENT, OPEN_TAIL, OPEN_OUTLET, ROUTE, LEAVE_BUNDLE)}
+        START_BUNDLE, MOVE_BUNDLE, HAND_OVER_BUNDLE, SET_FRAGMENT, SWITCH, OPEN_TAIL, OPEN_OUTLET, ROUTE, LEAVE_BUNDLE)}
 
 
 def kind_of(step: Step) -> StepKind:

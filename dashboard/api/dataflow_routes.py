@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from typing import Any
 from uuid import UUID
@@ -21,8 +22,10 @@ from dashboard.api.answers.dataflows import (
     DataflowHistory,
     DataflowRow,
     DeadLetterAnswer,
+    DynamicTaskAnswer,
     FailingQuery,
     FragmentationAnswer,
+    GuardTrialAnswer,
     LiveDataflow,
     Output,
     SubmittedAnswer,
@@ -41,12 +44,13 @@ from dashboard.catalog import selectors as catalog
 from dashboard.catalog.document_checks import limits_for
 from dashboard.catalog.services import choose_latency, choose_when_behind
 from dashboard.controllers.latency_told import latency_prices_told, latency_told
-from dashboard.operations import fragmentation_reader
+from dashboard.operations import dynamic_reader, fragmentation_reader, guard_dry_runs
 from dashboard.operations import selectors as operations
 from dashboard.operations.live_view import failing_queries as failing
 from dashboard.operations.live_view.sink_statuses import write_again
 from dashboard.operations.services import try_again
 from dashboard.teams import selectors as teams
+from scheduler.model.encoding import to_json
 from scheduler.model.errors import NotFound
 
 router = Router()
@@ -143,6 +147,27 @@ def move(request: HttpRequest, dataflow_id: UUID, choice: schemas.MoveIn) -> dic
     """Propose that one of the dataflow's queries, or several, go on in another slot."""
     return schemas.proposal_row(services.move_query(
         actor=request.user, dataflow_id=dataflow_id, query=choice.query, slot=choice.slot, along=choice.along))
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/alternates", response=list[DynamicTaskAnswer])
+def alternates(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, Any]]:
+    """The dynamic tasks of a dataflow that runs: their alternates, which is on, and which got which first event."""
+    tasks = dynamic_reader.dynamic_tasks(request.viewer, dataflow_id)
+    return json.loads(to_json(dynamic_reader.with_switches(tasks)))
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/alternates", response=ProposalRow)
+def switch(request: HttpRequest, dataflow_id: UUID, choice: schemas.SwitchIn) -> dict[str, Any]:
+    """Propose that a dynamic task is done by another of its alternates."""
+    return schemas.proposal_row(services.switch_alternate(
+        actor=request.user, dataflow_id=dataflow_id, task=choice.task, alternate=choice.alternate))
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/alternates/{task}/try", response=GuardTrialAnswer)
+def try_guards(request: HttpRequest, dataflow_id: UUID, task: str, tried: schemas.GuardTrialIn) -> dict[str, Any]:
+    """What guards of a dynamic task would have done over the history that is kept; nothing is switched."""
+    return json.loads(to_json(guard_dry_runs.trial_of(
+        request.viewer, dataflow_id, task, hours=tried.hours, guards=tried.guards)))
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/move", response=MovePreview)

@@ -103,6 +103,21 @@ class MoveIn(Schema):
     along: list[str] = []
 
 
+class SwitchIn(Schema):
+    """By which of its alternates a dynamic task is to be done."""
+
+    task: str
+    alternate: str
+
+
+class GuardTrialIn(Schema):
+    """Over how many hours guards are tried, a week at most, and other guards than those of the document, by alternate.
+    """
+
+    hours: int = Field(24, ge=1, le=168)
+    guards: dict[str, str] = {}
+
+
 class CommentIn(Schema):
     """What somebody says: of the whole proposal, of one of its tasks, or in answer to a comment."""
 
@@ -224,7 +239,7 @@ def task_type_row(task_type: TaskType) -> dict[str, Any]:
     """A task type with its parameters; where its code lives is no client's business."""
     row = {name: value for name, value in asdict(task_type).items() if name != "build"}
     row["parameters"] = [
-        {name: value for name, value in parameter.items() if name not in ("form", "added")}
+        {name: value for name, value in parameter.items() if name not in ("form", "added", "alternate_types")}
         for parameter in row["parameters"]]
     return row
 

@@ -22,6 +22,7 @@ from scheduler.step_kinds import kind_of
 
 ROLES = {"approver": Role.APPROVER, "admin": Role.ADMIN}
 BY_WEIR = "lets Weir do this by itself"
+BY_GUARD = "approved the task's guards with its dataflow"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class TeamDemand:
     rules: TeamRules | None
 
 
-def team_demands(plan: Plan, *, own: Team, acting: Collection[int] = ()) -> list[TeamDemand]:
+def team_demands(plan: Plan, *, own: Team, acting: Collection[int] = (), agreed: str = BY_WEIR) -> list[TeamDemand]:
     """The teams that a plan concerns, by name, each with what it demands.
 
     The own team, and the teams of the dataflows that the plan touches; of a removal that nobody notices the own alone.
@@ -43,7 +44,9 @@ def team_demands(plan: Plan, *, own: Team, acting: Collection[int] = ()) -> list
     own : Team
         The team of the dataflow that it is for.
     acting : collection of int
-        The ids of teams that let the controller act which made it: they are not asked.
+        The ids of teams that let what made it act: they are not asked.
+    agreed : str
+        By what they did so.
     """
     teams = {own.pk: own}
     # What they stop or close is needed by no other dataflow, and what they open again was agreed to at submission.
@@ -57,7 +60,7 @@ def team_demands(plan: Plan, *, own: Team, acting: Collection[int] = ()) -> list
     demands = []
     for team in sorted(teams.values(), key=lambda team: team.name):
         record, held = rules[team.pk]
-        demand = ApprovalDemand(0, why=BY_WEIR) if team.pk in acting else held.demand(
+        demand = ApprovalDemand(0, why=agreed) if team.pk in acting else held.demand(
             case_of(plan, team=team.slug, pause_ms=pause_ms, reaches=reaches))
         demands.append(TeamDemand(team, demand, record))
     return demands

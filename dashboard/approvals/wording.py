@@ -22,8 +22,10 @@ def step_text(plan: Plan, step: Step, names: dict[str, str]) -> str:
 
 
 def _setting(plan: Plan, step: Step) -> str:
-    """What a query is set to."""
+    """What a query is set to, or a dynamic task is done by."""
     own = plan.settings_after.get(step.fragment, USUAL)
+    if step.task in own.alternates:
+        return own.alternates[step.task]
     return "its batches stay open, and events go on as they come" if own.real_time else "micro-batches"
 
 

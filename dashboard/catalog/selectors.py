@@ -20,6 +20,7 @@ from dashboard import jobs
 from dashboard.catalog import permissions
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
 from dashboard.teams.permissions import Viewer
+from scheduler.model.documents import type_and_config
 from scheduler.model.errors import NotFound
 
 
@@ -91,9 +92,10 @@ def graph_of(record: DataflowRecord, *, number: int | None = None) -> dict[str, 
     document, types = record.versions.get(number=number or record.version).document, jobs.task_types()
     tasks = []
     for task in document["tasks"]:
-        declared = types.get(task["type"])
+        task_type, config = type_and_config(task)
+        declared = types.get(task_type)
         tasks.append({
-            "id": task["id"], "type": task["type"], "config": task.get("config", {}),
+            "id": task["id"], "type": task_type, "config": config,
             "chain": task.get("chain", "allowed"),
             "kind": declared.kind if declared else "", "family": declared.family if declared else "",
         })

@@ -94,13 +94,14 @@ class FragmentRow(models.Model):
     bundles = models.JSONField(default=list)
     trigger_ms = models.PositiveIntegerField(null=True)  # None: `settings.TRIGGER_MS`
     real_time = models.BooleanField(default=False)
+    alternates = models.JSONField(default=dict)  # on of dynamic tasks, by running task; else as at first
     started_generation = models.PositiveIntegerField()
     started_at = models.DateTimeField(auto_now_add=True)
 
     @property
     def settings(self) -> FragmentSettings:
         """What its queries are set to."""
-        return FragmentSettings(self.trigger_ms, self.real_time)
+        return FragmentSettings(self.trigger_ms, self.real_time, self.alternates)
 
 
 class BundleSlot(models.Model):
@@ -301,3 +302,17 @@ class LatencyStatus(models.Model):
     class Meta:
         ordering = ["dataflow", "number"]
         constraints = [models.UniqueConstraint(fields=["dataflow", "number"], name="one_status_a_limit")]
+
+
+class GuardState(models.Model):
+    """What the guards of a running task have come to: ``state`` to go on from, ``readings`` of figures and words.
+
+    ``because`` says why its alternate is wanted; ``trouble`` that guards allow none, or several that exclude another.
+    """
+
+    task = models.CharField(max_length=64, primary_key=True)  # a running task's fingerprint
+    state = models.JSONField(default=dict)
+    readings = models.JSONField(default=dict)
+    because = models.TextField(blank=True)
+    trouble = models.CharField(max_length=20, blank=True)
+    at = models.DateTimeField()

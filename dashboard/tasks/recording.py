@@ -18,8 +18,10 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from dashboard import jobs, queue
+from dashboard.approvals.services.guarded_switches import propose_switches
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.health import findings
+from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.latency_control.pacer import Pacer
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.findings import Finding
@@ -55,6 +57,7 @@ class Recorder:
         self._event = ""
         self._findings: dict[str, Finding] | None = None
         self._pacer = Pacer(timezone.now)
+        self._guards = GuardWatches()
 
     def tick(self, now_s: int) -> int:
         """Record this second; how many values it had, 0 where another process records."""
@@ -64,6 +67,7 @@ class Recorder:
         if self._history is None:
             self._history, self._event, self._findings = self._make_history(), "", None
             self._pacer = Pacer(timezone.now)  # what was seen before this turn is long ago
+            self._guards = GuardWatches()
         view = view_for(EVERYTHING)
         values = values_of(view)
         if values:
@@ -72,8 +76,10 @@ class Recorder:
             self._history.append(now_s, values)
         if repaced := self._pacer.look(view, now_s):
             self._history.annotate(repaced)
+        propose_switches(self._guards.look(view.estate, values, now_s), view.estate, at=timezone.now())
         if now_s % FLUSH_EVERY_S == 0:
             self._history.flush()
+            self._guards.store()
         if now_s % ANNOTATE_EVERY_S == 0 and view.reading.available:
             # As whoever is in no team is told: an annotation is read by all who may know of its subject.
             wrong = findings(replace(view, own=frozenset()))

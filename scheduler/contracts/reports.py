@@ -57,6 +57,7 @@ class QueryReport:
     state_kb: int | None = None  # about what its state takes on its node's disk
     trigger_ms: int | None = None  # how far apart its batches were asked to begin, as it is in force
     real_time: bool = False  # its batches stay open, and events go on as they come
+    alternates: Mapping[int, str] = field(default_factory=dict)  # that dynamic tasks were told, by position
     not_real_time: str | None = None  # why its batches cannot stay open, in words; empty where they can
 
 

@@ -82,6 +82,12 @@ SPARK_CHARACTERS = InputBound(_SQL, "characters of an expression for Spark", 200
 RESULT_BYTES = InputBound(_SQL, "bytes that a query makes of one event", 64 * _MB,
                      "`invalid_config` where the query tells it, or the query fails and is not tried again")
 
+# Guards --------------------------------------------------------------------------------------------------------------
+GUARD_CHARACTERS = InputBound("a guard", "characters", 4_000, "`invalid_guard`")
+GUARD_LEVELS = InputBound("a guard", "levels of expressions", 80, "`invalid_guard`")
+GUARD_WORDS = InputBound("a dynamic element", "different temporal words of all its guards and value functions", 32,
+                    "`invalid_guard`")
+
 # Events --------------------------------------------------------------------------------------------------------------
 INGEST_EVENTS = InputBound("`POST /ingest/…`", "events, once decoded", 250_000, "413 `too_large`", "WEIR_INGEST_EVENTS")
 MESSAGE_EVENTS = InputBound(_EVENTS, "events, once decoded", 250_000, "a dead letter")

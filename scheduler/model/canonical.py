@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from operator import itemgetter
 from typing import Any
 
 from .dataflow import Dataflow, Task
@@ -77,6 +78,8 @@ def identity_config(dataflow: Dataflow, task: Task, task_type: TaskType) -> dict
 
 
 def _in_form(parameter: Parameter, value: Any) -> Any:
+    if parameter.alternate_types is not None and value is not None:
+        return _alternates_in_form(parameter.alternate_types, value)
     if parameter.form is not None and value is not None:
         return parameter.form(plain(value))
     if parameter.unit is not None and isinstance(value, str):
@@ -94,6 +97,21 @@ def _in_form(parameter: Parameter, value: Any) -> Any:
         case "object" if parameter.bounds and isinstance(value, Mapping):
             return {name: _bounds_in_form(bounds) for name, bounds in value.items()}
     return plain(value)
+
+
+def _alternates_in_form(task_types: Mapping[str, TaskType], stated: Any) -> list[Any]:
+    """By name, with canonical configs, and values relative to the largest: γ = f / max f of the thesis."""
+    largest = max(alternate.get("value", 1) for alternate in stated)
+    alternates = [
+        {
+            "name": alternate["name"], "type": alternate["type"],
+            "config": canonical_config(task_types[alternate["type"]], alternate.get("config") or {})
+            if alternate["type"] in task_types else plain(alternate.get("config") or {}),
+            "value": float(f"{alternate.get('value', 1) / largest:.12g}"),  # 0.1 of 0.3 is 1 of 3
+            "guard": " ".join((alternate.get("guard") or "").split()),
+        }
+        for alternate in stated]
+    return sorted(alternates, key=itemgetter("name"))
 
 
 def _element_in_form(parameter: Parameter, element: Any) -> Any:

@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
+from .alternates import AlternatesDiffer, one_schema
 from .bounds import DOCUMENT_TYPES
 from .canonical import canonical_config
 from .columns import STREAM_TYPES, Columns, ColumnsOf, TypesTooLong, interleaved
 from .draft import Draft, DraftTask
 from .errors import WeirError
 from .positions import Problems, TextPosition
+from .task_types import DYNAMIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +52,7 @@ def columns_by_task(draft: Draft, columns_of: ColumnsOf, problems: Problems | No
         try:
             length = _lengthened(length, *(columns for _, columns in given))
             inputs = _inputs(task, given)
-            made = _outputs(task, inputs, columns_of)
+            made = _made(task, inputs, columns_of, problems)
             length, outputs = _lengthened(length, made), made
         except WeirError as wrong:
             _report(task, wrong, problems)
@@ -74,8 +76,26 @@ def _inputs(task: DraftTask, parents: list[tuple[str, Columns]]) -> Columns:
     return interleaved(parents) if parents else Columns.unknown()
 
 
+def _made(task: DraftTask, inputs: Columns, columns_of: ColumnsOf, problems: Problems | None) -> Columns:
+    """What a task gives, whichever of its alternates is on; of these each is reported by itself."""
+    if not task.alternates:
+        return _outputs(task, inputs, columns_of)
+    given: list[tuple[str, Columns]] = []
+    for way in task.alternates.values():
+        try:
+            given.append((way.alternate, _outputs(way, inputs, columns_of)))
+        except WeirError as wrong:
+            _report(way, wrong, problems)
+            given.append((way.alternate, Columns.unknown()))
+    try:
+        return one_schema(given)
+    except AlternatesDiffer as wrong:
+        _report(task.alternates[str(wrong.facts["alternate"])], wrong, problems)
+        return Columns.unknown()
+
+
 def _outputs(task: DraftTask, inputs: Columns, columns_of: ColumnsOf) -> Columns:
-    if task.type is None:
+    if task.type is None or task.type.name == DYNAMIC:  # the one without alternates that could be read
         return Columns.unknown()
     return columns_of(task.type, inputs, canonical_config(task.type, task.config))
 
@@ -83,7 +103,8 @@ def _outputs(task: DraftTask, inputs: Columns, columns_of: ColumnsOf) -> Columns
 def _report(task: DraftTask, error: WeirError, problems: Problems | None) -> None:
     if problems is not None:
         position = _position(task, error.facts)
-        problems.add(error.code, position, f"Task {task.id}: {error.message}", error.remedy, task_id=task.id)
+        named = f"Task {task.id}, alternate {task.alternate}" if task.alternate else f"Task {task.id}"
+        problems.add(error.code, position, f"{named}: {error.message}", error.remedy, task_id=task.id)
 
 
 def _position(task: DraftTask, facts: Mapping[str, object]) -> TextPosition:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import yaml
 
+from .alternates import ALTERNATES
 from .bounds import DOCUMENT_BYTES
 from .canonical import canonical_config, plain
 from .column_checks import TaskColumns, columns_by_task
@@ -26,7 +27,7 @@ from .json_text import read_json
 from .latency_limits import Limits, from_json, to_json
 from .latency_reading import read_latency
 from .positions import Problems, TextPosition, UnreadableDocument, listed
-from .task_types import TaskType, TaskTypes
+from .task_types import DYNAMIC, TaskType, TaskTypes
 from .yaml_text import read_yaml, resolve_plain
 
 Format = Literal["json", "yaml"]
@@ -128,8 +129,7 @@ def dataflow_from_json(document: Mapping[str, Any]) -> Dataflow:
         description=document.get("description", ""),
         visibility=document.get("visibility", "shared"),
         tasks=tuple(
-            Task(task["id"], task["type"], task.get("config") or {}, task.get("chain") or "allowed")
-            for task in document["tasks"]),
+            Task(task["id"], *type_and_config(task), task.get("chain") or "allowed") for task in document["tasks"]),
         streams=tuple(
             Stream(stream["from"], stream["to"], _optional_float(stream.get("selectivity")))
             for stream in document["streams"]
@@ -147,8 +147,7 @@ def to_document(dataflow: Dataflow) -> dict[str, Any]:
     if dataflow.visibility != "shared":
         document["visibility"] = dataflow.visibility
     document["tasks"] = [
-        {"id": task.id, "type": task.type} | ({"config": plain(task.config)} if task.config else {})
-        | ({} if task.chain == "allowed" else {"chain": task.chain})
+        {"id": task.id} | _way_of(task) | ({} if task.chain == "allowed" else {"chain": task.chain})
         for task in dataflow.tasks
     ]
     document["streams"] = [
@@ -161,6 +160,20 @@ def to_document(dataflow: Dataflow) -> dict[str, Any]:
     if dataflow.latency is not None:
         document["latency"] = to_json(dataflow.latency)
     return document
+
+
+def type_and_config(stated: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """The type and the config of a task as a stored document states it; of one with alternates, the type of these."""
+    if ALTERNATES in stated:
+        return DYNAMIC, {ALTERNATES: stated[ALTERNATES]}
+    return stated["type"], stated.get("config") or {}
+
+
+def _way_of(task: Task) -> dict[str, Any]:
+    """How a task is done, as a document says it: a type and a config, or alternates."""
+    if task.type == DYNAMIC:
+        return {ALTERNATES: plain(task.config[ALTERNATES])}
+    return {"type": task.type} | ({"config": plain(task.config)} if task.config else {})
 
 
 def dump_document(dataflow: Dataflow, format: Format = "yaml") -> str:
@@ -199,8 +212,10 @@ def _read(
     check_graph(draft, problems)
     if check_config is not None and not problems:
         for task in draft.tasks.values():
-            if problem := check_config(task.type, canonical_config(task.type, task.config)):
-                problems.add(problem.code, task.position, problem.message, problem.remedy, task_id=task.id)
+            for way in [*task.ways, *([task] if task.alternates else [])]:
+                if problem := check_config(way.type, canonical_config(way.type, way.config)):
+                    place = task.alternates.get(str(problem.facts.get("alternate")), way)
+                    problems.add(problem.code, place.position, problem.message, problem.remedy, task_id=way.id)
     if columns_of is not None and not problems:
         columns_by_task(draft, columns_of, problems)
     if problems:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
+from .alternates import ALTERNATES, why_no_alternate
 from .bounds import DOCUMENT_QUERIES
 from .dataflow import Chaining, Visibility
 from .latency_limits import Limits
@@ -19,14 +20,14 @@ from .parameters import check_config
 from .positions import DocumentNode, Problems, TextPosition, UnreadableDocument, shown
 from .schema import dataflow_schema
 from .structure import check_structure
-from .task_types import TaskType, TaskTypes
+from .task_types import DYNAMIC, TaskType, TaskTypes
 
 _TASK_ID = re.compile(dataflow_schema()["$defs"]["id"]["pattern"].strip("^$"))
 
 
 @dataclass(slots=True)
 class DraftTask:
-    """A task as it stands in the document; ``type`` is None where its type is not known."""
+    """A task as it stands in the document, or one ``alternate`` of it; ``type`` is None where its type is not known."""
 
     id: str
     type: TaskType | None
@@ -34,6 +35,13 @@ class DraftTask:
     position: TextPosition
     parameters: dict[str, DocumentNode] = field(default_factory=dict)  # where its config's values stand
     chain: Chaining = "allowed"
+    alternate: str = ""
+    alternates: dict[str, DraftTask] = field(default_factory=dict)
+
+    @property
+    def ways(self) -> list[DraftTask]:
+        """How it may be done: its alternates, or itself."""
+        return list(self.alternates.values()) or [self]
 
 
 @dataclass(slots=True)
@@ -115,6 +123,9 @@ class DraftReader:
     def _task(self, node: DocumentNode) -> None:
         stated_id, config, rate = (node.value.get(key) for key in ("id", "config", "rate"))
         task_id = self._task_id(stated_id)
+        if ALTERNATES in node.value:
+            self._dynamic_task(node, task_id)
+            return
         task_type = self._task_type(node.value.get("type"), task_id)
         if config is None or config.value is None:
             config = DocumentNode({}, node.position)
@@ -130,6 +141,50 @@ class DraftReader:
             task_id, task_type, plain, stated_id.position, parameters, _text(node.value.get("chain")) or "allowed")
         if rate is not None:
             self._rate(task_id, rate)
+
+    def _dynamic_task(self, node: DocumentNode, task_id: str | None) -> None:
+        for key in ("type", "config"):
+            if key in node.value:
+                self.problems.add(
+                    "type_beside_alternates", node.keys[key], f"A task with alternates has no {key} of its own.",
+                    f"Give the {key} to one of its alternates.", task_id=task_id)
+        alternates: dict[str, DraftTask] = {}
+        for number, stated in enumerate(_mappings(node.value[ALTERNATES])):
+            way = self._alternate(stated, task_id)
+            if way.alternate in alternates:
+                self.problems.add(
+                    "duplicate_alternate", way.position, f"Two alternates are called {way.alternate}.",
+                    "Give each alternate of a task a name of its own.", task_id=task_id)
+            alternates[way.alternate or f"{number + 1}"] = way
+        if task_id is None:
+            return
+        config = {ALTERNATES: node.value[ALTERNATES].plain()}
+        self.draft.tasks[task_id] = DraftTask(
+            task_id, self.task_types[DYNAMIC], config, node.value["id"].position, {ALTERNATES: node.value[ALTERNATES]},
+            _text(node.value.get("chain")) or "allowed", alternates=alternates)
+        if (rate := node.value.get("rate")) is not None:
+            self._rate(task_id, rate)
+
+    def _alternate(self, node: DocumentNode, task_id: str | None) -> DraftTask:
+        stated_type, config = node.value.get("type"), node.value.get("config")
+        name = _text(node.value.get("name")) or ""
+        task_type = self._task_type(stated_type, task_id)
+        if config is None or config.value is None:
+            config = DocumentNode({}, node.position)
+        if task_type is not None and (why_not := why_no_alternate(task_type)):
+            self.problems.add(
+                "no_alternate", stated_type.position,
+                f"Alternate {name} cannot be of type {task_type.name}: it {why_not}.",
+                "Alternates are of types without state and outside effects, so far. Let a task before or behind do it.",
+                task_id=task_id)
+        if task_type is not None and config.is_mapping:
+            named = task_id or "without an id"
+            check_config(task_type, config, self.problems, task_id=named)
+            self._count_parsed(task_type, config, named)
+        place = node.value["name"].position if "name" in node.value else node.position
+        return DraftTask(
+            task_id or "", task_type, config.plain() if config.is_mapping else {}, place,
+            config.value if config.is_mapping else {}, alternate=name)
 
     def _count_parsed(self, task_type: TaskType, config: DocumentNode, task_id: str) -> None:
         for parameter in task_type.parameters:
@@ -160,7 +215,7 @@ class DraftReader:
 
     def _task_type(self, node: DocumentNode | None, task_id: str | None) -> TaskType | None:
         name = _text(node)
-        if name is None or name in self.task_types:
+        if name is None or (name in self.task_types and name != DYNAMIC):
             return self.task_types.get(name)
         near = self.problems.nearest(name, self.task_types)
         remedy = self.type_remedy(name) if self.type_remedy else "The task library lists the types there are."

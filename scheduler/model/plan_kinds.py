@@ -19,6 +19,9 @@ EntryChange = Literal["added", "removed", "turned", "renewed", "replaced", "kept
 Undo = Literal["by_opposite", "from_plan"]
 
 
+UNDISTURBED = "None of its queries restarts."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanKind:
     """One kind of plan.
@@ -63,7 +66,7 @@ class PlanKind:
     starts: str = "starts"
     stops: str = "stops"
     goes_on: str = "goes on for others"
-    pause: str = "None of its queries restarts."
+    pause: str = UNDISTURBED
     moves_queries: bool = False
     needs_no_handover: bool = False
     relocates: bool = False

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
+from .dataflow import _frozen
 from .fragment import Fragment
+
+if TYPE_CHECKING:
+    from .plan import Plan
 
 MOST_OPEN_A_SLOT = 16  # queries of one slot whose batches stay open: each holds a thread of its driver
 
@@ -20,11 +25,16 @@ class FragmentSettings:
     """What the queries of one fragment are set to.
 
     ``trigger_ms`` is how far apart their batches begin, or the groups of events of an open one; None: as far as the
-    installation says. With ``real_time`` their batches stay open.
+    installation says. With ``real_time`` their batches stay open. ``alternates`` says which alternate is on of dynamic
+    tasks, by running task, where it is another than at first (`alternates.first_on`).
     """
 
     trigger_ms: int | None = None
     real_time: bool = False
+    alternates: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alternates", _frozen(self.alternates))
 
 
 USUAL = FragmentSettings()
@@ -42,8 +52,9 @@ def inherited_settings(
 ) -> dict[str, FragmentSettings]:
     """The settings of new fragments that go on with the work of others: moved, fused or cut queries.
 
-    A new fragment has the shortest interval of those that it inherits from. Its batches stay open where all of theirs
-    do and its slot has room. Without this it would begin with micro-batches, and be restarted a moment later.
+    A new fragment has the shortest interval of those that it inherits from, and their alternates. Its batches stay open
+    where all of theirs do and its slot has room. Without this it would begin with micro-batches, and be restarted a
+    moment later.
 
     Parameters
     ----------
@@ -67,24 +78,48 @@ def inherited_settings(
         stays_open = bool(earlier) and not fragment.divided and all(each.real_time for each in earlier) and (
             opened[fragment.slot] < MOST_OPEN_A_SLOT)
         opened[fragment.slot] += stays_open
-        own = FragmentSettings(min(intervals, default=None), stays_open)
+        alternates = {task: on for each in earlier for task, on in each.alternates.items() if task in fragment.tasks}
+        own = FragmentSettings(min(intervals, default=None), stays_open, alternates)
         if own != USUAL:
             inherited[name] = own
     return inherited
 
 
-def settings_applied(
-    before: Mapping[str, Fragment], after: Mapping[str, Fragment], wanted: Mapping[str, FragmentSettings],
-    settings: Mapping[str, FragmentSettings], fragments: Mapping[str, Fragment],
+def changed_settings(
+    before: Mapping[str, FragmentSettings], after: Mapping[str, FragmentSettings],
+    now: Mapping[str, FragmentSettings],
 ) -> dict[str, FragmentSettings]:
+    """The settings of the fragments that a plan sets: what it changes, and all else as it is now, which may not be as
+    it was when the plan was made.
+
+    Parameters
+    ----------
+    before, after : mapping of str to FragmentSettings
+        What the plan says of them: how batches are, or which alternates are on, become others.
+    """
+    changed = {}
+    for name, own in after.items():
+        was, is_now = before.get(name, USUAL), now.get(name, USUAL)
+        if own.alternates == was.alternates:
+            changed[name] = replace(own, alternates=is_now.alternates)
+        else:
+            switched = {task: on for task, on in own.alternates.items() if was.alternates.get(task) != on}
+            changed[name] = replace(is_now, alternates={**is_now.alternates, **switched})
+    return changed
+
+
+def settings_applied(plan: Plan, settings: Mapping[str, FragmentSettings], fragments: Mapping[str, Fragment]) -> (
+        dict[str, FragmentSettings]):
     """All settings of an estate once a plan is applied.
 
     Parameters
     ----------
-    before, after : mapping of str to Fragment
-        The fragments that the plan touches, as they were and as they are.
+    settings, fragments : mapping
+        Of the estate before.
     """
+    before, after = plan.fragments_before, plan.fragments_after
     ended = before.keys() - after.keys()
     staying = {name: own for name, own in settings.items() if name not in ended}
     inherited = inherited_settings(before, after, settings, open_in_slots(fragments, staying))
+    wanted = changed_settings(plan.settings_before, plan.settings_after, settings)
     return {name: own for name, own in {**staying, **inherited, **wanted}.items() if own != USUAL}

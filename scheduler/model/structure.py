@@ -15,6 +15,8 @@ from .schema import dataflow_schema
 CODES = {  # by the keyword of the schema, or the keyword and the title of what it is about
     "type": "ill_typed", "required": "missing_key", "additionalProperties": "unknown_key", "enum": "not_a_choice",
     "maxLength": "too_long", "minimum": "not_positive", "exclusiveMinimum": "not_positive", "maximum": "out_of_range",
+    "pattern name of the alternate": "invalid_id", "minItems alternates": "too_few_alternates",
+    "maxItems alternates": "too_many_alternates",
     "pattern name": "empty_name", "pattern task id": "invalid_id", "minItems tasks": "no_tasks",
     "maxItems tasks": "too_many_tasks", "maxItems streams": "too_many_streams",
 }
@@ -24,6 +26,7 @@ _REMEDIES = {
     "ill_typed array": "Write a list.", "ill_typed object": "Write a mapping of keys to values.",
     "empty_name": "Say in a few words what this is.", "too_long": "Shorten it.",
     "invalid_id": "Use 1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit.",
+    "too_few_alternates": "Add another way to do it, or give the task a type and a config.",
     "no_tasks": "Add a source, a sink and a stream.",
 }
 
@@ -66,7 +69,7 @@ def _report(error: jsonschema.ValidationError, root: DocumentNode, problems: Pro
         case "maximum":
             message, remedy = f"The {title} is {shown(value)}.", f"Write {limit:,} or less."
         case "minItems":
-            message = f"There are no {title}."
+            message = f"There are no {title}." if not value else f"There is one of the {title} only."
         case "maxItems":
             message = f"There are {len(value):,} {title}; at most {limit:,} are allowed."
             raise problems.stop(code, node.value[limit].position, message, "Split the dataflow.")
@@ -99,7 +102,9 @@ def _validator() -> jsonschema.protocols.Validator:
     task types, and the ends of streams, the keys of rates and latency limits against the tasks."""
     schema = dataflow_schema()
     structure = _resolved({key: value for key, value in schema.items() if key != "$defs"}, schema["$defs"])
-    structure["properties"]["tasks"]["items"]["properties"]["config"].pop("additionalProperties")
+    task = structure["properties"]["tasks"]["items"]["properties"]
+    for way in (task, task["alternates"]["items"]["properties"]):
+        way["config"].pop("additionalProperties")
     for end in ("from", "to"):
         structure["properties"]["streams"]["items"]["properties"][end].pop("pattern")
     structure["properties"]["rates"].pop("propertyNames")

@@ -7,7 +7,7 @@ DataFrames that ``workers`` resolves when a slot compiles a fragment.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .dataflow import Dataflow
@@ -17,6 +17,7 @@ Kind = Literal["source", "transform", "sink"]
 ParameterType = Literal["string", "integer", "number", "boolean", "list", "object"]
 Near = Literal["ratio", "any", "never"]
 Effect = Literal["network", "database", "files", "code"]
+DYNAMIC = "dynamic"  # the type of tasks with alternates, which every catalogue has
 NEAR_RATIO = 0.2  # relative difference up to which two numbers are near
 
 
@@ -55,6 +56,8 @@ class Parameter:
     An ``expression`` is text that the slot's Spark computes for each event, in a language with functions. That and a
     ``query`` of another system take a parser, so that a document may have only so much of them.
 
+    Of a list of alternates (`scheduler.model.alternates`) ``alternate_types`` are the types that they may have.
+
     ``near`` says which other values a suggestion may offer in this one's place: ``ratio``, those whose relative
     difference is at most ``near_ratio`` (of a set: the share of elements that only one of the two has; of bounds: of
     each bound, against the interval's length); ``any``; or ``never``. Where it is not said, numbers are near by ratio,
@@ -84,6 +87,7 @@ class Parameter:
     form: Callable[[Any], Any] | None = None
     expression: bool = False
     query: bool = False
+    alternate_types: Mapping[str, TaskType] | None = field(default=None, compare=False, repr=False)
 
     @property
     def nearness(self) -> Near:
@@ -161,13 +165,19 @@ class TaskType:
 
 
 class TaskTypes(Mapping[str, TaskType]):
-    """The catalogue of task types by name; read-only."""
+    """The catalogue of task types by name; read-only.
+
+    It has the type of dynamic tasks, too, and does not list it: no document names it.
+    """
 
     def __init__(self, task_types: Sequence[TaskType]) -> None:
         self._by_name = {task_type.name: task_type for task_type in task_types}
+        self._dynamic = TaskType(
+            DYNAMIC, "transform", "A task with alternates, of which one is on.", "workers.library.dynamic:dynamic",
+            (Parameter("alternates", "list", "The ways to do it.", required=True, alternate_types=self),), effects=())
 
     def __getitem__(self, name: str) -> TaskType:
-        return self._by_name[name]
+        return self._dynamic if name == DYNAMIC else self._by_name[name]
 
     def __iter__(self):
         return iter(self._by_name)

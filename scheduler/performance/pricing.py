@@ -7,6 +7,7 @@ from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
 
+from scheduler.model.alternates import type_at_work
 from scheduler.model.amounts import Amounts
 from scheduler.model.cost_figures import BILLED, ESTIMATED, MEASURED, NO_COST, CostFigure, total_cost
 from scheduler.model.costs import STATE_BATCH_S, TASK_BATCH_S
@@ -46,7 +47,9 @@ def cores_at(task_type: TaskType, rate_per_s: float, *, prices: Prices) -> float
 def task_cores(dataflow: Dataflow, *, task_types: TaskTypes, prices: Prices) -> dict[str, float]:
     """The CPU cores that each task of a dataflow is expected to take, by its id there."""
     rates = input_rates_per_s(dataflow, task_types=task_types)
-    return {task.id: cores_at(task_types[task.type], rates[task.id], prices=prices) for task in dataflow.tasks}
+    return {
+        task.id: cores_at(type_at_work(task.type, task.config, task_types), rates[task.id], prices=prices)
+        for task in dataflow.tasks}
 
 
 def running_cores(task: RunningTask, *, task_types: TaskTypes, prices: Prices) -> float:
@@ -56,7 +59,7 @@ def running_cores(task: RunningTask, *, task_types: TaskTypes, prices: Prices) -
     """
     if task.rate_per_s is None or task.type not in task_types:
         return task.cores
-    return cores_at(task_types[task.type], task.rate_per_s, prices=prices)
+    return cores_at(type_at_work(task.type, task.config, task_types), task.rate_per_s, prices=prices)
 
 
 def price_of(

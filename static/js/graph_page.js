@@ -116,6 +116,10 @@ export class GraphPanel {
       if (live.error) line(list, "cause", live.error);
     } else if (task.fragment) line(list, "query", `${task.fragment} on ${task.slot}`);
     if (task.users.length) line(list, task.of ? "runs for" : "shared with", task.users.map((user) => `${user.name} (${user.team})`).join(", "));
+    const alternates = task.type === "dynamic" ? task.config.alternates : [];
+    for (const { name, type, value, guard } of alternates) {
+      line(list, name, [type, `worth ${value ?? 1}`, guard].filter(Boolean).join(", "));
+    }
     if (task.unchained) line(list, "chain", "never: in a query of its own");
     const config = this.card.querySelector("[data-part='config']");
     config.textContent = JSON.stringify(task.config, null, 2);

@@ -23,7 +23,8 @@ DOCS = (ROOT / "docs" / "api.md").read_text()
 # Of the system itself, of commands and of pages that have no route: no answer of the API holds them.
 NEVER_ANSWERED = {
     # problems of documents
-    "ambiguous_columns", "columns_in_conflict", "types_too_long", "unknown_column", "wrong_column_type",
+    "alternates_differ", "ambiguous_columns", "columns_in_conflict", "types_too_long", "unknown_column",
+    "wrong_column_type",
     "wrong_columns",
     "error", "invalid_config", "invalid_contract", "invalid_setting", "invalid_trial", "mixed_sweep",
     "node_in_use", "node_reports", "secret_away", "sink_away", "sink_refused", "source_away",

@@ -24,6 +24,7 @@ from workers.launcher.up_services import LARGEST_FRAME
 CASES: dict[str, Callable[..., None]] = {}
 DOORS, LIVE = "tests/dashboard/test_doors.py", "tests/dashboard/test_live.py"
 INGEST, EVENTS = "tests/dashboard/test_ingest.py", "tests/engine/connectors/test_event_bounds.py"
+GUARDS = "tests/scheduler/guards/test_guard_language.py"
 BEYOND = "test_a_message_that_decodes_to_too_much_is_a_dead_letter_and_takes_no_other_with_it"
 ELSEWHERE = {  # bound → the test of another file that exceeds it
     "CONNECTIONS": f"{DOORS}::test_connections_beyond_their_number_are_told_to_come_again",
@@ -47,6 +48,9 @@ ELSEWHERE = {  # bound → the test of another file that exceeds it
     "MESSAGE_DEPTH": f"{EVENTS}::test_a_value_nested_too_deep_is_a_dead_letter",
     "POLL_EVENTS": f"{EVENTS}::test_messages_that_come_together_have_a_bound_together",
     "DEAD_LETTERS": f"{INGEST}::test_of_many_dead_letters_of_one_request_the_newest_are_kept_and_all_counted",
+    "GUARD_CHARACTERS": f"{GUARDS}::test_a_guard_of_too_many_characters_or_levels_is_refused",
+    "GUARD_LEVELS": f"{GUARDS}::test_a_guard_of_too_many_characters_or_levels_is_refused",
+    "GUARD_WORDS": f"{GUARDS}::test_an_element_of_too_many_temporal_words_is_refused",
     "FILE_RECORD": "tests/engine/connectors/test_files.py::test_a_line_without_end_takes_no_memory_and_is_told",
     "FILE_LINES": f"{EVENTS}::test_a_record_of_csv_over_too_many_lines_ends_as_its_first",
     "FILE_VALUES": f"{EVENTS}::test_a_file_that_decodes_to_too_much_ends_there",

@@ -74,6 +74,19 @@ def connected() -> str:
         "streams": [{"from": "posted", "to": "away"}]})
 
 
+def with_alternates() -> str:
+    """A private dataflow of which one task may be done in two ways."""
+    return json.dumps({
+        "name": "ways", "visibility": "private",
+        "tasks": [
+            {"id": "sense", "type": "urban_sensing"},
+            {"id": "work", "alternates": [
+                {"name": "all", "type": "sql", "config": {"query": "SELECT * FROM input"}, "value": 2},
+                {"name": "few", "type": "sql", "config": {"query": "SELECT * FROM input WHERE _seq > 9"}}]},
+            {"id": "out", "type": "output", "config": {"name": "ways"}}],
+        "streams": [{"from": "sense", "to": "work"}, {"from": "work", "to": "out"}]})
+
+
 def measured(world: World) -> dict[str, Any]:
     """A profile of City's own, a sweep of its private dataflow with a trial, and a round that asks whether to measure
     it again, by the names of parameters."""
@@ -112,6 +125,7 @@ class Everything:
         set_rules(actor=world.abe, team=world.city, rules=Rules(automatic=Automatic()))  # which wait
         token, _ = create_token(actor=world.carla, name="of-carla")
         record = running(world.carla, world.city, document("hush", visibility="private"), world.ana)
+        several = running(world.carla, world.city, with_alternates(), world.ana)
         proposal = planned(world.carla, world.city, document("hush-later", visibility="private", window=7))
         self._names = {
             "dataflow_id": record.pk, "one": record.pk, "other": links.pk, "proposal_id": proposal.pk,
@@ -122,7 +136,12 @@ class Everything:
             "comment_id": comment_on(actor=world.carla, proposal_id=proposal.pk, text="Why 7?").pk,
         } | measured(world) | alerted(world) | _parts(str(record.pk))
         source, sink = {"dataflow_id": links.pk, "task": "posted"}, {"dataflow_id": links.pk, "task": "away"}
+        dynamic = {"dataflow_id": several.pk, "task": "work"}
         self._of_pattern: dict[str, dict[str, Any]] = {
+            "api/dataflows/<uuidstr:dataflow_id>/alternates": dynamic,
+            "api/dataflows/<uuidstr:dataflow_id>/alternates/<task>/try": dynamic,
+            "dataflows/<uuid:dataflow_id>/switch": dynamic,
+            "dataflows/<uuid:dataflow_id>/guards/<str:task>": dynamic,
             "api/dataflows/<uuidstr:dataflow_id>/outputs/<str:task_id>": {"task_id": "out"},
             "api/dataflows/<uuidstr:dataflow_id>/sources/<str:task_id>/dead-letters": source | {"task_id": "posted"},
             "api/dataflows/<uuidstr:dataflow_id>/sinks/<str:task_id>/refused": sink | {"task_id": "away"},
@@ -159,6 +178,8 @@ class Everything:
             "api/dataflows/<uuidstr:dataflow_id>/what-if": {"most_per_s": "50"},
             "api/proposals/<uuidstr:proposal_id>/adopt": {"key": "none"},
             "api/dataflows/<uuidstr:dataflow_id>/sinks/<str:task_id>/write-again": {"what": "refused"},
+            "api/dataflows/<uuidstr:dataflow_id>/alternates": {"task": "work", "alternate": "few"},
+            "dataflows/<uuid:dataflow_id>/switch": {"task": "work", "alternate": "few"},
             "api/tokens": {"name": "ci"},
             "api/dataflows/<uuidstr:dataflow_id>/versions": {
                 "text": document("hush", visibility="private", window=20), "format": "json"},

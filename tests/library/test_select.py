@@ -12,12 +12,13 @@ from sqlglot import exp
 
 from scheduler.model.canonical import canonical_config
 from scheduler.model.columns import ColumnError, Columns
+from scheduler.model.sql_dialect import number
 from workers.library import registry
 from workers.library.config import InvalidConfig
 from workers.library.select.compiling import compiled
 from workers.library.select.containing import contained
 from workers.library.select.form import one_form
-from workers.library.select.grammar import number, parse
+from workers.library.select.grammar import parse
 
 COLUMNS = Columns.stream({"a": "bigint", "b": "double", "s": "string", "ok": "boolean", "list": "array<double>",
                           "r": "struct<x:int,y:string>"})

@@ -9,7 +9,9 @@ from __future__ import annotations
 import networkx as nx
 
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.task_types import TaskTypes
+from scheduler.model.task_types import DYNAMIC, TaskTypes
+
+from .structure import spelled_alternates
 
 
 class Reference:
@@ -75,6 +77,8 @@ class Reference:
     def _abstract(self, dataflow: Dataflow, task, team: str):
         declared = {parameter.name: parameter for parameter in self.task_types[task.type].parameters}
         config = {name: parameter.default for name, parameter in declared.items()} | dict(task.config)
+        if task.type == DYNAMIC:
+            config = {"alternates": spelled_alternates(self.task_types, config["alternates"])}
         exact = {
             name: value if name in declared and declared[name].type == "number" else (type(value).__name__, value)
             for name, value in config.items()

@@ -13,6 +13,10 @@ from .catalogue import TYPES
 SOURCES = [("sensors", {}), ("sensors", {"city": "turin"}), ("sensors", {"seed": 0})]
 TRANSFORMS = [
     ("scale", {"by": 1}), ("scale", {"by": 1.0}), ("scale", {"by": 2}), ("thin", {}), ("alone", {}), ("count", {}),
+    *(("dynamic", {"alternates": [
+        {"name": "a", "type": "scale", "config": {"by": by}, "value": value, "guard": guard},
+        {"name": "b", "type": "thin"}]})
+      for by, value, guard in ((1, 1, ""), (1.0, 1.0, " "), (1, 1, "x > 1"), (1, 2, ""))),
 ]
 SINKS = [("archive", {}), ("archive", {"name": "other"}), ("alarm", {})]
 

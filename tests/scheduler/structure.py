@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 from itertools import combinations, permutations
 from typing import Any
 
@@ -160,12 +161,23 @@ def _label(task_type: TaskType, config: Mapping[str, Any], scope: str) -> Label:
 
 
 def _spelled(parameter: Parameter | None, value: Any) -> Any:
+    if parameter is not None and parameter.alternate_types is not None:
+        return spelled_alternates(parameter.alternate_types, value)
     if parameter is None:
         return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else _exact(value)
     if parameter.is_set:
         return tuple(sorted(set(map(repr, value))))
     loose = parameter.type == "number" or parameter.items == "number" or parameter.bounds
     return _exact(value, numbers_are_floats=loose)
+
+
+def spelled_alternates(task_types: Mapping[str, TaskType], alternates: Any) -> Any:
+    """Names, tasks, guards, and values by their ratio to the largest, in any order."""
+    largest = max(Fraction(alternate.get("value") or 1) for alternate in alternates)
+    return tuple(sorted(
+        (alternate["name"], _label(task_types[alternate["type"]], alternate.get("config") or {}, ""),
+         Fraction(alternate.get("value") or 1) / largest, tuple((alternate.get("guard") or "").split()))
+        for alternate in alternates))
 
 
 def _exact(value: Any, *, numbers_are_floats: bool = False) -> Any:

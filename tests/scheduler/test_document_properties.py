@@ -154,8 +154,10 @@ def test_each_rule_of_the_schema_has_a_problem_of_its_own():
     while schemas:
         schema = schemas.pop()
         rules |= {(keyword, schema["title"]) for keyword in schema if keyword in RULES}
-        assert schema.keys() <= RULES | {"title", "description", "default", "properties", "items", "$schema"}
-        schemas += [*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])]
+        assert schema.keys() <= RULES | {
+            "title", "description", "default", "properties", "items", "$schema", "if", "then"}
+        schemas += schema.get("properties", {}).values()
+        schemas += [schema[key] for key in ("items", "then") if key in schema]
         if isinstance(schema.get("additionalProperties"), dict):
             schemas.append(schema["additionalProperties"])
     assert all(keyword in structure.CODES or f"{keyword} {title}" in structure.CODES for keyword, title in rules), rules

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.applying import apply_plan
+from scheduler.model.dataflow import Task
 from scheduler.model.encoding import estate_from_json, estate_to_json, plan_from_json, plan_to_json
 from scheduler.model.errors import InvalidTransition, NotFound, NotSubmitted
 from scheduler.model.estate import Estate
@@ -14,12 +17,16 @@ from scheduler.model.fragment import Fragment, Slot
 from scheduler.model.plan import Plan
 from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, inherited_settings
 from scheduler.moving import plan_move
-from scheduler.setting import plan_settings
+from scheduler.setting import plan_settings, plan_switch
 from scheduler.undoing import undo
 
 from .catalogue import PRICES, TYPES, flow, submit
 
 OPEN = FragmentSettings(real_time=True)
+DYNAMIC_LINE = flow("d", {
+    "s": "sensors", "a": ("dynamic", {"alternates": [
+        {"name": "all", "type": "scale", "config": {"by": 1}, "value": 2}, {"name": "few", "type": "thin"}]}),
+    "p": "alarm"}, "s > a > p")
 LINE = flow("d", {"s": "sensors", "a": ("scale", {"by": 1}), "p": "alarm"}, "s > a > p")
 
 
@@ -103,3 +110,73 @@ def test_what_goes_on_with_others_work_has_the_shortest_interval_and_stays_open_
 def test_fragments_that_begin_anew_have_usual_settings() -> None:
     old, new = Fragment("f1-0", ("a",), "n1/0", 1), Fragment("f2-0", ("b",), "n1/0", 1)
     assert inherited_settings({"f1-0": old}, {"f1-0": old, "f2-0": new}, {"f1-0": OPEN}, {}) == {}
+
+
+def switched(estate: Estate, alternate: str, *, task: str = "a", dataflow_id: str = "d") -> Plan:
+    return plan_switch(
+        estate, dataflow_id, task=task, alternate=alternate, task_types=TYPES, prices=PRICES, why="By hand.")
+
+
+def test_a_switch_says_which_alternate_is_on_and_changes_nothing_else() -> None:
+    estate = submit(Estate(slots=(Slot("n1", 0), Slot("n1", 1))), DYNAMIC_LINE)
+    [name], task = estate.fragments, estate.submitted["d"].running["a"]
+    plan = switched(estate, "few")
+    assert (plan.kind, [step.key for step in plan.steps]) == ("set", [f"switch:{name}:{task}"])
+    assert plan.price is not None and plan.price.cores_delta < 0  # it costs less an event
+    assert plan_from_json(plan_to_json(plan)) == plan
+    after = apply_plan(estate, plan)
+    assert after.settings == {name: FragmentSettings(alternates={task: "few"})}
+    assert estate_from_json(estate_to_json(after)) == after
+    assert (after.fragments, after.tasks) == (estate.fragments, estate.tasks)
+
+
+def test_a_switch_leaves_what_was_set_meanwhile_and_is_left_by_it() -> None:
+    estate = submit(Estate(slots=(Slot("n1", 0), Slot("n1", 1))), DYNAMIC_LINE)
+    [name], task = estate.fragments, estate.submitted["d"].running["a"]
+    plan = switched(estate, "few")
+    paced = replace(estate, settings={name: FragmentSettings(70, real_time=True, alternates={"other": "x"})})
+    after = apply_plan(paced, plan)
+    assert after.settings == {name: FragmentSettings(70, real_time=True, alternates={"other": "x", task: "few"})}
+    closed = apply_plan(after, set_in(after, **{name.replace("-", "_"): False}))
+    assert closed.settings == {name: FragmentSettings(20, alternates={"other": "x", task: "few"})}
+
+
+def test_a_switch_is_taken_back_unless_another_came_since() -> None:
+    estate = submit(Estate(slots=(Slot("n1", 0), Slot("n1", 1))), DYNAMIC_LINE)
+    [name], task = estate.fragments, estate.submitted["d"].running["a"]
+    plan = switched(estate, "few")
+    after = apply_plan(estate, plan)
+    back = undo(after, plan)
+    assert back is not None and [step.key for step in back.steps] == [f"switch:{name}:{task}"]
+    before = apply_plan(after, back)
+    assert before.settings == {name: FragmentSettings(alternates={task: "all"})}
+    with pytest.raises(InvalidTransition, match="since"):
+        undo(before, plan)
+
+
+def test_alternates_go_along_with_a_query_that_moves() -> None:
+    estate = submit(Estate(slots=(Slot("n1", 0), Slot("n1", 1))), DYNAMIC_LINE)
+    [name], task = estate.fragments, estate.submitted["d"].running["a"]
+    after = apply_plan(estate, switched(estate, "few"))
+    slot = next(slot.name for slot in after.slots if slot.name != after.fragments[name].slot)
+    moved = apply_plan(after, plan_move(after, "d", query=name, slot=slot, task_types=TYPES, prices=PRICES))
+    [heir] = moved.fragments
+    assert heir != name and moved.settings == {heir: FragmentSettings(alternates={task: "few"})}
+
+
+@pytest.mark.parametrize(("task", "alternate", "wrong", "remedy"), [
+    ("s", "few", NotFound, "Name one of a."), ("a", "fwe", NotFound, "Did you mean few?"),
+    ("a", "all", InvalidTransition, "nothing to change")])
+def test_a_switch_that_cannot_be_is_refused(task: str, alternate: str, wrong: type, remedy: str) -> None:
+    estate = submit(Estate(slots=(Slot("n1", 0),)), DYNAMIC_LINE)
+    with pytest.raises(wrong) as refused:
+        switched(estate, alternate, task=task)
+    assert remedy in refused.value.remedy
+
+
+def test_dataflows_share_a_dynamic_task_and_its_switches() -> None:
+    estate = submit(Estate(slots=(Slot("n1", 0), Slot("n1", 1))), DYNAMIC_LINE)
+    other = replace(DYNAMIC_LINE, tasks=(*DYNAMIC_LINE.tasks[:2], Task("p", "archive")))
+    estate = submit(estate, other, dataflow_id="e", team="roads")
+    assert estate.submitted["d"].running["a"] == estate.submitted["e"].running["a"]
+    assert switched(estate, "few").touched_teams == ("roads",)

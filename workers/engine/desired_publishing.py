@@ -21,12 +21,13 @@ from scheduler.contracts.desired import (
     WantedSlot,
 )
 from scheduler.contracts.partitioning import Quota
+from scheduler.model.alternates import on_in
 from scheduler.model.behind import Needed, needs_in
 from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate, fragments_upstream_first
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot, channel_id, node_of
 from scheduler.model.settings_of_fragments import USUAL
-from scheduler.model.task_types import TaskType
+from scheduler.model.task_types import DYNAMIC, TaskType
 from workers.engine.channels import keys
 
 # An older state never replaces a newer one, whichever of two publishers comes last.
@@ -144,6 +145,9 @@ def _wanted(
         active=fragment.active,
         trigger_ms=trigger_ms if own.trigger_ms is None else own.trigger_ms,
         real_time=own.real_time,
+        alternates={
+            position(task.id): on_in(task.type, task.config, own.alternates.get(task.id)) for task in tasks
+            if task.type == DYNAMIC},
         threads=bundle.threads,
         inherits=inherits,
         origin=origin,

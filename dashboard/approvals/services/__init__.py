@@ -17,6 +17,7 @@ from dashboard.approvals.services.rearrangement_proposals import (
     pause_dataflow,
     remove_dataflow,
     resume_dataflow,
+    switch_alternate,
 )
 from dashboard.approvals.services.reviewing import approve_proposal, cancel_proposal, reject_proposal
 from dashboard.approvals.services.ruling import agree_to_rules, decline_rules, set_rules
@@ -37,4 +38,5 @@ __all__ = [
     "enact_held", "forget_plans", "guard", "move_query", "pause_dataflow", "prepare_proposal", "propose_schedule",
     "propose_version", "recompute_proposal", "record_progress", "reject_proposal", "remove_dataflow",
     "resolve_thread", "resume_dataflow", "roll_back_proposal", "see_mentions", "set_rules", "submit_dataflow",
+    "switch_alternate",
 ]

@@ -21,7 +21,7 @@ from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.model.plan import Plan
-from scheduler.model.plan_kinds import DEFRAGMENT, MOVE, PAUSE, REMOVE, RESUME, PlanKind
+from scheduler.model.plan_kinds import DEFRAGMENT, MOVE, PAUSE, REMOVE, RESUME, SET, PlanKind
 
 
 def pause_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
@@ -59,6 +59,13 @@ def move_query(
     returned as it is.
     """
     return _propose(actor, dataflow_id, kind=MOVE, **_move(query, slot, along))
+
+
+def switch_alternate(*, actor: User, dataflow_id: UUID | str, task: str, alternate: str) -> Proposal:
+    """Propose that a dynamic task of a dataflow is done by another alternate, for all who use it; an open proposal of
+    just that is returned as it is.
+    """
+    return _propose(actor, dataflow_id, kind=SET, task=task, alternate=alternate)
 
 
 def _move(query: str, slot: str, along: Sequence[str]) -> dict[str, Any]:

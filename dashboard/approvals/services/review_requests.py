@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.conf import settings
 
-from dashboard.approvals.demands import team_demands
+from dashboard.approvals.demands import BY_GUARD, BY_WEIR, team_demands
 from dashboard.approvals.models import Ask, Proposal, Review
 from dashboard.audit.trail import Audit
 from dashboard.controllers.selectors import acting_teams
@@ -23,7 +23,7 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> None:
     if proposal.author_id is None and by_itself and proposal.plan.options.get("why"):
         demands = []  # its team chose it beforehand (`services.guarding`), or no output changes (isolation)
     else:
-        demands = team_demands(plan, own=proposal.dataflow.team, acting=_acting(proposal))
+        demands = team_demands(plan, own=proposal.dataflow.team, acting=_acting(proposal), agreed=_agreed(proposal))
     known = {each.team_id: each for each in Ask.objects.filter(plan=proposal.plan)}
     for entry in demands:
         before = known.get(entry.team.pk)
@@ -34,11 +34,18 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> None:
     proposal.teams.add(*(each.team_id for each in Ask.objects.filter(plan=proposal.plan, approvals__gt=0)))
 
 
+def _agreed(proposal: Proposal) -> str:
+    """By what teams agreed to a plan beforehand that Weir makes by itself."""
+    return BY_GUARD if proposal.plan.options.get("guard") else BY_WEIR
+
+
 def _acting(proposal: Proposal) -> set[int]:
     """The teams that let the controller act whose round this is; a recommendation is its teams' to approve.
 
     What a controller takes back of its own, nobody is asked about: teams agreed to that with what is taken back.
     """
+    if proposal.author_id is None and proposal.plan.options.get("guard"):
+        return set(Team.objects.values_list("pk", flat=True))
     if proposal.round is None:
         return set()
     if (undone := proposal.plan.options.get("undone")) and Proposal.objects.filter(

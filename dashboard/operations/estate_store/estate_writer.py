@@ -14,7 +14,12 @@ from django.db.models import BooleanField, ExpressionWrapper, F, Q
 
 from dashboard.operations.estate_store.estate_loader import fragments_on, fragments_where
 from dashboard.operations.estate_store.estate_reader import are_teams_apart, slots_gone, task_of
-from dashboard.operations.estate_store.fragment_settings import settings_for, store_settings
+from dashboard.operations.estate_store.fragment_settings import (
+    columns_of_settings,
+    settings_for,
+    settings_of,
+    store_settings,
+)
 from dashboard.operations.estate_store.generation import advance, state_for_update
 from dashboard.operations.estate_store.reservations import require_unreserved
 from dashboard.operations.models import BundleSlot, FragmentRow, NodeRow, RunningTaskRow, SlotRow, TeamUse, Use
@@ -23,7 +28,7 @@ from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.plan import Plan
-from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.settings_of_fragments import USUAL, changed_settings
 from scheduler.model.tenancy import is_open_to, teams_by_slot
 from scheduler.model.usage import SlotLoad, growth_of
 from scheduler.reuse.siblings import kin_of
@@ -55,7 +60,8 @@ def store_plan(plan: Plan) -> None:
     _store_entry(plan.entry_before, plan.entry_after)
     RunningTaskRow.objects.filter(pk__in=[task.id for task in plan.stopped]).delete()
     _store_fragments(before, after, generation, team=plan.dataflow.team)
-    store_settings(plan.settings_after)
+    store_settings(changed_settings(
+        plan.settings_before, plan.settings_after, settings_of(list(plan.settings_after))))
     _store_places(before, after, besides={task.id for task in plan.started})
     _store_loads(loads)
     advance(state)
@@ -249,7 +255,7 @@ def _store_fragments(
     FragmentRow.objects.filter(pk__in=set(before) - set(after)).delete()
     FragmentRow.objects.bulk_create(
         FragmentRow(id=fragment_id, started_generation=generation, team=fragment.team or team,
-                    **fragment_fields(fragment), **asdict(inherited.get(fragment_id, USUAL)))
+                    **fragment_fields(fragment), **columns_of_settings(inherited.get(fragment_id, USUAL)))
         for fragment_id, fragment in after.items() if fragment_id not in before
     )
     changed = [FragmentRow(id=fragment_id, **fragment_fields(after[fragment_id]))

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
 
 from dashboard.audit.trail import audited, inside_command
 from dashboard.operations.estate_store.generation import lock_generation, revise
@@ -14,13 +16,19 @@ from dashboard.operations.models import FragmentRow
 from scheduler.model.fragment import Fragment
 from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, inherited_settings
 
+_COLUMNS = ("trigger_ms", "real_time", "alternates")  # in the order of the settings' fields
+
+
+def columns_of_settings(own: FragmentSettings) -> dict[str, Any]:
+    """A row's columns that are settings."""
+    return {"trigger_ms": own.trigger_ms, "real_time": own.real_time, "alternates": dict(own.alternates)}
+
 
 def settings_of(fragments: Collection[str] | None = None) -> dict[str, FragmentSettings]:
     """The settings of these fragments, or of all; usual ones are left out."""
-    rows = FragmentRow.objects.exclude(trigger_ms=None, real_time=False)
+    rows = FragmentRow.objects.exclude(trigger_ms=None, real_time=False, alternates={})
     rows = rows if fragments is None else rows.filter(pk__in=fragments)
-    return {name: FragmentSettings(trigger_ms, real_time)
-            for name, trigger_ms, real_time in rows.values_list("pk", "trigger_ms", "real_time")}
+    return {name: FragmentSettings(*own) for name, *own in rows.values_list("pk", *_COLUMNS)}
 
 
 def open_in(slots: Collection[str], *, besides: Collection[str] = ()) -> Counter[str]:
@@ -51,8 +59,7 @@ def store_settings(settings: Mapping[str, FragmentSettings]) -> None:
     if not inside_command():
         raise RuntimeError("settings are changed inside an audited command only")
     FragmentRow.objects.bulk_update(
-        [FragmentRow(pk=name, trigger_ms=own.trigger_ms, real_time=own.real_time) for name, own in settings.items()],
-        ["trigger_ms", "real_time"])
+        [FragmentRow(pk=name, **columns_of_settings(own)) for name, own in settings.items()], _COLUMNS)
 
 
 def set_intervals(trigger_ms: Mapping[str, int], *, closed: Collection[str] = ()) -> bool:
@@ -78,7 +85,8 @@ def set_intervals(trigger_ms: Mapping[str, int], *, closed: Collection[str] = ()
         names = {*trigger_ms, *closed}
         before = {row.pk: row.settings for row in FragmentRow.objects.filter(pk__in=names)}
         after = {
-            name: FragmentSettings(trigger_ms.get(name, own.trigger_ms), own.real_time and name not in closed)
+            name: replace(
+                own, trigger_ms=trigger_ms.get(name, own.trigger_ms), real_time=own.real_time and name not in closed)
             for name, own in before.items()}
         after = {name: own for name, own in after.items() if own != before[name]}
         if not after:

@@ -15,7 +15,7 @@ from scheduler.contracts.reports import RUNNING, Reports
 from scheduler.model.errors import InvalidTransition
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
-from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT
+from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT, USUAL
 
 
 def may_be_open() -> bool:
@@ -61,7 +61,9 @@ def able_types() -> frozenset[str]:
 def why_not_set(plan: Plan) -> InvalidTransition | None:
     """Why a setting cannot be enacted: batches of one of its queries cannot stay open, or a slot has no room for more.
     """
-    real_time = {name: own.real_time for name, own in plan.settings_after.items()}
+    real_time = {
+        name: own.real_time for name, own in plan.settings_after.items()
+        if own.real_time != plan.settings_before.get(name, USUAL).real_time}
     refused = BatchFigures.objects.filter(
         pk__in=[name for name, stays_open in real_time.items() if stays_open]).exclude(refusal="").first()
     if refused is not None:

@@ -53,7 +53,7 @@ _DEEDS = {
     "dataflow.take_version": "changed the version of",
     "dataflow.propose_pause": "proposed to pause", "dataflow.propose_resume": "proposed to resume",
     "dataflow.propose_defragment": "proposed to defragment",
-    "dataflow.propose_move": "proposed to move a query of",
+    "dataflow.propose_move": "proposed to move a query of", "dataflow.propose_set": "proposed other settings for",
     "dataflow.propose_schedule": "proposed a schedule for", "dataflow.try_again": "tried again the failed queries of",
     "source.look": "looked at a source with a secret of",
     "dataflow.write_again": "let a sink write again what it keeps of",

@@ -29,6 +29,7 @@ from dashboard.core.http_errors import http_status
 from dashboard.explorer.preview import preview_submission
 from dashboard.explorer.version_comparison import compared
 from dashboard.operations import selectors as operations
+from dashboard.operations.dynamic_reader import dynamic_tasks
 from dashboard.operations.elements import queries_of
 from dashboard.operations.fragmentation_reader import fragmentation_of
 from dashboard.operations.live_view.failing_queries import failures
@@ -186,6 +187,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "shared": _sharing(tasks), "may_remove": may and record.status in {RUNNING, PAUSED},
         "may_change": may and record.status == RUNNING,
         "may_pause": may and record.status == RUNNING, "may_resume": may and record.status == PAUSED,
+        "dynamic": dynamic_tasks(request.viewer, dataflow_id), "may_switch": may and record.status == RUNNING,
         "fragmentation": fragmentation_of(request.viewer, dataflow_id), "currency": settings.CURRENCY,
         "cost": cost_of(request.viewer, dataflow_id),
         "may_renew": may and record.status in AT_REST, "is_running": record.status == RUNNING,
@@ -195,6 +197,22 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "may_choose_latency": may, "may_choose_behind": request.viewer.has_role(record.team_id, Role.APPROVER),
         "when_behind_choices": WORDS, "when_behind_words": WORDS[record.behind_choice],
     })
+
+
+@require_POST
+@login_required
+def dataflow_switch(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """Propose that a dynamic task is done by another of its alternates."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    try:
+        proposal = services.switch_alternate(
+            actor=request.user, dataflow_id=record.pk, task=request.POST.get("task", ""),
+            alternate=request.POST.get("alternate", ""))
+    except WeirError as error:
+        flash.failure(request, error)
+        return redirect("dataflow", dataflow_id)
+    flash.proposed(request, proposal)
+    return redirect("proposal", proposal.pk)
 
 
 @require_POST

@@ -32,7 +32,8 @@ from dashboard.pages.line_changes import LineChange, line_changes
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Role
 from scheduler.model.errors import NotFound, WeirError
-from scheduler.model.plan_kinds import PLAN_KINDS
+from scheduler.model.plan_kinds import PLAN_KINDS, UNDISTURBED
+from scheduler.step_kinds import kind_of
 
 if TYPE_CHECKING:
     from dashboard.approvals.models import Proposal
@@ -65,7 +66,7 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     diff, live = difference(request.viewer, record), selectors.live_proposal(request.viewer, proposal_id)
     tasks = diff["tasks"] if diff else []
     return render(request, "proposal.html", {
-        "proposal": record, "kind": PLAN_KINDS[record.plan.kind], "diff": diff, "live": live,
+        "proposal": record, "kind": PLAN_KINDS[record.plan.kind], "pause": _pause(record), "diff": diff, "live": live,
         "review": selectors.review_of(request.viewer, record),
         "groups": {status: [task for task in tasks if task["status"] == status]
                    for status in ("started", "reused", "stopped", "neighbour")},
@@ -213,6 +214,13 @@ def _outcome_text(way: str, record: Proposal) -> str:
         "reject": "Rejected.", "cancel": "Cancelled. Nothing has changed.",
         "recompute": "A new plan is being computed.", "roll_back": "The change is being rolled back.",
     }[way]
+
+
+def _pause(record: Proposal) -> str:
+    """What others notice of the plan."""
+    plan = plan_of(record.plan)
+    disturbs = plan is not None and any(kind_of(step).interrupts for step in plan.steps)
+    return PLAN_KINDS[record.plan.kind].pause if disturbs else UNDISTURBED
 
 
 def _steps(record: Proposal, states: dict[str, str]) -> list[dict[str, str]]:

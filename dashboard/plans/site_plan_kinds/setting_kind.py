@@ -1,4 +1,4 @@
-"""Settings on the site: batches of queries stay open, or are micro-batches again."""
+"""Settings on the site: batches of queries stay open, or are micro-batches again; other alternates are on."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, compute
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import SET
 from scheduler.read_set import ReadTrackingView
-from scheduler.setting import plan_settings
+from scheduler.setting import plan_settings, plan_switch
 
 
 def _setting(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     options = record.options
+    if "alternate" in options:
+        return plan_switch(
+            estate, task=options["task"], alternate=options["alternate"], why=options.get("reason", ""),
+            **computed_with(record))
     return plan_settings(
         estate, real_time=options["real_time"], trigger_ms=options["trigger_ms"], cores_delta=options["cores_delta"],
         why=options["reason"], **computed_with(record))

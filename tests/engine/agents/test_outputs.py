@@ -18,7 +18,7 @@ from workers.engine.agents.reconciling.context import SlotContext
 from workers.engine.agents.reconciling.executor import FragmentExecutor
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
 from workers.engine.agents.reconciling.outputs import parts_of
-from workers.engine.agents.reconciling.reconcile import Action, DivideStream, Start, Unroute
+from workers.engine.agents.reconciling.reconcile import Action, DivideStream, Start, Unroute, reconcile
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.channels.open_streams import QueryMode
 
@@ -211,3 +211,21 @@ def test_a_writer_takes_no_place_from_who_is_of_a_later_plan(whole):
         whole.channels.join("f1-0.0", reader)
     whole.start(whole.fragment)
     assert set(whole.channels.info("f1-0.0").readers) == {"f1-1", "f3-0"}
+
+
+def test_alternates_are_said_before_a_query_starts_and_switched_while_it_runs(broker):
+    dynamic = WantedFragment("f1-0", (Task("s", "any"), Task("t", "any")), active=2, alternates={1: "slow"})
+    wanted = [dynamic]
+    writer = Writer(broker, CheckpointProgress(), lambda: DesiredState(slots={"0": WantedSlot((wanted[0],))}))
+    writer.start(dynamic)
+    assert writer.channels.alternates("f1-0") == {1: ("slow", True)}, "from its first batch on"
+    assert writer.run.actual().alternates == {1: "slow"}
+    wanted[0] = replace(dynamic, alternates={1: "quick"})
+    [switch] = reconcile(wanted, {"f1-0": writer.run.actual()}, 2_000)
+    writer.perform(switch)
+    assert writer.channels.alternates("f1-0") == {1: ("quick", False)}, "the batch under way is the old one's"
+    assert reconcile(wanted, {"f1-0": writer.run.actual()}, 2_000) == ()
+    assert writer.run.report({}, throttled_by=None, now_ms=2_000)["alternates"] == {"1": "quick"}
+    writer.disk.reached = CheckpointProgress(3, True)
+    writer.start(wanted[0])
+    assert writer.channels.alternates("f1-0") == {1: ("quick", True)}, "nobody need wait for events"

@@ -7,6 +7,7 @@ import redis
 
 from workers.engine.channels import keys, scripts
 from workers.engine.channels.channel_registry import Channels
+from workers.engine.channels.control import begin_batch, changes_of
 
 pytestmark = pytest.mark.broker
 
@@ -70,3 +71,33 @@ class TestParts:
         assert backpressure() == (False, "")
         channels.pause("f")
         assert backpressure() == (True, "")
+
+
+class TestAlternates:
+    """Which alternate works at a task changes as a route does: from a batch on, the same way where that is repeated."""
+
+    def test_another_works_from_the_batch_behind_the_one_that_sees_it(self, broker, channels) -> None:
+        assert channels.switch("f", 1, "slow", from_batch=0)
+        assert channels.alternates("f") == {1: ("slow", True)}
+        begin_batch(broker, "f", 4)
+        assert channels.switch("f", 1, "quick") and not channels.switch("f", 1, "quick")
+        assert channels.alternates("f") == {1: ("quick", False)}
+        begin_batch(broker, "f", 5)
+        assert {change.from_batch for change in changes_of(channels.control("f"))[1, ""]} == {0, 6}
+        begin_batch(broker, "f", 6)
+        assert channels.alternates("f") == {1: ("quick", True)}
+
+    def test_routes_and_alternates_of_one_position_are_apart(self, broker, channels) -> None:
+        channels.route("f", 1, "r", {"r": 1}, from_batch=0)
+        channels.switch("f", 1, "slow", from_batch=0)
+        assert channels.routes("f").keys() == {(1, "r")}
+        channels.unroute("f", 1, "r")
+        channels.activate("f", done_batch=3)
+        assert channels.routes("f") == {} and channels.alternates("f") == {1: ("slow", True)}
+
+    def test_one_that_no_batch_has_seen_gives_way(self, channels) -> None:
+        channels.switch("f", 0, "slow", from_batch=0)
+        channels.switch("f", 0, "quick")
+        channels.switch("f", 0, "slow")
+        assert [name for change in changes_of(channels.control("f"))[0, ""] for name in change.partitioning] == [
+            "slow", "slow"]

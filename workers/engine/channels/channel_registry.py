@@ -15,7 +15,7 @@ from scheduler.contracts.partitioning import partitioning_of
 from . import block_codec, keys, scripts
 from .channel_config import CAPACITY_BLOCKS
 from .channel_info import ChannelInfo, OnDisk, info_of, texts
-from .control import Route, begin_batch, route_prefix, routes_of
+from .control import Route, alternate_prefix, alternates_of, begin_batch, route_prefix, routes_of
 from .spill import SpilledBlock
 
 
@@ -299,6 +299,27 @@ class Channels:
         arguments = [route_prefix(position, reader), json.dumps(parts), first, reader]
         further = [] if whole is None else [keys.meta(whole), keys.readers(whole)]
         return bool(scripts.run(self._redis, "route", [keys.valve(fragment), *further], arguments))
+
+    def switch(self, fragment: str, position: int, alternate: str, *, from_batch: int | None = None) -> bool:
+        """Let another alternate work at an element, from the next batch boundary on.
+
+        Parameters
+        ----------
+        from_batch : int, optional
+            The first batch that it works on; 0 for a fragment that has not started yet. No other change counts then.
+
+        Returns
+        -------
+        bool
+            False where that was asked for already.
+        """
+        first = "" if from_batch is None else from_batch
+        arguments = [alternate_prefix(position), json.dumps({alternate: 1.0}), first, ""]
+        return bool(scripts.run(self._redis, "route", [keys.valve(fragment)], arguments))
+
+    def alternates(self, fragment: str) -> dict[int, tuple[str, bool]]:
+        """Which alternate is to work at each element of a fragment, by position, and whether it does (`control`)."""
+        return alternates_of(self.control(fragment))
 
     def routed(self, fragment: str, position: int, reader: str) -> Route | None:
         """How a task's stream is divided for one reader, or None where it is not."""

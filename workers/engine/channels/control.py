@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 
 import redis
@@ -19,7 +19,8 @@ from scheduler.contracts.partitioning import Quota, partitioning_of
 
 from . import keys
 
-_ROUTE = re.compile(r"(?P<position>\d+):route:(?P<reader>[^:]+):(?P<number>\d+)")
+_ROUTE = re.compile(r"(?P<position>\d+):(?:route:(?P<reader>[^:]+)|alternate):(?P<number>\d+)")
+_ELEMENT = ""  # in the place of a reader: which alternate works at an element is a route, too, with one part
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,15 +51,20 @@ def route_prefix(position: int, reader: str) -> str:
     return f"{position}:route:{reader}:"
 
 
+def alternate_prefix(position: int) -> str:
+    """What the fields begin with that say which alternate works at an element; their numbers follow."""
+    return f"{position}:alternate:"
+
+
 def changes_of(state: Mapping[str, str]) -> dict[tuple[int, str], list[RouteChange]]:
-    """The changes of each route in a control hash, oldest first, by position and reader."""
+    """The changes of each route in a control hash, oldest first, by position and reader; an element's without one."""
     numbered: dict[tuple[int, str], list[tuple[int, RouteChange]]] = {}
     for field, value in state.items():
         match = _ROUTE.fullmatch(field)
         if match:
             first = state.get(f"{field}:from")
             change = RouteChange(field, partitioning_of(json.loads(value)), None if first is None else int(first))
-            route = numbered.setdefault((int(match["position"]), match["reader"]), [])
+            route = numbered.setdefault((int(match["position"]), match["reader"] or _ELEMENT), [])
             route.append((int(match["number"]), change))
     return {
         key: [change for _, change in sorted(route, key=itemgetter(0))]
@@ -68,12 +74,24 @@ def changes_of(state: Mapping[str, str]) -> dict[tuple[int, str], list[RouteChan
 
 def routes_of(state: Mapping[str, str]) -> dict[tuple[int, str], Route]:
     """The routes that a control hash asks for, by position and reader."""
+    return {
+        key: replace(route, partitioning=route.partitioning.renamed(keys.reader_of))
+        for key, route in _newest(state).items() if key[1] != _ELEMENT}
+
+
+def alternates_of(state: Mapping[str, str]) -> dict[int, tuple[str, bool]]:
+    """The alternate that is to work at each element, by position, and whether all batches before its first are done."""
+    return {
+        position: (route.partitioning.bundles[0], route.effective)
+        for (position, reader), route in _newest(state).items() if reader == _ELEMENT}
+
+
+def _newest(state: Mapping[str, str]) -> dict[tuple[int, str], Route]:
     routes = {}
     for key, changes in changes_of(state).items():
         newest = changes[-1]
         routes[key] = Route(
-            newest.partitioning.renamed(keys.reader_of), newest.from_batch,
-            effective=newest.from_batch is not None and len(changes) == 1)
+            newest.partitioning, newest.from_batch, effective=newest.from_batch is not None and len(changes) == 1)
     return routes
 
 

@@ -178,6 +178,11 @@ def channel_meters(fragment_id: str) -> str:
     return f"{meter(fragment_id)}:channels"
 
 
+def switches(task_id: str) -> str:
+    """The hash of which alternate of an element got which first event, switch by switch (JSON), by running task."""
+    return f"{PREFIX}switches:{task_id}"
+
+
 def tap(fragment_id: str) -> str:
     """Is there while somebody looks at the streams of a fragment."""
     return f"{PREFIX}tap:{fragment_id}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from pathlib import Path
 from types import MappingProxyType
@@ -203,6 +203,34 @@ def valve(
         config.block_rows, gate
     )
     return DataFrame(behind, events.sparkSession)
+
+
+def one_of(
+    events: DataFrame, builds: Mapping[str, Callable[[DataFrame], DataFrame]], config: ChannelConfig, *, task: str,
+    fragment: str, position: int,
+) -> DataFrame:
+    """What the alternate of an element makes that is on (``Channels.switch``): in each batch just one of them is.
+
+    Parameters
+    ----------
+    events : DataFrame
+        What the element reads.
+    builds : mapping of str to callable
+        What each alternate makes of it, by name: the same columns in any order. Where nobody has said which is on, as
+        in the empty batch of a query that stands by, the first is.
+    task, fragment, position : str, str, int
+        The running task, under which the first event of each switch is noted, and where it stands.
+    """
+    jvm = events.sparkSession._jvm.weir.Alternate
+    noted = DataFrame(
+        jvm.noted(events._jdf, config.redis_url, task, fragment, position), events.sparkSession)
+    first = next(iter(builds))
+    made = [
+        DataFrame(
+            jvm.whileOn(build(noted)._jdf, config.redis_url, fragment, position, name, name == first),
+            events.sparkSession)
+        for name, build in builds.items()]
+    return reduce(lambda left, right: left.unionByName(right), made)
 
 
 def count_late(events: DataFrame, config: ChannelConfig, *, fragment: str, position: int) -> DataFrame:

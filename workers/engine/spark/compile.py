@@ -18,6 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from scheduler.contracts.offsets import Offset
+from scheduler.model.alternates import TaskAlternate, alternates_in, first_on
 from scheduler.model.dataflow import Task
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.errors import WeirError
@@ -25,7 +26,14 @@ from scheduler.model.task_types import TaskType
 from workers.engine.channels import open_streams
 from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.open_streams import QueryMode
-from workers.engine.channels.spark_channels import count_late, gather, read_channels, read_ticks, valve
+from workers.engine.channels.spark_channels import (
+    count_late,
+    gather,
+    one_of,
+    read_channels,
+    read_ticks,
+    valve,
+)
 from workers.engine.channels.tick_schedule import TickSchedule
 from workers.engine.files.staging import Staging
 from workers.engine.sealed_secrets import opened
@@ -127,6 +135,8 @@ def _refusal(spark: SparkSession, chain: Chain, compiled: CompiledQuery) -> str:
         return "its slot works with executors elsewhere"
     if int(master[1]) < LEAST_THREADS:
         return f"its slot has {master[1]} threads, and each open batch holds one"
+    if any(alternates_in(task.type, task.config) for task in chain.tasks):
+        return "a task of it has alternates, which change between batches"
     if chain.threads > 1:
         return f"it works on {chain.threads} threads"
     if compiled.file_sink is not None:
@@ -162,7 +172,12 @@ def _compiled(
                 count_late=partial(count_late, config=config, fragment=chain.fragment, position=position),
             ) as counted:
                 config_here = opened(task.config, redis_url=config.redis_url, data_dir=folder)
-                frame = resolve(task_type)(frame, config_here)
+                if alternates := alternates_in(task.type, task.config):
+                    frame = one_of(
+                        frame, _builds(alternates, task_types), config, task=task.id, fragment=chain.fragment,
+                        position=position)
+                else:
+                    frame = _built(task_type, config_here, frame)
         except Exception as error:
             if task.type not in task_types:
                 raise FragmentFailed(
@@ -184,6 +199,20 @@ def _compiled(
         )
     file_sink = _file_sink(chain, task_types, folder)
     return CompiledQuery(frame=frame, schemas=tuple(schemas), folds=tuple(folds), file_sink=file_sink)
+
+
+def _builds(
+    alternates: Sequence[TaskAlternate], task_types: Mapping[str, TaskType]
+) -> dict[str, Callable[[DataFrame], DataFrame]]:
+    """How each alternate is built, the one first that is on at first."""
+    first = first_on(alternates)
+    return {
+        alternate.name: partial(_built, task_types[alternate.type], alternate.config)
+        for alternate in sorted(alternates, key=lambda alternate: alternate is not first)}
+
+
+def _built(task_type: TaskType, config: Mapping[str, Any], events: DataFrame) -> DataFrame:
+    return resolve(task_type)(events, config)
 
 
 def _stores(spark: SparkSession, folder: Path) -> Path | None:
@@ -209,7 +238,10 @@ def _ending(tasks: Sequence[Task], task_types: Mapping[str, TaskType], *terminal
 
 def task_code_of(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> list[TaskCode]:
     """Where each task's code is, so that a traceback can be told to be of a task."""
-    known = [(task, resolve(task_types[task.type])) for task in tasks if task.type in task_types]
+    ways = [
+        (task, task_types[name]) for task in tasks
+        for name in ([way.type for way in alternates_in(task.type, task.config)] or [task.type]) if name in task_types]
+    known = [(task, resolve(task_type)) for task, task_type in ways]
     return [
         TaskCode(
             task=task.id, type=task.type, file=inspect.getfile(build),

@@ -9,6 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from scheduler.model.columns import nearest
+from scheduler.model.sql_dialect import function_name, number
 
 from .. import spark_types
 from ..columns import decimal_of
@@ -25,7 +26,7 @@ from .functions import (
     expected_kinds,
     kind_in_words,
 )
-from .grammar import function_name, number, refused
+from .grammar import refused
 from .records import higher, record
 from .typed_values import Typed, wrong
 

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from scheduler.model.bounds import SPARK_CHARACTERS
 from scheduler.model.columns import STREAM_TYPES, Columns, nearest, require_short
+from scheduler.model.sql_dialect import function_name, number
 
 from .. import spark_types
 from ..columns import decimal_of
@@ -22,7 +23,7 @@ from . import types
 from .arithmetic import kind_of, kind_together, largest, of_decimals
 from .calling import called
 from .functions import FUNCTIONS, is_kind, kind_in_words
-from .grammar import COMPARISONS, Item, Select, function_name, number, path, refused
+from .grammar import COMPARISONS, Item, Select, path, refused
 from .growing import TextGrowth, bounds_for, size_of
 from .typed_values import Typed, typed_number, wrong
 

@@ -14,9 +14,11 @@ from typing import Any
 
 from sqlglot import exp
 
+from scheduler.model.sql_dialect import number
+
 from ..config import InvalidConfig
 from .form import normal, parts_of, shown, written
-from .grammar import INPUT, Item, Select, is_streams, number, parse, path
+from .grammar import INPUT, Item, Select, is_streams, parse, path
 
 _EXACT = 2**53  # whole numbers below are the same as doubles
 

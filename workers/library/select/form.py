@@ -16,6 +16,8 @@ from typing import Any
 
 from sqlglot import exp
 
+from scheduler.model.sql_dialect import Dialect, function_name, number
+
 from ..config import InvalidConfig
 from .grammar import (
     ARITHMETIC,
@@ -23,12 +25,9 @@ from .grammar import (
     COMPARISONS,
     INPUT,
     PLAIN,
-    Dialect,
     Item,
     Select,
-    function_name,
     is_streams,
-    number,
     parse,
     path,
 )

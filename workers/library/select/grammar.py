@@ -1,24 +1,22 @@
 """Parsing a SELECT over one stream, and refusing what is none.
 
-sqlglot parses by Spark's dialect, with functions kept as they are written: which there are is `functions`' word. What a
-query may hold is closed: nodes that are not listed here are refused.
+Which functions there are is `functions`' word. What a query may hold is closed: nodes that are not listed here are
+refused.
 """
 
 from __future__ import annotations
 
-import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import sqlglot
 from sqlglot import exp
-from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, SqlglotError
 
 from scheduler.model.bounds import QUERY_CHARACTERS, QUERY_LEVELS
 from scheduler.model.columns import STREAM_TYPES
+from scheduler.model.sql_dialect import Dialect, function_name
 
 from ..config import InvalidConfig
 
@@ -40,19 +38,6 @@ _WORDS = {
     "laterals": "LATERAL VIEW: write explode(…) AS name in the SELECT list", "hint": "a hint", "qualify": "QUALIFY",
     "sort": "SORT BY", "cluster": "CLUSTER BY", "distribute": "DISTRIBUTE BY", "pivots": "PIVOT", "sample": "a sample"}
 REMEDY = "Write one SELECT … FROM input [WHERE …] over the columns of the input; no joins, aggregates or subqueries."
-
-logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # it logs texts that are refused here
-
-
-class Dialect(Spark):
-    """Spark's SQL, in which every function stays the name that was written and its arguments."""
-
-    class Parser(Spark.Parser):
-        FUNCTIONS: Mapping[str, Callable[..., Any]] = {}
-        FUNCTION_PARSERS = {
-            name: parser for name, parser in Spark.Parser.FUNCTION_PARSERS.items() if name in ("CAST", "TRY_CAST")}
-        NO_PAREN_FUNCTION_PARSERS = {
-            name: parser for name, parser in Spark.Parser.NO_PAREN_FUNCTION_PARSERS.items() if name == "CASE"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,28 +186,6 @@ def _require_generators_alone(items: Sequence[Item], condition: exp.Expression |
             "a sql task behind it.")
     if alone > 1:
         raise refused("explodes twice", "Explode the second list in a sql task behind this one.")
-
-
-def function_name(node: exp.Expression) -> str:
-    """The name of a function that is called, in lower case; empty for anything else."""
-    return node.name.lower() if isinstance(node, exp.Anonymous) else ""
-
-
-def number(node: exp.Expression | None) -> int | float | None:
-    """The number that a literal writes, with its sign: an int, or a float where it has a point or an exponent."""
-    if isinstance(node, exp.Paren):
-        return number(node.this)
-    if isinstance(node, exp.Neg):
-        inner = number(node.this)
-        return None if inner is None else -inner
-    if not isinstance(node, exp.Literal) or node.is_string:
-        return None
-    text = node.this
-    try:
-        value = int(text) if text.isdigit() else float(text)
-    except ValueError:  # more digits than Python reads, or none behind an exponent
-        return None
-    return value if value - value == 0 else None  # what no double holds is no number
 
 
 def path(column: exp.Expression, aliases: frozenset[str] = frozenset()) -> list[str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from scheduler.model.sql_dialect import Dialect
+
 from ..columns import MOST_DIGITS, decimal_of
 from ..spark_types import is_field_name
-from .grammar import Dialect
 
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _DIGITS = dict(zip(INTEGERS, (3, 5, 10, 19), strict=True))

@@ -30,6 +30,7 @@ from .broker_instructions import (
     PassPart,
     Persist,
     Resume,
+    SetAlternate,
     SetPace,
     SetRoute,
     SetTail,
@@ -99,6 +100,8 @@ class BrokerActuator:
                 channels.route(
                     fragment_id, position, reader, partitioning, channel=channel, from_batch=from_batch,
                     instead=instead)
+            case SetAlternate(position, name, from_batch):
+                channels.switch(fragment_id, position, name, from_batch=from_batch)
             case DropRoute(position, reader):
                 channels.unroute(fragment_id, position, reader)
             case Activate(done_batch):

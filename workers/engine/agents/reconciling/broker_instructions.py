@@ -141,6 +141,15 @@ class SetRoute:
 
 
 @dataclass(frozen=True, slots=True)
+class SetAlternate:
+    """Let an alternate work at a dynamic task, as ``Channels.switch`` does."""
+
+    position: int
+    name: str
+    from_batch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class DropRoute:
     """Divide a stream no longer for a reader."""
 
@@ -201,6 +210,6 @@ class SetPace:
 
 BrokerInstruction = (
     OpenChannel | OpenPart | ClosePart | PassPart | Join | Unregister | Commit | Persist | Expire | DeleteChannel
-    | OpenValve | CloseValve | SetTail | SetPace | SetRoute | DropRoute | Activate | Resume | DropControl | MarkLeft
-    | ComeBack | KeepMeters | ForgetFragment | Withdraw
+    | OpenValve | CloseValve | SetTail | SetPace | SetRoute | SetAlternate | DropRoute | Activate | Resume | DropControl
+    | MarkLeft | ComeBack | KeepMeters | ForgetFragment | Withdraw
 )

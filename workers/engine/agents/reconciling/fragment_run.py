@@ -47,6 +47,7 @@ class FragmentRun:
         self._settle_at_ms: int | None = None
         self._active = 1
         self._trigger_ms: int | None = None
+        self._alternates: Mapping[int, str] = {}
         self._since_ms = now_ms
         self._failures = 0
         self._failed_alike = 0  # of these, how many were the last one's like, without a break
@@ -98,7 +99,7 @@ class FragmentRun:
                 self.id, self._state, busy=self._busy, outlets=self._outlets, active=self._active,
                 retry_at_ms=self._retry_at_ms, inputs=self.fragment.inputs, threads=self.fragment.threads,
                 routes=self._routes, real_time=self.fragment.real_time, activate_at_ms=self._settle_at_ms,
-                trigger_ms=self._trigger_ms,
+                trigger_ms=self._trigger_ms, alternates=self._alternates,
                 has_failed=self._failures > 0, gave_up=self._gave_up,
             )
 
@@ -193,9 +194,10 @@ class FragmentRun:
 
     def changed(
         self, *, outlets: Outlets | None = None, routes: Routes | None = None, activate_at_ms: int | None = None,
-        active: int | None = None, trigger_ms: int | None = None,
+        active: int | None = None, trigger_ms: int | None = None, alternates: Mapping[int, str] | None = None,
     ) -> None:
-        """Other outlets, routes, or another tail or pace are in force from now on; or routes are to be looked at then.
+        """Other outlets, routes or alternates, or another tail or pace are in force from now on; or routes are to be
+        looked at then.
 
         Parameters
         ----------
@@ -207,6 +209,8 @@ class FragmentRun:
         with self._lock:
             if trigger_ms is not None:
                 self._trigger_ms = trigger_ms
+            if alternates is not None:
+                self._alternates = dict(alternates)
             if outlets is not None:
                 self._outlets = {position: readers for position, readers in outlets.items() if readers}
             if routes is not None:
@@ -266,6 +270,8 @@ class FragmentRun:
                 "active": self._active,
                 "threads": self.fragment.threads,
                 **self.mode.document(),
+                **({"alternates": {str(position): name for position, name in sorted(self._alternates.items())}}
+                   if self._alternates else {}),
                 **({"routes": _document(self._routes)} if self._routes else {}),
             }
 

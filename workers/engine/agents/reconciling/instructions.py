@@ -6,6 +6,7 @@ order counts: a slot may die between any two, and what has been done by then mus
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment
@@ -112,12 +113,14 @@ class HoldQuery:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """These outlets, routes, tail or pace are in force from now on, or asked for; None for what stays as it is."""
+    """These outlets, routes, tail, pace or alternates are in force from now on, or asked for; None for what stays as
+    it is."""
 
     outlets: Outlets | None = None
     routes: Routes | None = None
     active: int | None = None
     trigger_ms: int | None = None
+    alternates: Mapping[int, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

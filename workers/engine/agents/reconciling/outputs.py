@@ -25,6 +25,7 @@ from .broker_instructions import (
     OpenValve,
     Persist,
     Resume,
+    SetAlternate,
     SetPace,
     SetRoute,
     SetTail,
@@ -40,6 +41,7 @@ from .reconcile import (
     OpenTail,
     RegisterReaders,
     Repace,
+    SwitchAlternates,
     UnregisterReaders,
     Unroute,
 )
@@ -71,7 +73,9 @@ def prepare(snapshot: Snapshot, whole: WantedFragment) -> tuple[Instructions, Ou
         for position, readers in whole.routes.items()}
     routes = {position: readers for position, readers in routes.items() if readers}
     steps += _prepared_routes(snapshot, whole, routes, None if snapshot.records.has_begun else 0)
-    progress, changes = snapshot.records.progress, snapshot.routes_asked or routes or whole.active < len(whole.tasks)
+    steps += _switched(whole.alternates, None if snapshot.records.has_begun else 0)
+    progress, changes = snapshot.records.progress, (
+        snapshot.routes_asked or routes or whole.alternates or whole.active < len(whole.tasks))
     # A batch that failed would fail again with a tail that rests from the next batch on only, which never comes.
     repeats_failure = snapshot.actual.has_failed and not progress.is_done
     steps.append(_tail(whole.active, of=len(whole.tasks), from_batch=progress.batch if repeats_failure else None))
@@ -155,9 +159,15 @@ def change(snapshot: Snapshot, action: Change) -> Instructions:
             return _open_tail(snapshot, fragment, action)
         case Repace(_, trigger_ms):
             return (SetPace(interval_ms(snapshot, fragment, trigger_ms)), InForce(trigger_ms=trigger_ms))
+        case SwitchAlternates(_, alternates):
+            return (*_switched(alternates), InForce(alternates=alternates))
         case CloseTail(_, active):
             return (_tail(active, of=len(fragment.tasks)), InForce(active=active))
     return (*steps, InForce(outlets=outlets))
+
+
+def _switched(alternates: Mapping[int, str], from_batch: int | None = None) -> list[SetAlternate]:
+    return [SetAlternate(position, name, from_batch) for position, name in sorted(alternates.items())]
 
 
 def _open_outlet(snapshot: Snapshot, fragment: WantedFragment, action: OpenOutlet) -> Instructions:

@@ -84,9 +84,11 @@ class QueryActuator:
             case HoldQuery():
                 run.is_held = False  # it may be paused from here on, whatever comes of it
                 run.is_held = self._around.engine.hold(run.query, run.id)
-            case InForce(outlets, routes, active, trigger_ms):
+            case InForce(outlets, routes, active, trigger_ms, alternates):
                 at_ms = None if routes is None else now_ms + ACTIVATE_AFTER_MS
-                run.changed(outlets=outlets, routes=routes, activate_at_ms=at_ms, active=active, trigger_ms=trigger_ms)
+                run.changed(
+                    outlets=outlets, routes=routes, activate_at_ms=at_ms, active=active, trigger_ms=trigger_ms,
+                    alternates=alternates)
             case LookAtRoutes(at_ms):
                 run.settles(at_ms=at_ms)
 

@@ -139,7 +139,7 @@ def _launch(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
     steps, outlets, routes = prepare(snapshot, whole)
     pace_ms = interval_ms(snapshot, whole, wanted.trigger_ms)
     launch = Launch(min(pace_ms, POLL_MS), outlets, routes, wanted.active, is_resumed=snapshot.records.has_begun)
-    return (*steps, SetPace(pace_ms), InForce(trigger_ms=wanted.trigger_ms), launch)
+    return (*steps, SetPace(pace_ms), InForce(trigger_ms=wanted.trigger_ms, alternates=whole.alternates), launch)
 
 
 def restart(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:

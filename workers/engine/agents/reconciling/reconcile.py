@@ -61,6 +61,7 @@ class Actual:
     routes: Routes = field(default_factory=dict)
     real_time: bool = False  # asked for when its query was compiled, whether the chain can be worked on so or not
     activate_at_ms: int | None = None  # routes are not in force yet as far as is known; it is looked at then
+    alternates: Mapping[int, str] = field(default_factory=dict)
     trigger_ms: int | None = None  # between its batches; None before its query has started
     has_failed: bool = False  # its last run ended with an error, which may come again with the same batch
     gave_up: bool = False  # it failed too often to be started again unless somebody says so
@@ -130,6 +131,14 @@ class Unroute:
     fragment_id: str
     position: int
     reader: str
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchAlternates:
+    """Let other alternates of dynamic tasks work, by position, from the next batch on, while the query runs on."""
+
+    fragment_id: str
+    alternates: Mapping[int, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,6 +239,7 @@ class Leave:
 Change = (
     OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | DivideStream | Unroute | CloseTail | OpenTail
     | Repace
+    | SwitchAlternates
 )
 Action = Start | Restart | End | CopyState | Pause | ActivateRoutes | Leave | Change | Stop
 
@@ -359,6 +369,8 @@ def _changes(wanted: WantedFragment, actual_run: Actual, stopping: frozenset[str
     trigger_ms = min(wanted.trigger_ms, HURRIED_MS) if wanted.leaving else wanted.trigger_ms
     if actual_run.trigger_ms not in (None, trigger_ms):
         opening.append(Repace(wanted.id, trigger_ms))
+    if wanted.alternates != actual_run.alternates:
+        opening.append(SwitchAlternates(wanted.id, wanted.alternates))
     if set(wanted.inputs) != set(actual_run.inputs) or _runs_otherwise(wanted, actual_run):
         closing.append(Restart(wanted))
     return opening + closing

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.model.secrets import NAME, TEAM, is_owned
+from scheduler.model.task_types import DYNAMIC
 from workers.engine.channels import keys
 from workers.library.model_store import PREFIX as MODELS
 from workers.library.model_store import ModelName
@@ -40,6 +41,8 @@ def _of_fragment(fragment: WantedFragment) -> Iterator[str]:
             yield from of_channel(keys.whole_of(name))
     for task in fragment.tasks:
         yield f"{escaped(keys.tapped(task.id))}*"
+        if task.type == DYNAMIC:
+            yield escaped(keys.switches(task.id))
         for model in filter(is_owned, task.config.values()):
             yield escaped(f"{MODELS}{model[TEAM]}")
             yield escaped(ModelName(model[TEAM], model[NAME]).key)

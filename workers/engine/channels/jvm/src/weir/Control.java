@@ -9,6 +9,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Set;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.regex.Matcher;
@@ -20,7 +21,10 @@ import java.util.regex.Pattern;
  * next batch, unless it is set already.
  */
 final class Control {
-  private static final Pattern ROUTE = Pattern.compile("(\\d+):route:([^:]+):(\\d+)");
+  private static final Pattern ROUTE = Pattern.compile("(\\d+):(?:route:([^:]+)|alternate):(\\d+)");
+  private static final String ALTERNATE = ""; // in the place of a reader: who works at an element is a route, too
+  private static final long SWITCHES_KEPT_S = 90L * 24 * 3600; // after the last one
+  private static final Set<String> NOTED = ConcurrentHashMap.newKeySet(); // changes whose first event has come
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<String, Control> NEWEST = new ConcurrentHashMap<>(); // by broker and fragment
 
@@ -122,13 +126,14 @@ final class Control {
     return newest;
   }
 
-  /** The changes of each route, oldest first, by position and reader. */
+  /** The changes of each route, oldest first, by position and reader; those of an element without a reader. */
   private static Map<String, List<Change>> changes(Map<String, String> state) {
     Map<String, TreeMap<Long, Change>> numbered = new TreeMap<>();
     state.forEach((field, value) -> {
       Matcher match = ROUTE.matcher(field);
       if (!match.matches()) return;
-      numbered.computeIfAbsent(match.group(1) + ':' + match.group(2), any -> new TreeMap<>())
+      String reader = match.group(2) == null ? ALTERNATE : match.group(2);
+      numbered.computeIfAbsent(match.group(1) + ':' + reader, any -> new TreeMap<>())
           .put(Long.valueOf(match.group(3)), new Change(field, value, state.get(field + ":from")));
     });
     Map<String, List<Change>> routes = new TreeMap<>();
@@ -160,14 +165,50 @@ final class Control {
     List<Partitioning> routes = new ArrayList<>();
     changes(state).forEach((route, changes) -> {
       Change inForce = inForce(changes, batch);
-      if (inForce != null && !inForce.ends() && route.startsWith(position + ":")) routes.add(parse(inForce.partitioning));
+      boolean isOurs = route.startsWith(position + ":") && !route.equals(position + ":" + ALTERNATE);
+      if (inForce != null && !inForce.ends() && isOurs) routes.add(new Quota(weights(inForce.partitioning)));
     });
     return routes;
   }
 
-  private static Partitioning parse(String partitioning) {
+  /** The alternate that works at an element in this batch; null where it was not said. */
+  String alternate(int position) {
+    Change inForce = switched(position);
+    return inForce == null ? null : alternate(inForce);
+  }
+
+  private Change switched(int position) {
+    Change inForce = inForce(changes(state).getOrDefault(position + ":" + ALTERNATE, List.of()), batch);
+    return inForce == null || inForce.ends() ? null : inForce; // what was before the first one is none
+  }
+
+  private static String alternate(Change change) {
+    return weights(change.partitioning).keySet().iterator().next();
+  }
+
+  /**
+   * Notes the first event that an alternate gets after a switch; a batch that is repeated has the same. Where a query starts
+   * anew its first event is noted, too: nobody there knows what was noted before.
+   */
+  void noteFirstEvent(Broker broker, String task, String fragment, int position, long batchOfEvent, long seq) {
+    Change inForce = switched(position);
+    if (inForce == null || !NOTED.add(broker.url + ' ' + fragment + ' ' + inForce.field)) return;
     try {
-      return new Quota(JSON.readValue(partitioning, new TypeReference<LinkedHashMap<String, Double>>() {}));
+      String switched = JSON.writeValueAsString(Map.of(
+          "alternate", alternate(inForce), "query", fragment, "batch", batchOfEvent, "seq", seq,
+          "at_ms", System.currentTimeMillis()));
+      broker.pipeline(List.of(
+          new Object[] {"HSETNX", Keys.switches(task), fragment + ' ' + batchOfEvent, switched},
+          new Object[] {"EXPIRE", Keys.switches(task), SWITCHES_KEPT_S}));
+    } catch (JsonProcessingException | RuntimeException failed) {
+      NOTED.remove(broker.url + ' ' + fragment + ' ' + inForce.field);
+      throw new IllegalStateException("the first event of an alternate could not be noted", failed);
+    }
+  }
+
+  private static LinkedHashMap<String, Double> weights(String partitioning) {
+    try {
+      return JSON.readValue(partitioning, new TypeReference<LinkedHashMap<String, Double>>() {});
     } catch (JsonProcessingException broken) {
       throw new IllegalStateException("not how a stream is divided: " + partitioning, broken);
     }

@@ -51,6 +51,11 @@ final class Keys {
     return "weir:valve:" + fragment;
   }
 
+  /** The first event of each alternate of an element, switch by switch. */
+  static String switches(String task) {
+    return "weir:switches:" + task;
+  }
+
   static String meter(String fragment) {
     return "weir:meter:" + fragment;
   }

@@ -1,0 +1,44 @@
+"""`./weir switch DATAFLOW [TASK ALTERNATE]`: which alternates of a dataflow's tasks are on; or propose another one."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dashboard.approvals.services import switch_alternate
+from dashboard.catalog.models import DataflowRecord
+from dashboard.commands.proposing import ProposingCommand
+from dashboard.operations.dynamic_reader import DynamicTask, dynamic_tasks, with_switches
+from dashboard.teams.models import User
+from dashboard.teams.permissions import viewer_of
+
+
+class Command(ProposingCommand):
+    help = "Say which alternates of a dataflow's tasks are on, or propose that a task is done by another one."
+    propose = staticmethod(switch_alternate)
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("task", nargs="?", help="the task's id in the dataflow; without it nothing is proposed")
+        parser.add_argument("alternate", nargs="?", help="the name of the alternate that is to be on")
+
+    def more(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {"task": options["task"], "alternate": options["alternate"] or ""}
+
+    def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
+        if options["task"]:
+            return super().act(record, actor, options)
+        tasks = with_switches(dynamic_tasks(viewer_of(actor), record.pk))
+        return "\n".join(line for task in tasks for line in _lines(task)) or (
+            f"No task of {record.name} that runs has alternates.")
+
+
+def _lines(task: DynamicTask) -> Iterator[str]:
+    yield f"{task.task}, in query {task.query}:"
+    for alternate in task.alternates:
+        guard = f", while {alternate.guard}" if alternate.guard else ""
+        yield f"  {'*' if alternate.name == task.on else ' '} {alternate.name}: {alternate.type}, worth " \
+            f"{alternate.value:g}{guard}"
+    for switch in task.switches:
+        yield f"  from number {switch.seq} on: {switch.alternate} (batch {switch.batch} of {switch.query})"

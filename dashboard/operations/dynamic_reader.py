@@ -1,0 +1,71 @@
+"""The dynamic tasks of a dataflow: their alternates, which is on, and which worked on which events.
+
+For pages and API:
+
+- ``dynamic_tasks(viewer, dataflow_id)``: one dataflow in the estate; none where it is not in it
+- ``with_switches(tasks)``: the same with what their queries noted
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from uuid import UUID
+
+from dashboard import jobs
+from dashboard.catalog.permissions import dataflow_for
+from dashboard.operations.live_view.estate_view import view_for
+from dashboard.operations.models import GuardState
+from dashboard.teams.permissions import Viewer
+from scheduler.contracts.switches import AlternateSwitch
+from scheduler.guards.guard_values import FigureValue
+from scheduler.model.alternates import TaskAlternate, alternates_in, on_in
+from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.task_types import DYNAMIC
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicTask:
+    """A task of a dataflow, by its id there and the running task's; ``on`` is the alternate that is set."""
+
+    task: str
+    running: str
+    query: str
+    on: str
+    alternates: tuple[TaskAlternate, ...]
+    switches: tuple[AlternateSwitch, ...] = ()
+    because: str = ""  # why guards want the alternate that they want; empty where they have not been evaluated
+    trouble: str = ""  # of `scheduler.guards.alternate_choice`
+    readings: Mapping[str, FigureValue] = field(default_factory=dict)  # of what guards look at, as last seen
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether guards switch it."""
+        return any(alternate.guard.strip() for alternate in self.alternates)
+
+
+def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
+    """The dynamic tasks of a dataflow, in the order of its document; without their switches."""
+    record = dataflow_for(viewer, dataflow_id)
+    estate = view_for(viewer).estate
+    submitted = estate.submitted.get(str(record.pk))
+    tasks = []
+    for name, running_id in (submitted.running.items() if submitted is not None else ()):
+        running = estate.tasks[running_id]
+        if running.type != DYNAMIC:
+            continue
+        query, _ = estate.places[running_id]
+        chosen = estate.settings.get(query, USUAL).alternates.get(running_id)
+        tasks.append(DynamicTask(
+            name, running_id, query, on_in(running.type, running.config, chosen),
+            alternates_in(running.type, running.config)))
+    seen = GuardState.objects.in_bulk([task.running for task in tasks]) if tasks else {}
+    return [
+        replace(task, because=state.because, trouble=state.trouble, readings=state.readings)
+        if (state := seen.get(task.running)) is not None else task for task in tasks]
+
+
+def with_switches(tasks: Sequence[DynamicTask]) -> list[DynamicTask]:
+    """The tasks with all switches that are known still; raises ``BrokerAway``."""
+    switches = jobs.switches_of(task.running for task in tasks)
+    return [replace(task, switches=switches[task.running]) for task in tasks]

@@ -1,0 +1,40 @@
+"""Switches: which alternate of a dynamic task got which first event, as the query that works on the task notes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from .codec import Codec
+
+
+@dataclass(frozen=True, slots=True)
+class AlternateSwitch:
+    """From ``batch`` of ``query`` on, whose first event has the number ``seq``, an alternate works at a task.
+
+    ``at_ms`` is when that was noted. Where the task reads several streams that interleave, ``seq`` is that of the event
+    that came first there; others of the batch may have smaller numbers.
+    """
+
+    alternate: str
+    query: str
+    batch: int
+    seq: int
+    at_ms: int
+
+
+SWITCHES = Codec(AlternateSwitch)
+
+
+def in_sequence(noted: Iterable[AlternateSwitch]) -> tuple[AlternateSwitch, ...]:
+    """Switches in the order of their batches, query by query in the order in which these began.
+
+    A query that is started anew notes its alternate anew: only what changes is told.
+    """
+    by_query: dict[str, list[AlternateSwitch]] = {}
+    for switch in sorted(noted, key=lambda switch: switch.batch):
+        known = by_query.setdefault(switch.query, [])
+        if not known or known[-1].alternate != switch.alternate:
+            known.append(switch)
+    queries = sorted(by_query.values(), key=lambda switches: (switches[0].at_ms, switches[0].query))
+    return tuple(switch for switches in queries for switch in switches)

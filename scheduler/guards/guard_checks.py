@@ -1,0 +1,265 @@
+"""What can be said of an element's guards before anything runs: both on, none on, never on.
+
+Each guard is a formula over *terms*: a comparison of an expression with a constant is one about that expression, a
+comparison of two expressions one about their difference and 0. Constants of all guards cut a term's numbers into
+points and intervals within which no comparison changes; texts are those that are named, and any other; besides, each
+may be NULL. All combinations of these regions are gone through, as far as they are no more than `MOST_CASES`.
+
+So *never on* is exact in one direction: a guard that is said to be never on never is. *Both on* and *none on* are
+*certain* where terms have no figure in common and so take any combination of values; else they *may* be, because terms
+are taken to be independent that may not be (the mean and the highest of one figure). Where nothing is said, it cannot
+happen. Of temporal conditions it is known what they imply: one that holds for at least a time holds now; what was
+followed by B is so while B holds; a latch is on where its first condition alone is true.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise, product
+from math import prod
+from typing import Any
+
+from .guard_compiling import closure_of
+from .guard_reading import read_element
+from .guard_tree import CONDITIONS, TEMPORAL, TIMES, WINDOWS, GuardNode
+from .guard_values import ACTIVATION, NUMBER, TEXT, TRUTH, GuardCatalog, GuardedElement
+
+BOTH_ON, NONE_ON, NEVER_ON, LATCH_OVERLAP, UNDECIDED = "both_on", "none_on", "never_on", "latch_overlap", "undecided"
+MOST_CASES = 20_000
+_FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "<>": "<>"}
+_UNKNOWN = "not known"
+
+Region = tuple[Any, str]  # a value that stands for it, and its text
+Case = Mapping[GuardNode, Any]  # a value for each term
+Formula = Callable[[Case], bool | None]
+
+
+@dataclass(frozen=True, slots=True)
+class GuardFinding:
+    """What is wrong with an element's guards, or could not be decided.
+
+    Parameters
+    ----------
+    what : str
+        ``BOTH_ON``, ``NONE_ON``, ``NEVER_ON``, ``LATCH_OVERLAP`` or ``UNDECIDED``.
+    alternates : tuple of str
+        The alternates that it concerns.
+    when : str
+        A case in which it is so, as text; empty where it is always so.
+    is_certain : bool
+        Whether it does happen where values are as in ``when``; else it may.
+    """
+
+    what: str
+    alternates: tuple[str, ...]
+    message: str
+    remedy: str
+    when: str = ""
+    is_certain: bool = True
+
+
+def check_element(element: GuardedElement, catalog: GuardCatalog) -> tuple[GuardFinding, ...]:
+    """What is wrong with an element's guards as far as it can be decided now.
+
+    Raises
+    ------
+    InvalidGuard
+        A guard cannot be read.
+    """
+    guards, _ = read_element(element, catalog)
+    trees = list(guards.values())
+    terms: dict[GuardNode, list[Any]] = {}
+    formulas = [_formula(tree, terms) for tree in trees]
+    conditions = {node: tuple(_formula(part, terms) for part in node.parts)
+                  for tree in trees for node in tree.walk() if node.word in CONDITIONS}
+    regions = {term: _regions(term, constants) for term, constants in terms.items()}
+    cases = prod(len(of_term) for of_term in regions.values())
+    guarded = list(guards)
+    if cases > MOST_CASES:
+        return (GuardFinding(
+            UNDECIDED, tuple(guarded),
+            f"Whether guards of {element.name} exclude each other is not decided: there are {cases:,} cases.",
+            "It is told while it runs. Guards of fewer comparisons can be decided."),)
+    empty = [alternate.name for alternate in element.alternates if alternate.name not in guards]
+    search = _Search(element, guarded, empty, formulas, conditions, regions)
+    return tuple(search.findings())
+
+
+class _Search:
+    """Goes through all cases once, and keeps the first of each kind, those without NULL before others."""
+
+    def __init__(
+        self, element: GuardedElement, guarded: list[str], empty: list[str], formulas: list[Formula],
+        conditions: Mapping[GuardNode, tuple[Formula, ...]], regions: Mapping[GuardNode, list[Region]],
+    ) -> None:
+        self.element, self.guarded, self.empty = element, guarded, empty
+        self.formulas, self.conditions, self.regions = formulas, conditions, regions
+        self.cases: dict[tuple[str, ...], tuple[Region, ...]] = {}
+        self.ever_on: set[str] = set()
+
+    def findings(self) -> Iterator[GuardFinding]:
+        """Everything that is wrong, in the order of alternates."""
+        self._search()
+        never = [name for name in [*self.guarded, *self.empty] if name not in self.ever_on]
+        for name in never:
+            yield GuardFinding(
+                NEVER_ON, (name,), f"{name} of {self.element.name} is never on: "
+                + ("its guard is never true." if name in self.guarded else "another guard is always true."),
+                "Correct the comparisons, or remove the alternate.")
+        is_certain = _are_independent(list(self.regions))
+        for (what, *alternates), case in self.cases.items():
+            yield self._finding(what, tuple(alternates), case, is_certain=is_certain)
+
+    def _search(self) -> None:
+        for regions in product(*self.regions.values()):
+            case = {term: value for term, (value, _) in zip(self.regions, regions, strict=True)}
+            if not all(_is_possible(node, parts, case) for node, parts in self.conditions.items()):
+                continue
+            on = [name for name, formula in zip(self.guarded, self.formulas, strict=True) if formula(case) is True]
+            self.ever_on.update(on or self.empty)
+            has_null = any(text == _UNKNOWN for _, text in regions)
+            if self.element.kind == ACTIVATION and len(on) > 1:
+                self._keep((BOTH_ON, *on[:2]), regions, has_null=has_null)
+            if not on and not self.empty and not has_null:
+                self._keep((NONE_ON, *self.guarded), regions, has_null=False)
+            for node, parts in self.conditions.items():
+                if node.word == "latch" and all(part(case) is True for part in parts):
+                    self._keep((LATCH_OVERLAP, str(node)), regions, has_null=has_null)
+        if self.element.kind != ACTIVATION:
+            self.ever_on.update(self.empty)
+
+    def _keep(self, key: tuple[str, ...], regions: tuple[Region, ...], *, has_null: bool) -> None:
+        earlier = self.cases.get(key)
+        if earlier is None or (not has_null and any(text == _UNKNOWN for _, text in earlier)):
+            self.cases[key] = regions
+
+    def _finding(
+        self, what: str, alternates: tuple[str, ...], case: tuple[Region, ...], *, is_certain: bool
+    ) -> GuardFinding:
+        when = ", ".join(f"{term} {text}" if text in ("is true", "is false") or text.startswith("=")
+                         else f"{term} is {text}" if text == _UNKNOWN else f"{term} {text}"
+                         for term, (_, text) in zip(self.regions, case, strict=True))
+        verb = "are" if is_certain else "may be"
+        name = self.element.name
+        if what == BOTH_ON:
+            return GuardFinding(
+                what, alternates, f"{' and '.join(alternates)} of {name} {verb} on at once where {when}.",
+                "Let one guard exclude the other. Where both are on, the one that is on stays.", when, is_certain)
+        if what == NONE_ON:
+            return GuardFinding(
+                what, alternates, f"No alternate of {name} {'is' if is_certain else 'may be'} on where {when}.",
+                "Leave the guard of one alternate empty: it is on where no other is. Where none is on, the one that "
+                "was stays.", when, is_certain)
+        return GuardFinding(
+            what, (), f"{alternates[0]} of {name} is turned on and off at once where {when}; off wins.",
+            "Let it turn off further away than it turns on: latch(rate > 100, rate < 80).", when, is_certain)
+
+
+def _is_possible(node: GuardNode, parts: Sequence[Formula], case: Case) -> bool:
+    """Whether a condition over time can be what a case says, where its parts are what it says."""
+    value = case[node]
+    if node.word == "for_at_least":
+        return not value or parts[0](case) is True
+    if node.word == "followed_by":
+        return not value or parts[1](case) is True
+    if node.word == "not_followed_by":
+        return not value or parts[1](case) is not True
+    if parts[1](case) is True:
+        return not value
+    return bool(value) or parts[0](case) is not True
+
+
+def _are_independent(terms: Sequence[GuardNode]) -> bool:
+    """Whether terms take any combination of values: each is free, and none has figures of another."""
+    base = [term for term in terms if term.word not in CONDITIONS]
+    figures = [figure for term in base for figure in term.figures()]
+    return (all(map(_is_free, base)) and len(set(figures)) == len(figures)
+            and sum(term.word in TIMES for term in base) < 2 and len(terms) - len(base) < 2)
+
+
+def _is_free(term: GuardNode) -> bool:
+    """Whether a term takes any value: it is a figure, a window of one, or a difference of two such."""
+    if term.word == "-":
+        return all(map(_is_free, term.parts)) and not term.parts[0].figures() & term.parts[1].figures()
+    return term.word in ("figure", *TIMES) or (term.word in WINDOWS and term.parts[0].word in ("figure", "stream"))
+
+
+def _regions(term: GuardNode, constants: Sequence[Any]) -> list[Region]:
+    """The parts of a term's values within which no comparison changes."""
+    null: list[Region] = [] if term.word in ("count", *CONDITIONS, *TIMES) else [(None, _UNKNOWN)]
+    if term.kind == TRUTH:
+        return [(True, "is true"), (False, "is false"), *null]
+    if term.kind == TEXT:
+        other = "other"
+        while other in constants:
+            other += "'"
+        return [*((text, f"= '{text}'") for text in sorted(set(constants))), (other, "is any other"), *null]
+    points = sorted(set(constants))
+    if not points:
+        return [(0.0, "is any number"), *null]
+    regions: list[Region] = [(points[0] - max(1.0, abs(points[0])), f"< {points[0]:.15g}")]
+    for point, after in [*pairwise(points), (points[-1], None)]:
+        regions.append((point, f"= {point:.15g}"))
+        if after is not None and point < (middle := point + (after - point) / 2) < after:
+            regions.append((middle, f"between {point:.15g} and {after:.15g}"))
+    regions.append((points[-1] + max(1.0, abs(points[-1])), f"> {points[-1]:.15g}"))
+    if term.word == "count":
+        regions = [(value, text) for value, text in regions if value >= 0 or text.startswith("between")]
+    return [*regions, *null]
+
+
+def _formula(node: GuardNode, terms: dict[GuardNode, list[Any]]) -> Formula:
+    """A condition as a function of its terms' values, which are noted with the constants they are compared with."""
+    if node.word in _FLIPPED and node.parts[0].kind != TRUTH:
+        return _comparison(node, terms)
+    if node.word == "literal":
+        return lambda case: node.value  # type: ignore[return-value]
+    if node.word in TEMPORAL or node.word in ("figure", "coalesce"):
+        for part in node.parts if node.word in CONDITIONS else ():
+            _formula(part, terms)
+        return _term(node, terms)
+    if node.word == "is null" and node.parts[0].kind != TRUTH:
+        part = node.parts[0]
+        if _is_constant(part):
+            return lambda case: closure_of(part, {})([]) is None
+        terms.setdefault(part, [])
+        return lambda case: case[part] is None
+    if node.word == "case" and node.kind != TRUTH:
+        return _term(node, terms)
+    # The rest joins conditions, as `guard_compiling` computes it: conditions are values of slots by their place.
+    parts = [_formula(part, terms) for part in node.parts]
+    slots = [GuardNode("figure", TRUTH, value=f"{place}") for place in range(len(parts))]
+    joined = closure_of(GuardNode(node.word, node.kind, tuple(slots)), {slot: at for at, slot in enumerate(slots)})
+    return lambda case: joined([part(case) for part in parts])
+
+
+def _term(node: GuardNode, terms: dict[GuardNode, list[Any]]) -> Formula:
+    terms.setdefault(node, [])
+    return lambda case: case[node]
+
+
+def _comparison(node: GuardNode, terms: dict[GuardNode, list[Any]]) -> Formula:
+    (left, right), sign = node.parts, node.word
+    if _is_constant(left) and not _is_constant(right):
+        left, right, sign = right, left, _FLIPPED[sign]
+    if _is_constant(left):
+        return lambda case: closure_of(node, {})([])
+    if left.kind == TEXT and (sign not in ("=", "<>") or not _is_constant(right)):
+        return _term(node, terms)
+    if not _is_constant(right):
+        if str(left) > str(right):
+            left, right, sign = right, left, _FLIPPED[sign]
+        left, right = GuardNode("-", NUMBER, (left, right)), GuardNode("literal", NUMBER, value=0.0)
+    constant = closure_of(right, {})([])
+    constants = terms.setdefault(left, [])
+    if constant is None:
+        return lambda case: None
+    constants.append(constant)
+    compared = closure_of(
+        GuardNode(sign, TRUTH, (left, GuardNode("literal", left.kind, value=constant))), {left: 0})
+    return lambda case: compared([case[left]])
+
+
+def _is_constant(node: GuardNode) -> bool:
+    return not any(part.word in ("figure", "stream") or part.word in TEMPORAL for part in node.walk())

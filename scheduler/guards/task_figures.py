@@ -1,0 +1,94 @@
+"""The figures of a running task that its guards may name, and the series of history that each is made of.
+
+An element is a running task, which several dataflows may share: so its figures are those of the task itself and of the
+query and slot that work on it, and mean the same for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from ..history.series import QUERY, SLOT, STREAM, TASK, Series
+from ..model.alternates import TaskAlternate
+from .guard_values import NUMBER, VALUE, FigureValue, GuardCatalog, GuardedAlternate, GuardedElement
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFigure:
+    """A figure: the metric of the kind of subject that it is of, and what it says, with its unit."""
+
+    kind: str
+    metric: str
+    doc: str
+
+
+TASK_FIGURES: Mapping[str, TaskFigure] = {
+    "rate": TaskFigure(STREAM, "rate_per_s", "events per second that reach the task"),
+    "rate_out": TaskFigure(TASK, "rate_per_s", "events per second that leave it"),
+    "latency_ms": TaskFigure(TASK, "latency_mean_ms", "mean age of the events that leave it, in ms"),
+    "latency_p95_ms": TaskFigure(TASK, "latency_p95_ms", "95th percentile of that age, in ms"),
+    "latency_p99_ms": TaskFigure(TASK, "latency_p99_ms", "99th percentile of that age, in ms"),
+    "lag_ms": TaskFigure(TASK, "watermark_lag_ms", "how far event time is behind the clock, in ms"),
+    "backlog_blocks": TaskFigure(QUERY, "backlog_blocks", "blocks that wait for readers of the task's query"),
+    "batch_ms": TaskFigure(QUERY, "batch_ms", "how long the newest batch of the query took, in ms"),
+    "cpu": TaskFigure(QUERY, "cpu", "cores that the query takes"),
+    "slot_cpu": TaskFigure(SLOT, "cpu", "cores in use on its slot"),
+}
+KEPT_MS = 30_000
+TASK_CATALOG = GuardCatalog({"": dict.fromkeys(TASK_FIGURES, NUMBER)})
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSubject:
+    """A running task: its id, its query and slot, and the running tasks that it reads."""
+
+    task: str
+    query: str
+    slot: str
+    parents: tuple[str, ...] = ()
+
+    def series(self, figure: str) -> tuple[Series, ...]:
+        """The series whose sum a figure is."""
+        stated = TASK_FIGURES[figure]
+        subjects = {
+            STREAM: [f"{parent}>{self.task}" for parent in self.parents], TASK: [self.task], QUERY: [self.query],
+            SLOT: [self.slot]}[stated.kind]
+        return tuple(Series(stated.kind, subject, stated.metric) for subject in subjects)
+
+    def figures(self, values: Mapping[Series, float]) -> dict[str, FigureValue]:
+        """Each figure from the values of one moment; None where nothing of it was measured."""
+        return {figure: _sum(values.get(line) for line in self.series(figure)) for figure in TASK_FIGURES}
+
+
+class KeptFigures:
+    """Figures moment by moment: one that is not measured for a while keeps its value, for readings have holes.
+
+    Parameters
+    ----------
+    for_ms : int
+        How long it keeps it; then it is not known.
+    """
+
+    def __init__(self, for_ms: int = KEPT_MS) -> None:
+        self._for_ms = for_ms
+        self._known_ms: dict[str, int] = {}
+
+    def take(self, at_ms: int, figures: Mapping[str, FigureValue]) -> dict[str, FigureValue]:
+        """What becomes known at a moment, of all figures: those that have a value, and those that have lost it."""
+        for figure, value in figures.items():
+            if value is not None or figure not in self._known_ms:
+                self._known_ms[figure] = at_ms
+        return {figure: value for figure, value in figures.items()
+                if value is not None or at_ms - self._known_ms[figure] >= self._for_ms}
+
+
+def element_of(task: str, alternates: Iterable[TaskAlternate]) -> GuardedElement:
+    """A dynamic task as guards see it: what its guards allow, the alternate of the highest value is on."""
+    return GuardedElement(
+        task, tuple(GuardedAlternate(each.name, each.guard, each.value) for each in alternates), VALUE)
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

@@ -1,0 +1,120 @@
+"""Dynamic tasks: what may be done in several ways, its alternates, of which one at a time is on (thesis [3], 3.2).
+
+In a document such a task lists ``alternates`` in the place of a type and a config. Everywhere else it is a task of the
+type `DYNAMIC`, whose config holds them: so whatever knows tasks (fingerprints, plans, queries) knows dynamic ones.
+``docs/dynamic.md`` says what they promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from typing import Any
+
+from .columns import ColumnError, Columns
+from .dataflow import _frozen
+from .task_types import DYNAMIC, TaskType
+
+ALTERNATES = "alternates"  # the key in a document, and the parameter of the type
+
+
+class AlternatesDiffer(ColumnError):
+    """Two alternates of a task give different columns."""
+
+    code = "alternates_differ"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskAlternate:
+    """One way to do a task. ``value`` is what it is worth, above 0: of a canonical config γ, from 0 to 1."""
+
+    name: str
+    type: str
+    config: Mapping[str, Any] = field(default_factory=dict)
+    value: float = 1.0
+    guard: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "config", _frozen(self.config))
+
+
+def alternates_in(task_type: str, config: Mapping[str, Any]) -> tuple[TaskAlternate, ...]:
+    """The alternates of a task of this type and config; none where it is not dynamic."""
+    if task_type != DYNAMIC:
+        return ()
+    return tuple(
+        TaskAlternate(
+            stated["name"], stated["type"], stated.get("config") or {}, stated.get("value", 1.0),
+            stated.get("guard") or "")
+        for stated in config[ALTERNATES])
+
+
+def first_on(alternates: Sequence[TaskAlternate]) -> TaskAlternate:
+    """The alternate that is on until another is chosen: that of the highest value; of several the first by name."""
+    return min(alternates, key=lambda alternate: (-alternate.value, alternate.name))
+
+
+def on_in(task_type: str, config: Mapping[str, Any], chosen: str | None) -> str:
+    """The name of the alternate that is on of a dynamic task: the one chosen, or that of the highest value."""
+    alternates = alternates_in(task_type, config)
+    return chosen if chosen in {alternate.name for alternate in alternates} else first_on(alternates).name
+
+
+def type_at_work(
+    task_type: str, config: Mapping[str, Any], task_types: Mapping[str, TaskType], *, on: str = ""
+) -> TaskType:
+    """The type by which a task's cost and selectivity go: its own, or that of the alternate that is on.
+
+    Parameters
+    ----------
+    on : str, optional
+        The name of that alternate; the one that is on at first where it is not given.
+    """
+    alternates = alternates_in(task_type, config)
+    if not alternates:
+        return task_types[task_type]
+    named = next((alternate for alternate in alternates if alternate.name == on), first_on(alternates))
+    return task_types[named.type] if named.type in task_types else task_types[task_type]
+
+
+def why_no_alternate(task_type: TaskType) -> str:
+    """Why tasks of a type cannot be alternates yet, in words that go on from its name; empty where they can."""
+    if task_type.kind != "transform":
+        return f"is a {task_type.kind}: alternates read a stream and give one"
+    if task_type.stateful:
+        return "keeps state, which would have to go from one alternate to the next"
+    if task_type.approved_only:
+        return "reaches beyond Weir"
+    if task_type.chain == "never":
+        return "has a query of its own"
+    if any(parameter.of_team or parameter.is_file for parameter in task_type.parameters):
+        return "reads what belongs to a team or a node"
+    return ""
+
+
+def one_schema(given: Sequence[tuple[str, Columns]]) -> Columns:
+    """The columns that all alternates of a task give, each with its name; those of the first, in their order.
+
+    Raises
+    ------
+    AlternatesDiffer
+        One gives a column that another does not, or as another type. ``facts`` name the alternate.
+    """
+    first, columns = given[0]
+    for name, others in given[1:]:
+        for who, own, other, theirs in ((name, others, first, columns), (first, columns, name, others)):
+            extra = [column for column in own.types if column not in theirs.types]
+            for column in theirs.types:
+                if column not in own.types and own.complete:
+                    near = get_close_matches(column, extra, n=1)
+                    raise AlternatesDiffer(
+                        f"Alternate {who} gives no column {column}, which {other} gives.",
+                        remedy=f"Did you mean {near[0]}? Let both call it the same." if near else
+                        "Let all alternates give the same columns.", alternate=name, column=column)
+        for column, kind in columns.types.items():
+            if kind != others.types.get(column, kind) and None not in (kind, others.types[column]):
+                raise AlternatesDiffer(
+                    f"The column {column} is {others.types[column]} in alternate {name} and {kind} in {first}.",
+                    remedy=f"Give it one type in both: cast it in {name}.", alternate=name, column=column)
+    return Columns(columns.types, complete=all(own.complete for _, own in given))

@@ -1,0 +1,128 @@
+"""Tasks with alternates on the site: submitted, switched by plans, shown on pages and in the API."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from dashboard import jobs
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import prepare_proposal, roll_back_proposal, switch_alternate
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.estate_store.fragment_settings import set_intervals
+from dashboard.plans.selectors import plan_of
+from scheduler.contracts.switches import AlternateSwitch
+from scheduler.model.errors import InvalidDataflow
+from scheduler.model.settings_of_fragments import FragmentSettings
+from tests.dashboard.building import World, approved, document, enacted, planned, running
+
+WAYS = [
+    {"name": "all", "type": "sql", "config": {"query": "SELECT *, 'all' AS made FROM input"}, "value": 2},
+    {"name": "few", "type": "sql", "config": {"query": "SELECT *, 'few' AS made FROM input WHERE value > 20"},
+     "guard": "latency_ms > 2000"}]
+
+
+def dynamic(name: str, ways: list = WAYS) -> str:
+    """A chain whose third task has alternates."""
+    whole = json.loads(document(name))
+    whole["tasks"][2] = {"id": "work", "alternates": ways}
+    whole["streams"] = [
+        {key: {"average": "work"}.get(end, end) for key, end in stream.items()} for stream in whole["streams"]]
+    return json.dumps(whole)
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> AlternateSwitch:
+    """What the broker has of every running task."""
+    switch = AlternateSwitch("all", "f1-0", 0, 0, 7)
+    monkeypatch.setattr(jobs, "switches_of", lambda tasks: {task: (switch,) for task in tasks})
+    return switch
+
+
+def switched(world: World, record: DataflowRecord, alternate: str) -> Proposal:
+    return prepare_proposal(proposal_id=switch_alternate(
+        actor=world.carla, dataflow_id=record.pk, task="work", alternate=alternate).pk)
+
+
+@pytest.mark.django_db
+def test_another_alternate_is_on_once_that_is_approved(world: World) -> None:
+    record = running(world.carla, world.city, dynamic("air"), world.ana)
+    estate = load_estate()
+    task = estate.submitted[str(record.pk)].running["work"]
+    fragment = estate.places[task][0]
+    proposal = switched(world, record, "few")
+    assert proposal.status == "pending" and proposal.plan.kind == "set"
+    set_intervals({fragment: 70})
+    enacted(approved(proposal, world.ana))
+    assert load_estate().settings == {fragment: FragmentSettings(70, alternates={task: "few"})}
+    wrong = switched(world, record, "fwe")
+    assert wrong.status == "unplannable" and "Did you mean few?" in str(wrong.plan.error)
+
+
+@pytest.mark.django_db
+def test_a_switch_is_rolled_back(world: World) -> None:
+    record = running(world.carla, world.city, dynamic("air"), world.ana)
+    task = load_estate().submitted[str(record.pk)].running["work"]
+    proposal = enacted(approved(switched(world, record, "few"), world.ana))
+    roll_back_proposal(actor=world.ana, proposal_id=proposal.pk)
+    [own] = load_estate().settings.values()
+    assert own.alternates == {task: "all"}
+
+
+@pytest.mark.django_db
+def test_equal_dynamic_tasks_of_two_teams_are_one_and_switch_together(world: World, client: Client) -> None:
+    record = running(world.carla, world.city, dynamic("air"), world.ana)
+    other = running(world.mo, world.mobility, dynamic("roads", [*reversed(WAYS)]), world.ben, world.ana)
+    submitted = load_estate().submitted
+    assert submitted[str(record.pk)].running["work"] == submitted[str(other.pk)].running["work"]
+    proposal = switched(world, record, "few")
+    assert plan_of(proposal.plan).touched_teams == ("mobility",)
+    client.force_login(world.mo)
+    page = client.get(f"/proposals/{proposal.pk}/").content.decode()
+    assert "work is done by its alternate few" in page and "None of its queries restarts." in page
+
+
+@pytest.mark.django_db
+def test_pages_and_api_say_which_is_on_and_switch_it(world: World, client: Client, noted: AlternateSwitch) -> None:
+    record = running(world.carla, world.city, dynamic("air"), world.ana)
+    client.force_login(world.carla)
+    page = client.get(f"/dataflows/{record.pk}/").content.decode()
+    assert 'data-alternate="work/few"' in page and "latency_ms &gt; 2000" in page
+    [task] = client.get(f"/api/dataflows/{record.pk}/alternates").json()
+    assert (task["task"], task["on"]) == ("work", "all")
+    assert [(way["name"], way["value"], way["guard"]) for way in task["alternates"]] == [
+        ("all", 1.0, ""), ("few", 0.5, "latency_ms > 2000")]
+    assert task["switches"] == [{"alternate": "all", "query": "f1-0", "batch": 0, "seq": 0, "at_ms": 7}]
+    answer = client.post(
+        f"/api/dataflows/{record.pk}/alternates", {"task": "work", "alternate": "few"}, content_type="application/json")
+    assert answer.status_code == 200 and answer.json()["kind"] == "set"
+    again = client.post(f"/dataflows/{record.pk}/switch", {"task": "work", "alternate": "few"})
+    assert again.status_code == 302 and str(Proposal.objects.get(plan__kind="set").pk) in again["Location"]
+    graph = client.get(f"/dataflows/{record.pk}/graph.json").json()
+    [drawn] = [task for task in graph["tasks"] if task["id"] == "work"]
+    assert [way["name"] for way in drawn["config"]["alternates"]] == ["all", "few"]
+
+
+@pytest.mark.django_db
+def test_the_command_tells_and_proposes(world: World, noted: AlternateSwitch) -> None:
+    record = running(world.carla, world.city, dynamic("air"), world.ana)
+    out = StringIO()
+    call_command("switch", str(record.pk), stdout=out)
+    assert "* all: sql, worth 1" in out.getvalue() and "from number 0 on: all" in out.getvalue()
+    call_command("switch", str(record.pk), "work", "few", stdout=out)
+    assert f"/proposals/{Proposal.objects.get(plan__kind='set').pk}/" in out.getvalue()
+
+
+@pytest.mark.django_db
+def test_alternates_that_differ_are_refused_with_their_place(world: World) -> None:
+    ways = [WAYS[0], {**WAYS[1], "config": {"query": "SELECT *, 'few' AS mode FROM input"}}]
+    with pytest.raises(InvalidDataflow) as refused:
+        planned(world.carla, world.city, dynamic("air", ways))
+    [problem] = refused.value.problems
+    assert (problem.code, problem.path) == ("alternates_differ", "/tasks/2/alternates/1/name")
+    assert "made" in problem.message

@@ -1,0 +1,183 @@
+"""Guards at work: what is measured each second makes Weir switch alternates, and another process goes on with it."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+
+import pytest
+from django.test import Client
+
+from dashboard import jobs
+from dashboard.approvals.lifecycle import EXECUTING
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import prepare_proposal, switch_alternate
+from dashboard.approvals.services.guarded_switches import HELD_FOR, held_until, propose_switches, users_of
+from dashboard.catalog.models import DataflowRecord
+from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations import guard_dry_runs
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.guard_dry_runs import dry_run_of
+from dashboard.operations.guard_watches import GuardWatches, subject_of
+from dashboard.operations.models import GuardState
+from dashboard.teams.permissions import viewer_of
+from scheduler.guards.guard_values import InvalidGuard
+from scheduler.history.series import Series
+from scheduler.model.errors import InvalidDataflow, NotFound
+from tests.dashboard.building import World, approved, document, enacted, planned, running
+
+pytestmark = pytest.mark.django_db
+NOW_S = 1_800_000_000
+MANY = "for_at_least(rate > 100, '10 s')"
+
+
+def guarded(name: str, guard: str = "") -> str:
+    """A chain whose third task does all where few events come, else some."""
+    whole = json.loads(document(name))
+    whole["tasks"][2] = {"id": "work", "alternates": [
+        {"name": "all", "type": "sql", "config": {"query": "SELECT *, 'all' AS made FROM input"}, "value": 2,
+         "guard": guard or f"NOT {MANY}"},
+        {"name": "few", "type": "sql", "config": {"query": "SELECT *, 'few' AS made FROM input WHERE value > 20"}}]}
+    whole["streams"] = [
+        {key: {"average": "work"}.get(end, end) for key, end in stream.items()} for stream in whole["streams"]]
+    return json.dumps(whole)
+
+
+def rates(per_s: float) -> dict[Series, float]:
+    """What is measured of the dynamic task: events that reach it."""
+    estate = load_estate()
+    [task] = [task.id for task in estate.tasks.values() if task.type == "dynamic"]
+    [line] = subject_of(estate, task).series("rate")
+    return {line: per_s}
+
+
+def looked(watches: GuardWatches, per_s: float, *, second: int) -> list[str]:
+    return [switch.alternate for switch in watches.look(load_estate(), rates(per_s), NOW_S + second)]
+
+
+def at(second: int) -> datetime:
+    return datetime.fromtimestamp(NOW_S + second, UTC)
+
+
+@pytest.fixture
+def record(world: World) -> DataflowRecord:
+    return running(world.carla, world.city, guarded("air"), world.ana)
+
+
+def test_a_guard_that_holds_for_long_enough_switches(record: DataflowRecord) -> None:
+    watches = GuardWatches()
+    assert [looked(watches, 200.0, second=second) for second in (0, 5, 9, 10, 11)] == [[], [], [], ["few"], ["few"]]
+    assert looked(watches, 20.0, second=12) == []
+
+
+def test_a_hole_in_what_is_measured_switches_nothing(world: World) -> None:
+    running(world.carla, world.city, guarded("air", "rate < 100"), world.ana)
+    watches, estate = GuardWatches(), load_estate()
+    [line] = rates(1.0)
+    other = Series("task", line.subject.partition(">")[2], "rate_per_s")
+    assert looked(watches, 20.0, second=0) == []
+    assert [watches.look(estate, {other: 5.0}, NOW_S + second) for second in (1, 20, 29)] == [[], [], []]
+    assert [switch.alternate for switch in watches.look(estate, {other: 5.0}, NOW_S + 31)] == ["few"]
+
+
+def test_nothing_is_wanted_where_nothing_is_measured(record: DataflowRecord) -> None:
+    assert GuardWatches().look(load_estate(), {}, NOW_S) == []
+
+
+def test_another_process_goes_on(record: DataflowRecord) -> None:
+    first = GuardWatches()
+    assert looked(first, 200.0, second=0) == looked(first, 200.0, second=6) == []
+    first.store()
+    assert looked(GuardWatches(), 200.0, second=10) == ["few"]
+
+
+def test_a_switch_is_proposed_once_asks_nobody_and_is_kept(world: World, record: DataflowRecord) -> None:
+    watches, estate = GuardWatches(), load_estate()
+    looked(watches, 200.0, second=0)
+    wanted = watches.look(estate, rates(200.0), NOW_S + 10)
+    [proposal] = propose_switches(wanted, estate, at=at(10))
+    assert propose_switches(wanted, estate, at=at(11)) == []
+    prepared = prepare_proposal(proposal_id=proposal.pk)
+    assert prepared.status == EXECUTING and prepared.author is None
+    assert "rate = 200" in prepared.plan.options["reason"]
+    enacted(prepared)
+    [own] = load_estate().settings.values()
+    assert list(own.alternates.values()) == ["few"]
+    assert looked(watches, 200.0, second=40) == [] and looked(watches, 20.0, second=41) == ["all"]
+    watches.store()
+    [kept] = GuardState.objects.all()
+    assert kept.readings["rate"] == 20.0 and kept.because
+
+
+def test_who_switches_by_hand_is_left_alone_for_an_hour(world: World, record: DataflowRecord) -> None:
+    enacted(approved(prepare_proposal(proposal_id=switch_alternate(
+        actor=world.carla, dataflow_id=record.pk, task="work", alternate="few").pk), world.ana))
+    done = Proposal.objects.get(plan__kind="set").finished_at
+    estate = load_estate()
+    wanted = GuardWatches().look(estate, rates(20.0), NOW_S)
+    assert [switch.alternate for switch in wanted] == ["all"]
+    names = users_of(estate, wanted[0].task)
+    assert names == [(str(record.pk), "work")] and held_until(names, at=done) == done + HELD_FOR
+    assert propose_switches(wanted, estate, at=done + HELD_FOR - timedelta(seconds=1)) == []
+    assert len(propose_switches(wanted, estate, at=done + HELD_FOR + timedelta(seconds=1))) == 1
+
+
+@pytest.mark.parametrize("guard,message", [
+    ("rte > 5", "Did you mean rate?"), ("rate >", "cannot be read"), ("rate > 5 AND rate < 4", "never on")])
+def test_a_guard_that_is_none_is_refused_with_its_place(world: World, guard: str, message: str) -> None:
+    with pytest.raises(InvalidDataflow) as refused:
+        planned(world.carla, world.city, guarded("air", guard))
+    [problem] = refused.value.problems
+    assert message in f"{problem.message} {problem.remedy}" and problem.line == 1
+
+
+@pytest.fixture
+def ten_minutes_of_rates(record: DataflowRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten minutes of history up to now, of which three had many events."""
+    now_s = NOW_S - NOW_S % 60
+    monkeypatch.setattr(guard_dry_runs, "timezone", SimpleNamespace(now=lambda: datetime.fromtimestamp(now_s, UTC)))
+    [line], history = rates(0.0), DatabaseHistory()
+    for second in range(now_s - 600, now_s, 10):
+        history.append(second, {line: 200.0 if now_s - 480 <= second < now_s - 300 else 20.0})
+    history.flush()
+    history.tidy(now_s)
+
+
+@pytest.mark.usefixtures("ten_minutes_of_rates")
+def test_a_dry_run_says_when_it_would_have_switched_and_why(world: World, record: DataflowRecord) -> None:
+    viewer = viewer_of(world.carla)
+    tried = dry_run_of(viewer, record.pk, "work", hours=1)
+    assert [(change.before, change.choice.alternate) for change in tried.switches] == [("all", "few"), ("few", "all")]
+    assert "It would have switched 2 times" in tried.text and "rate" in tried.text
+    assert not dry_run_of(viewer, record.pk, "work", guards={"all": "rate < 1000"}).switches
+    with pytest.raises(InvalidGuard):
+        dry_run_of(viewer, record.pk, "work", guards={"all": "rate <"})
+    with pytest.raises(NotFound):
+        dry_run_of(viewer, record.pk, "wrk")
+    with pytest.raises(NotFound):
+        dry_run_of(viewer, record.pk, "work", guards={"al": "rate < 1"})
+
+
+@pytest.mark.usefixtures("ten_minutes_of_rates")
+def test_page_and_api_show_guards_and_try_others(
+    world: World, record: DataflowRecord, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "switches_of", lambda tasks: dict.fromkeys(tasks, ()))
+    watches = GuardWatches()
+    looked(watches, 20.0, second=0)
+    watches.store()
+    client.force_login(world.carla)
+    page = client.get(f"/dataflows/{record.pk}/guards/work").content.decode()
+    assert "all is on" in page and "events per second that reach the task" in page
+    form = {"hours": "1", "guard_all": "rate < 100", "guard_few": ""}
+    tried = client.get(f"/dataflows/{record.pk}/guards/work", form)
+    assert "It would have switched 2 times." in tried.content.decode()
+    refused = client.get(f"/dataflows/{record.pk}/guards/work", {"hours": "1", "guard_all": "rte < 100"})
+    assert refused.status_code == 400 and "Did you mean rate?" in refused.content.decode()
+    answer = client.post(f"/api/dataflows/{record.pk}/alternates/work/try", {
+        "hours": 1, "guards": {"all": "rate < 100"}}, content_type="application/json").json()
+    assert [(each["before"], each["alternate"]) for each in answer["switches"]] == [("all", "few"), ("few", "all")]
+    [task] = client.get(f"/api/dataflows/{record.pk}/alternates").json()
+    assert task["readings"]["rate"] == 20.0
+    assert client.get(f"/dataflows/{record.pk}/guards/wrk").status_code == 404

@@ -1,0 +1,202 @@
+"""Dynamic tasks: how documents say their alternates, what is refused, and what makes two of them one."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import replace
+from operator import itemgetter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.model.alternates import TaskAlternate, alternates_in, first_on, type_at_work
+from scheduler.model.canonical import canonical_config, canonical_json
+from scheduler.model.columns import Columns, UnknownColumn
+from scheduler.model.documents import columns_of_document, dataflow_from_json, dump_document, read_document, to_document
+from scheduler.model.errors import InvalidDataflow
+from scheduler.model.task_types import DYNAMIC, TaskTypes
+from scheduler.performance.rates import input_rates_per_s
+from scheduler.reuse.fingerprint import fingerprints
+
+from .catalogue import TYPES as PLAIN_TYPES
+
+TYPES = TaskTypes([
+    replace(kind, effects=()) if kind.name in ("thin", "scale", "count") else kind for kind in PLAIN_TYPES.values()])
+DOCUMENT = """
+name: Two ways
+tasks:
+  - {id: s, type: sensors}
+  - id: work
+    alternates:
+      - {name: fast, type: thin, value: 2, guard: "latency_ms > 2000"}
+      - {name: exact, type: scale, config: {by: 2}, value: 3}
+  - {id: out, type: archive}
+streams:
+  - {from: s, to: work}
+  - {from: work, to: out}
+"""
+
+
+def read(text: str, **checks):
+    return read_document(text, task_types=TYPES, **checks)
+
+
+def problems_of(text: str, **checks) -> list:
+    with pytest.raises(InvalidDataflow) as refused:
+        read(text, **checks)
+    return refused.value.problems
+
+
+def work(**changes) -> str:
+    """The document with something else in the place of the task's alternates, as JSON."""
+    document = json.loads(dump_document(read(DOCUMENT), "json"))
+    task = document["tasks"][1]
+    task.update(changes)
+    for key in [key for key, value in task.items() if value is ...]:
+        del task[key]
+    return json.dumps(document)
+
+
+def alternate(name: str, type: str = "thin", **more) -> dict:
+    return {"name": name, "type": type, **more}
+
+
+@pytest.mark.parametrize("format", ["json", "yaml"])
+def test_a_dynamic_task_is_read_and_written_in_every_form(format: str) -> None:
+    dataflow = read(DOCUMENT)
+    task = dataflow.task("work")
+    assert alternates_in(task.type, task.config) == (
+        TaskAlternate("fast", "thin", {}, 2, "latency_ms > 2000"), TaskAlternate("exact", "scale", {"by": 2}, 3))
+    assert read(dump_document(dataflow, format)) == dataflow
+    assert dataflow_from_json(json.loads(json.dumps(to_document(dataflow)))) == dataflow
+    assert "type" not in to_document(dataflow)["tasks"][1]
+
+
+def test_no_document_names_the_type_of_dynamic_tasks() -> None:
+    assert DYNAMIC in TYPES and DYNAMIC not in list(TYPES)
+    assert [problem.code for problem in problems_of(work(alternates=..., type=DYNAMIC))] == ["unknown_task_type"]
+
+
+@pytest.mark.parametrize(("changes", "code", "path", "words"), [
+    ({"type": "thin"}, "type_beside_alternates", "/tasks/1/type", "no type of its own"),
+    ({"config": {"by": 1}}, "type_beside_alternates", "/tasks/1/config", "no config of its own"),
+    ({"alternates": ...}, "missing_key", "/tasks/1", "needs type"),
+    ({"alternates": {}}, "ill_typed", "/tasks/1/alternates", "must be a list"),
+    ({"alternates": []}, "too_few_alternates", "/tasks/1/alternates", "no alternates"),
+    ({"alternates": [alternate("a")]}, "too_few_alternates", "/tasks/1/alternates", "one of the alternates only"),
+    ({"alternates": [alternate(f"a{n}") for n in range(17)]}, "too_many_alternates", "", "17"),
+    ({"alternates": [alternate("a"), alternate("a")]}, "duplicate_alternate", "/tasks/1/alternates/1/name", "called a"),
+    ({"alternates": [alternate("a"), alternate("b", "thinn")]}, "unknown_task_type", "/tasks/1/alternates/1/type",
+     "thinn"),
+    ({"alternates": [alternate("a"), alternate("b", "count")]}, "no_alternate", "/tasks/1/alternates/1/type",
+     "keeps state"),
+    ({"alternates": [alternate("a"), alternate("b", "archive")]}, "no_alternate", "/tasks/1/alternates/1/type",
+     "is a sink"),
+    ({"alternates": [alternate("a"), alternate("b", "alone")]}, "no_alternate", "/tasks/1/alternates/1/type",
+     "reaches beyond Weir"),
+    ({"alternates": [alternate("a"), alternate("b", value=0)]}, "not_positive", "/tasks/1/alternates/1/value", "is 0"),
+    ({"alternates": [alternate("a"), alternate("b", guard=3)]}, "ill_typed", "/tasks/1/alternates/1/guard", "text"),
+    ({"alternates": [alternate("a"), alternate("b", gaurd="x")]}, "unknown_key", "/tasks/1/alternates/1/gaurd",
+     "no key gaurd"),
+    ({"alternates": [alternate("a"), alternate("b b")]}, "invalid_id", "/tasks/1/alternates/1/name", "not allowed"),
+    ({"alternates": [alternate("a"), {"type": "thin"}]}, "missing_key", "/tasks/1/alternates/1", "needs name"),
+    ({"alternates": [alternate("a"), alternate("b", "scale")]}, "missing_parameter", "/tasks/1/alternates/1", "by"),
+    ({"alternates": [alternate("a"), alternate("b", "scale", config={"bye": 1, "by": 2})]}, "unknown_parameter",
+     "/tasks/1/alternates/1/config/bye", "bye"),
+    ({"rate": 5}, "rate_of_no_source", "/tasks/1/rate", "only sources"),
+])
+def test_a_mistake_is_told_with_its_place(changes: dict, code: str, path: str, words: str) -> None:
+    types = {problem.code: problem for problem in problems_of(work(**changes))}
+    assert code in types, types
+    assert words in types[code].message
+    assert types[code].path == path or not path
+    assert types[code].remedy
+
+
+def columns_of(task_type, inputs: Columns, config) -> Columns:
+    if task_type.name == "scale":
+        if config["by"] == 13:
+            raise UnknownColumn("There is no column lucky.", remedy="Choose another.", parameter="by")
+        return Columns.stream({"reading": "double", **({"label": "string"} if config["label"] else {})})
+    if task_type.name == "thin":
+        return Columns.stream({"readings": "double"})
+    return Columns.unknown() if inputs.types == {} else inputs
+
+
+def scales(*configs: dict) -> str:
+    return work(alternates=[
+        alternate(f"a{number}", "scale", config=config) for number, config in enumerate(configs)])
+
+
+def test_alternates_give_one_schema() -> None:
+    read(scales({"by": 1}, {"by": 2}), columns_of=columns_of)
+    [less] = problems_of(scales({"by": 1, "label": "x"}, {"by": 2}), columns_of=columns_of)
+    assert (less.code, less.path) == ("alternates_differ", "/tasks/1/alternates/1/name")
+    assert "Alternate a1 gives no column label, which a0 gives." in less.message
+    [wrong] = problems_of(scales({"by": 1}, {"by": 13}), columns_of=columns_of)
+    assert (wrong.code, wrong.path) == ("unknown_column", "/tasks/1/alternates/1/config/by")
+    assert "alternate a1" in wrong.message
+    near = work(alternates=[alternate("a", "scale", config={"by": 1}), alternate("b")])
+    [named] = problems_of(near, columns_of=columns_of)
+    assert "Did you mean readings?" in named.remedy
+    columns = columns_of_document(scales({"by": 1}, {"by": 2}), task_types=TYPES, columns_of=columns_of)
+    assert columns["work"].outputs.types["reading"] == "double"
+
+
+@pytest.mark.parametrize("text", [
+    work(alternates={}), work(alternates=[3, alternate("a")]), work(alternates=[{}, {}]),
+    work(alternates=[alternate("a", "count"), alternate("a", 4)])])
+def test_what_is_half_written_has_columns_where_it_can(text: str) -> None:
+    columns = columns_of_document(text, task_types=TYPES, columns_of=columns_of)
+    assert columns["work"].inputs.types
+
+
+ONE = st.fixed_dictionaries({
+    "name": st.sampled_from("abcd"), "type": st.just("scale"), "value": st.floats(0.01, 100),
+    "guard": st.sampled_from(["", "x > 1", "x > 2"]), "config": st.fixed_dictionaries({"by": st.integers(1, 2)})})
+
+
+@given(st.lists(ONE, min_size=2, max_size=4, unique_by=itemgetter("name")), st.randoms(), st.floats(0.1, 10))
+def test_order_scale_and_spelling_do_not_count(alternates: list, rng: random.Random, scale: float) -> None:
+    def canonical(listed: list) -> str:
+        return canonical_json(canonical_config(TYPES[DYNAMIC], {"alternates": listed}))
+
+    spelled = [
+        {**way, "value": way["value"] * scale, "guard": f"  {way['guard']} ".replace(" ", "  "),
+         "config": {"by": float(way["config"]["by"]), "weights": []}} for way in alternates]
+    rng.shuffle(spelled)
+    assert canonical(spelled) == canonical(alternates)
+    again = json.loads(canonical(alternates))["alternates"]
+    assert canonical(again) == canonical(alternates)
+    assert max(way["value"] for way in again) == 1.0
+
+
+@given(st.lists(ONE, min_size=2, max_size=4, unique_by=itemgetter("name")), st.data())
+def test_everything_else_counts(alternates: list, data) -> None:
+    place = data.draw(st.integers(0, len(alternates) - 1))
+    key, value = data.draw(st.sampled_from([
+        ("guard", "x > 3"), ("name", "z"), ("config", {"by": 7}), ("value", alternates[place]["value"] * 1.5)]))
+    others = [dict(way) for way in alternates]
+    others[place][key] = value
+
+    def id_of(listed: list) -> str:
+        dataflow = read(DOCUMENT)
+        tasks = tuple(
+            replace(task, config={"alternates": listed}) if task.id == "work" else task for task in dataflow.tasks)
+        return fingerprints(replace(dataflow, tasks=tasks), task_types=TYPES)["out"]
+
+    assert id_of(alternates) != id_of(others)
+
+
+def test_that_of_the_highest_value_is_on_first_and_says_cost_and_selectivity() -> None:
+    dataflow = read(DOCUMENT)
+    task = dataflow.task("work")
+    assert first_on(alternates_in(task.type, task.config)).name == "exact"
+    assert first_on((TaskAlternate("b", "thin"), TaskAlternate("a", "scale"))).name == "a"
+    assert type_at_work(task.type, task.config, TYPES).name == "scale"
+    assert type_at_work(task.type, task.config, TYPES, on="fast").name == "thin"
+    assert input_rates_per_s(dataflow, task_types=TYPES)["out"] == 10
+    turned = read(DOCUMENT.replace("value: 2", "value: 4"))
+    assert input_rates_per_s(turned, task_types=TYPES)["out"] == pytest.approx(1)

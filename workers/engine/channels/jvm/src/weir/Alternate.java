@@ -1,0 +1,161 @@
+package weir;
+
+import java.io.Serializable;
+import java.util.Objects;
+import org.apache.spark.SparkContext;
+import org.apache.spark.TaskContext;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.api.java.UDF1;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
+import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback;
+import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
+import org.apache.spark.sql.classic.ExpressionUtils;
+import org.apache.spark.sql.functions;
+import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Whether one alternate of an element works in a batch (docs/dynamic.md). It is the condition of a filter on all that the
+ * alternate makes, and a constant: Spark plans each batch anew, and what is false then is no part of that batch. So an
+ * alternate that is off reads nothing, and no task runs for it.
+ *
+ * <p>Evaluated in the driver, on the thread that plans the batch: the batch's number is a property of that thread.
+ */
+public final class Alternate extends Expression implements CodegenFallback, Serializable {
+  private final String url;
+  private final String fragment;
+  private final int position;
+  private final String name;
+  private final boolean isFirst; // on where nobody has said which is
+
+  private Alternate(String url, String fragment, int position, String name, boolean isFirst) {
+    this.url = url;
+    this.fragment = fragment;
+    this.position = position;
+    this.name = name;
+    this.isFirst = isFirst;
+  }
+
+  /** What an alternate makes, in the batches in which it is on. */
+  public static Dataset<Row> whileOn(
+      Dataset<Row> made, String url, String fragment, int position, String name, boolean isFirst) {
+    return made.filter(ExpressionUtils.column(new Alternate(url, fragment, position, name, isFirst)));
+  }
+
+  /** What an element reads; the first event that an alternate gets after a switch is noted, under the running task. */
+  public static Dataset<Row> noted(Dataset<Row> events, String url, String task, String fragment, int position) {
+    UDF1<Long, Boolean> notes = new FirstEvent(url, task, fragment, position);
+    return events.filter(functions.udf(notes, DataTypes.BooleanType).asNondeterministic().apply(events.col("_seq")));
+  }
+
+  /** The control of the batch that a property of its thread names; null outside of a streaming query. */
+  private static Control control(String url, String fragment, String batch, String run) {
+    if (batch == null) return null;
+    return Control.of(Broker.at(url), fragment, run == null ? "" : run, Long.parseLong(batch));
+  }
+
+  @Override
+  public Object eval(InternalRow row) {
+    SparkContext context = SparkContext.getOrCreate();
+    Control control = control(
+        url, fragment, context.getLocalProperty("streaming.sql.batchId"), context.getLocalProperty("spark.jobGroup.id"));
+    String on = control == null ? null : control.alternate(position);
+    return on == null ? isFirst : name.equals(on);
+  }
+
+  private static final class FirstEvent implements UDF1<Long, Boolean>, Serializable {
+    private final String url;
+    private final String task;
+    private final String fragment;
+    private final int position;
+    private transient TaskContext seen; // the task whose first event has come
+
+    FirstEvent(String url, String task, String fragment, int position) {
+      this.url = url;
+      this.task = task;
+      this.fragment = fragment;
+      this.position = position;
+    }
+
+    @Override
+    public Boolean call(Long seq) {
+      TaskContext context = TaskContext.get();
+      if (context != seen) {
+        seen = context;
+        note(context, seq);
+      }
+      return true;
+    }
+
+    private void note(TaskContext context, Long seq) {
+      if (context == null || context.partitionId() != 0) return; // its slice is the first
+      String batch = context.getLocalProperty("streaming.sql.batchId");
+      Control control = control(url, fragment, batch, context.getLocalProperty("spark.jobGroup.id"));
+      if (control != null) control.noteFirstEvent(Broker.at(url), task, fragment, position, Long.parseLong(batch), seq);
+    }
+  }
+
+  @Override
+  public boolean foldable() {
+    return true;
+  }
+
+  @Override
+  public boolean nullable() {
+    return false;
+  }
+
+  @Override
+  public DataType dataType() {
+    return DataTypes.BooleanType;
+  }
+
+  @Override
+  public ExprCode doGenCode(CodegenContext context, ExprCode code) {
+    return CodegenFallback.super.doGenCode(context, code);
+  }
+
+  @Override
+  public scala.collection.immutable.Seq<Expression> children() {
+    return CollectionConverters.asScala(java.util.List.<Expression>of()).toList();
+  }
+
+  @Override
+  public Expression withNewChildrenInternal(scala.collection.immutable.IndexedSeq<Expression> children) {
+    return this;
+  }
+
+  @Override
+  public int productArity() {
+    return 1;
+  }
+
+  @Override
+  public Object productElement(int index) {
+    return name;
+  }
+
+  @Override
+  public boolean canEqual(Object other) {
+    return other instanceof Alternate;
+  }
+
+  @Override
+  public boolean equals(Object other) {
+    return other instanceof Alternate && toString().equals(other.toString());
+  }
+
+  @Override
+  public int hashCode() {
+    return Objects.hash(fragment, position, name);
+  }
+
+  @Override
+  public String toString() {
+    return "weir_alternate(" + fragment + "." + position + " " + name + ")";
+  }
+}

@@ -1,0 +1,39 @@
+"""Dynamic tasks outside of an estate, as where a task behind one is measured: the alternate that is on first does it.
+
+In a query of an estate all alternates are compiled, and switched (``workers.engine.spark.compile``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from scheduler.guards.guard_checks import NEVER_ON, check_element
+from scheduler.guards.guard_values import InvalidGuard
+from scheduler.guards.task_figures import TASK_CATALOG, element_of
+from scheduler.model.alternates import alternates_in, first_on
+from scheduler.model.task_types import DYNAMIC
+
+from .config import InvalidConfig
+from .registry import resolve, task_types
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def dynamic_check(config: Mapping[str, Any]) -> None:
+    """Raise ``InvalidConfig`` where a guard is none, or alternates could never be on."""
+    element = element_of("the task", alternates_in(DYNAMIC, config))
+    try:
+        findings = check_element(element, TASK_CATALOG)
+    except InvalidGuard as invalid:
+        raise InvalidConfig(invalid.message, remedy=invalid.remedy, **invalid.facts) from invalid
+    for finding in findings:
+        if finding.what == NEVER_ON and finding.is_certain:
+            raise InvalidConfig(finding.message, remedy=finding.remedy, alternate=finding.alternates[0])
+
+
+def dynamic(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """What the alternate of the highest value makes."""
+    on = first_on(alternates_in(DYNAMIC, config))
+    return resolve(task_types()[on.type])(inputs, on.config)
