@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("operations", "0004_alternates")]
+    dependencies = [("operations", "0006_alternates")]
 
     operations = [
         migrations.CreateModel("GuardState", [

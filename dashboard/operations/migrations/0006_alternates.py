@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("operations", "0003_pacing")]
+    dependencies = [("operations", "0005_task_meters")]
 
     operations = [
         migrations.AddField("fragmentrow", "alternates", models.JSONField(default=dict)),

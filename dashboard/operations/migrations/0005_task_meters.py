@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    dependencies = [("operations", "0003_pacing")]
+    dependencies = [("operations", "0004_tenancy")]
 
     operations = [
         migrations.CreateModel(
