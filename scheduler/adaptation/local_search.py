@@ -25,6 +25,7 @@ from .greedy_deployment import SLACK, add_cores, choose_alternates, deploy_centr
 from .placement_draft import PlacementDraft
 from .vm_repacking import give_back, move_to_smallest, repack
 
+ROUNDING = 1e-7  # of Ω̂: without it there is no solution to a solver where Ω̂ is 1
 FEW = 200  # cores: below, CE's own answer is looked at as well, for rounding to cores decides there
 CHANGE = 0.02  # of an hour's profit at the greatest value: what a switch of an alternate has to bring
 
@@ -69,24 +70,23 @@ def least_powers(
 
     dataflow, seconds = problem.dataflow, conditions.seconds
     solver = pywraplp.Solver.CreateSolver("GLOP")
-    done: dict[str, pywraplp.Variable] = {}
+    parts: dict[str, pywraplp.Variable] = {}
     most: dict[str, float] = {}
     alternates = {task: dataflow.tasks[task][active[task]] for task in dataflow.tasks}
     for task in dataflow.upstream_first:
-        parents = dataflow.parents[task]
         own = conditions.waiting.get(task, 0.0) / seconds + conditions.rates_per_s.get(task, 0.0)
-        most[task] = own + sum(most[parent] * alternates[parent].selectivity for parent in parents)
-        done[task] = solver.NumVar(0.0, most[task], task)
-        solver.Add(done[task] - sum(alternates[parent].selectivity * done[parent] for parent in parents) <= own)
-    outputs = [task for task in dataflow.outputs if most[task] > 0]
-    if outputs:
-        idle = len(dataflow.outputs) - len(outputs)  # nothing comes to them: they do all of it
-        solver.Add(sum(done[task] * (1 / most[task]) for task in outputs)
-                   >= problem.least * len(dataflow.outputs) - idle)
-    solver.Minimize(sum(alternates[task].event_s * done[task] for task in done))
-    if solver.Solve() != pywraplp.Solver.OPTIMAL:
-        raise AssertionError("doing all that comes is always a solution")
-    return {task: alternates[task].event_s * done[task].solution_value() for task in done}
+        by_parent = {parent: most[parent] * alternates[parent].selectivity for parent in dataflow.parents[task]}
+        most[task] = own + sum(by_parent.values())
+        parts[task] = solver.NumVar(0.0, 1.0, task)
+        if most[task] > 0:
+            solver.Add(parts[task] - sum(
+                parts[parent] * (events / most[task]) for parent, events in by_parent.items()) <= own / most[task])
+    outputs = dataflow.outputs  # to which nothing comes, those do all of it
+    solver.Add(sum(parts[task] for task in outputs) >= (problem.least - ROUNDING) * len(outputs))
+    solver.Minimize(sum(parts[task] * (alternates[task].event_s * most[task]) for task in parts))
+    if solver.Solve() != pywraplp.Solver.OPTIMAL:  # by rounding alone, for to do all is a solution
+        return {task: alternates[task].event_s * most[task] for task in parts}
+    return {task: alternates[task].event_s * most[task] * parts[task].solution_value() for task in parts}
 
 
 def _climbed(

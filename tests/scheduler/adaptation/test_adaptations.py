@@ -213,6 +213,14 @@ def test_local_search_has_nearly_the_profit_of_the_genetic_algorithm(
     assert ours >= reference - 0.05 * max(0.05, abs(reference))
 
 
+@pytest.mark.parametrize("rate_per_s", [1.0, 31.884423280118558, 7.3e5])
+def test_where_all_is_to_be_done_the_linear_program_does_all(rate_per_s: float) -> None:
+    """The sum of parts is then bounded by what it is to be at least: rounding must not make that impossible."""
+    problem = line_problem(least=1.0)
+    powers = least_powers(problem, problem.conditions({"a": rate_per_s}), {"a": "1", "b": "1", "c": "1"})
+    assert powers == pytest.approx({"a": 0.1 * rate_per_s, "b": 0.2 * rate_per_s, "c": 0.05 * rate_per_s}, rel=1e-5)
+
+
 @given(elastic_problems())
 def test_no_placement_that_holds_takes_less_than_the_linear_program_says(
     case: tuple[AdaptationProblem, dict[str, float]]
