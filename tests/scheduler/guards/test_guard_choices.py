@@ -75,7 +75,8 @@ def findings(*guards: str, kind: str = "activation") -> list[tuple[str, tuple[st
     (("rate > cpu", "cpu >= rate"), []),
     (("rate > cpu", "rate >= cpu"), [("both_on", ("a", "b"), True), ("none_on", ("a", "b"), True)]),
     (("rate > cpu", "rate >= cpu", "rate < 3"), [
-        ("both_on", ("a", "b"), False), ("both_on", ("a", "c"), False), ("both_on", ("b", "c"), False), ("none_on", ("a", "b", "c"), False)]),
+        ("both_on", ("a", "b"), False), ("both_on", ("a", "c"), False), ("both_on", ("b", "c"), False),
+        ("none_on", ("a", "b", "c"), False)]),
     (("mode = 'x'", "mode <> 'x'"), []),
     (("mode = 'x'", "mode = 'y'"), [("none_on", ("a", "b"), True)]),
     (("mode IN ('x', 'y')", "mode NOT IN ('y', 'x')"), []),
