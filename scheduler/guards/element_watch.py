@@ -19,6 +19,7 @@ from .guard_values import NUMBER, TEXT, FigureValue, GuardEvent
 HOUR_MS = 3_600_000
 MOST_SWITCHES_PER_H = 12
 LARGEST = 1e200  # a figure beyond it counts as not known, so that no sum of a window is beyond what a double holds
+STATE_VERSION = 1
 SHOWN = 6  # parts of a guard whose values a switch tells
 
 
@@ -128,7 +129,7 @@ class ElementWatch:
         words = zip(self.compiled.words, self.words, strict=True)
         figures = (figure for of_stream in self.compiled.figures.items() for figure in _named(*of_stream))
         return {
-            "at_ms": self.at_ms, "newest_ms": dict(self.newest_ms), "late": self.late,
+            "version": STATE_VERSION, "at_ms": self.at_ms, "newest_ms": dict(self.newest_ms), "late": self.late,
             "figures": {name: self.values[slot] for name, slot in figures},
             "words": {str(node): word.dump() for (node, _), word in words},
             "on": self.choice.alternate if self.choice else None, "trouble": self.choice.trouble if self.choice else "",

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise, product
+from itertools import combinations, pairwise, product
 from math import prod
 from typing import Any
 
@@ -119,8 +119,8 @@ class _Search:
             on = [name for name, formula in zip(self.guarded, self.formulas, strict=True) if formula(case) is True]
             self.ever_on.update(on or self.empty)
             has_null = any(text == _UNKNOWN for _, text in regions)
-            if self.element.kind == ACTIVATION and len(on) > 1:
-                self._keep((BOTH_ON, *on[:2]), regions, has_null=has_null)
+            for pair in combinations(on, 2) if self.element.kind == ACTIVATION else ():
+                self._keep((BOTH_ON, *pair), regions, has_null=has_null)
             if not on and not self.empty and not has_null:
                 self._keep((NONE_ON, *self.guarded), regions, has_null=False)
             for node, parts in self.conditions.items():

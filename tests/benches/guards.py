@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         engine.put(element.element.name, element)
     gc.collect()
     gc.freeze()  # as a process does that runs for long
-    print(json.dumps(machine()))
+    print(json.dumps(machine()), flush=True)
     rows, switches = [], 0
     parts = sorted({0, *(round(options.seconds * part / 5) for part in range(1, 6))})
     for begin_s, end_s in pairwise(parts):

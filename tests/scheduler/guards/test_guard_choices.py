@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import combinations, product
 from random import Random
 from typing import Any
 
@@ -75,7 +75,8 @@ def findings(*guards: str, kind: str = "activation") -> list[tuple[str, tuple[st
     (("rate > cpu", "cpu >= rate"), []),
     (("rate > cpu", "rate >= cpu"), [("both_on", ("a", "b"), True), ("none_on", ("a", "b"), True)]),
     (("rate > cpu", "rate >= cpu", "rate < 3"), [
-        ("both_on", ("a", "b"), False), ("both_on", ("b", "c"), False), ("none_on", ("a", "b", "c"), False)]),
+        ("both_on", ("a", "b"), False), ("both_on", ("a", "c"), False), ("both_on", ("b", "c"), False),
+        ("none_on", ("a", "b", "c"), False)]),
     (("mode = 'x'", "mode <> 'x'"), []),
     (("mode = 'x'", "mode = 'y'"), [("none_on", ("a", "b"), True)]),
     (("mode IN ('x', 'y')", "mode NOT IN ('y', 'x')"), []),
@@ -140,7 +141,7 @@ def test_random_guards_of_single_comparisons_are_decided_as_all_values_decide_th
         for case in product(*(of_kind[node.kind] for node in nodes)):
             on = [name for name, closure in closures.items() if closure(case) is True]
             ever.update(on)
-            both |= {tuple(on[:2])} if len(on) > 1 else set()
+            both.update(combinations(on, 2))
             none |= not on and None not in case
         by_kind: dict[str, set[tuple[str, ...]]] = {"never_on": set(), "both_on": set(), "none_on": set()}
         for finding in check_element(element, CATALOG):

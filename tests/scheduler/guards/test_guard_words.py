@@ -57,6 +57,18 @@ def test_what_a_window_keeps_is_bounded_however_much_comes(word: str, duration_m
     assert len(json.dumps(engine.state_of("e"))) < 100_000
 
 
+def test_windows_give_what_their_words_say() -> None:
+    words = {"mean": 2.0, "sum": 8.0, "count": 4.0, "min": -4.0, "max": 9.0, "rate_of_change": 1 / 50}
+    guard = " OR ".join(f"{word}(rate, '1 min') > 99" for word in words)
+    engine = GuardEngine(0)
+    engine.put("e", compile_element(element(guard), CATALOG))
+    for second, value in ((0, 99.0), (10, 1.0), (10, 9.0), (12, -4.0), (60, 2.0)):
+        engine.take(GuardEvent(1_000 * second, "", {"rate": value}))
+    # The pane of second 0 has left at 60 s: the first value is 1 at 10 s, the last 2 at 60 s.
+    assert engine.watch("e").readings() == {
+        "rate": 2.0, **{f"{word}(rate, '1 min')": value for word, value in words.items()}}
+
+
 def test_a_window_without_values_is_null_and_counts_none() -> None:
     engine = GuardEngine(0)
     engine.put("e", compile_element(element("max(rate, '10 s') IS NULL AND count(rate, '10 s') = 0"), CATALOG))
