@@ -33,20 +33,11 @@ from scheduler.model.profile import Profile
 from scheduler.model.profile_csv import read_profiles
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine import (
-    counters,
-    noted_switches,
-    observed,
-    qos_store,
-    sealed_secrets,
-    taps,
-    trial_store,
-    turns,
-    waiting,
-)
+from workers.engine import counters, observed, qos_store, sealed_secrets, taps, trial_store, turns, waiting
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import EVENTS_KEPT
 from workers.engine.channels.channel_registry import Channels
+from workers.engine.noted_switches import noted_switches
 from workers.engine.readings import RateWindow
 from workers.engine.taps import NewestEvents, Tapped
 from workers.library import databases, model_store, registry
@@ -135,8 +126,7 @@ def task_types() -> TaskTypes:
 
 
 def names_a_file(sealed: str) -> bool:
-    """Whether a secret stands for a file of the node that reads it: a database in one. One that cannot be opened here
-    does not."""
+    """Whether a secret, as far as it can be opened here, stands for a file of the node that reads it: a database."""
     with suppress(sealed_secrets.SecretAway):
         return databases.is_file(unseal(sealed))
     return False
@@ -294,7 +284,7 @@ def newest_events(stream: Tapped, *, count: int) -> NewestEvents:
 def switches_of(task_ids: Iterable[str]) -> dict[str, tuple[AlternateSwitch, ...]]:
     """Which alternate of each of these running tasks got which first event; raises ``BrokerAway``."""
     with broker_needed("so it is not known which alternates worked on which events."):
-        return {task_id: noted_switches.switches_of(broker(settings.REDIS_URL), task_id) for task_id in task_ids}
+        return {task_id: noted_switches(broker(settings.REDIS_URL), task_id) for task_id in task_ids}
 
 
 def notable_events() -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from scheduler.contracts.reports import NODE_REPORTS, SLOT_REPORTS, Reports
 from scheduler.model.behind import needs_in
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
-from scheduler.model.settings_of_fragments import FragmentSettings
+from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.task_types import TaskType, TaskTypes
 from workers.engine import desired_publishing, observed
 from workers.engine.channels.channel_registry import Channels
@@ -217,8 +217,9 @@ class Rig(Watched):
         """Make the agent want this estate, whose generation says how new it is; by dataflow, what its team chose."""
         needs = needs_in(estate, when_behind)
         estate = estate.set_to({
-            name: FragmentSettings(self.paces_ms.get(name), name in self.real_time) for name in estate.fragments},
-            estate.revision)
+            name: replace(estate.settings.get(name, USUAL), trigger_ms=self.paces_ms.get(name),
+                          real_time=name in self.real_time)
+            for name in estate.fragments}, estate.revision)
         wanted = desired_publishing.desired_of(estate, self.node, self.task_types, self.trigger_ms, needs=needs)
         assert desired_publishing.publish(self.broker, wanted)
 

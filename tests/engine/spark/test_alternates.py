@@ -13,7 +13,7 @@ from scheduler.model.fragment import Slot
 from scheduler.model.prices import Prices
 from scheduler.setting import plan_switch
 from scheduler.step_kinds import EnactmentEvidence, steps_done
-from workers.engine.noted_switches import switches_of
+from workers.engine.noted_switches import noted_switches
 
 from .planned import PlannedEstate
 from .rig import Rig
@@ -72,7 +72,7 @@ def test_outputs_are_those_of_the_recorded_sequence(rig: Rig) -> None:
     started = dict(planned.estate.fragments)
 
     def last() -> AlternateSwitch | None:
-        known = switches_of(rig.broker, task)
+        known = noted_switches(rig.broker, task)
         return known[-1] if known else None
 
     rig.wait(lambda: last() and len(planned.output("dynamic")) > 20, what="events")
@@ -92,7 +92,7 @@ def test_outputs_are_those_of_the_recorded_sequence(rig: Rig) -> None:
     rig.wait(lambda: planned.output("dynamic")[-1]["_seq"] > end, what="events behind the last switch")
     rig.wait(lambda: planned.output("static")[-1]["_seq"] > end, what="events of the static one")
 
-    switches = switches_of(rig.broker, task)
+    switches = noted_switches(rig.broker, task)
     assert [switch.alternate for switch in switches] == ["plain", *TURNS]
     assert {switch.query for switch in switches} == {query}
     output = planned.output("dynamic")

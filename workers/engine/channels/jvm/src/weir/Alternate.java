@@ -19,11 +19,12 @@ import org.apache.spark.sql.types.DataTypes;
 import scala.jdk.javaapi.CollectionConverters;
 
 /**
- * Whether one alternate of an element works in a batch (docs/dynamic.md). It is the condition of a filter on all that the
- * alternate makes, and a constant: Spark plans each batch anew, and what is false then is no part of that batch. So an
- * alternate that is off reads nothing, and no task runs for it.
+ * Whether one alternate of a dynamic task works in a batch (docs/dynamic.md). It is the condition of a filter on all that the
+ * alternate makes: a mark, which {@link OneAlternate} looks for when the batch is planned, and takes out with all that is off.
+ * So an alternate that is off reads nothing, and no task runs for it.
  *
- * <p>Evaluated in the driver, on the thread that plans the batch: the batch's number is a property of that thread.
+ * <p>The optimiser leaves it where it is, for it is not deterministic. It is asked in the driver, on the thread that plans
+ * the batch: the batch's number is a property of that thread.
  */
 public final class Alternate extends Expression implements CodegenFallback, Serializable {
   private final String url;
@@ -43,6 +44,7 @@ public final class Alternate extends Expression implements CodegenFallback, Seri
   /** What an alternate makes, in the batches in which it is on. */
   public static Dataset<Row> whileOn(
       Dataset<Row> made, String url, String fragment, int position, String name, boolean isFirst) {
+    OneAlternate.plansIn(made.sparkSession());
     return made.filter(ExpressionUtils.column(new Alternate(url, fragment, position, name, isFirst)));
   }
 
@@ -58,13 +60,17 @@ public final class Alternate extends Expression implements CodegenFallback, Seri
     return Control.of(Broker.at(url), fragment, run == null ? "" : run, Long.parseLong(batch));
   }
 
-  @Override
-  public Object eval(InternalRow row) {
+  boolean isOn() {
     SparkContext context = SparkContext.getOrCreate();
     Control control = control(
         url, fragment, context.getLocalProperty("streaming.sql.batchId"), context.getLocalProperty("spark.jobGroup.id"));
     String on = control == null ? null : control.alternate(position);
     return on == null ? isFirst : name.equals(on);
+  }
+
+  @Override
+  public Object eval(InternalRow row) {
+    throw new IllegalStateException("the alternates of " + fragment + "." + position + " were not planned");
   }
 
   private static final class FirstEvent implements UDF1<Long, Boolean>, Serializable {
@@ -100,8 +106,13 @@ public final class Alternate extends Expression implements CodegenFallback, Seri
   }
 
   @Override
+  public boolean deterministic() {
+    return false;
+  }
+
+  @Override
   public boolean foldable() {
-    return true;
+    return false;
   }
 
   @Override
