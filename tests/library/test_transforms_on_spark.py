@@ -253,7 +253,7 @@ def test_what_has_no_number_to_keep_is_read_just_as_spark_reads_it(events):
     spark = rows.selectExpr("_seq", f"from_json(json, '{ddl}') AS r", *query.split(", get")[:1], *(
         f"get{part}" for part in query.split(", get")[1:]))
     names = ("_seq", "r", *(f"p{place}" for place in range(len(paths))))
-    assert plain(ours, *names) == plain(spark, *names)
+    assert repr(plain(ours, *names)) == repr(plain(spark, *names))  # NaN is not itself
 
 
 def test_a_decimal_has_every_digit_that_came_or_is_null(events):
