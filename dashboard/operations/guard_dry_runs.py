@@ -104,22 +104,22 @@ def dry_run_of(
 
 
 def _since(events: Iterable[GuardEvent], at_ms: int) -> Iterator[GuardEvent]:
-    kept = KeptFigures()
+    remembered = KeptFigures()
     for event in events:
         if event.at_ms >= at_ms:
-            yield replace(event, values=kept.take(event.at_ms, event.values))
+            yield replace(event, values=remembered.take(event.at_ms, event.values))
 
 
 def _recorded(subject: TaskSubject, begin_s: int, end_s: int) -> dict[tuple[str, str], Points]:
     series = {figure: subject.series(figure) for figure in TASK_FIGURES}
     grain = GRAIN_BY_NAME["10s" if end_s - begin_s <= GRAIN_BY_NAME["10s"].keep_s else "1m"]
-    kept = DatabaseHistory().read(
+    read = DatabaseHistory().read(
         [line for lines in series.values() for line in lines], grain, begin_s=begin_s, end_s=end_s)
-    return {("", figure): points for figure, lines in series.items() if (points := _sum(kept, lines)) is not None}
+    return {("", figure): points for figure, lines in series.items() if (points := _sum(read, lines)) is not None}
 
 
-def _sum(kept: Mapping[Series, Points], lines: tuple[Series, ...]) -> Points | None:
-    known = [kept[line] for line in lines if line in kept and not np.isnan(kept[line].values).all()]
+def _sum(history: Mapping[Series, Points], lines: tuple[Series, ...]) -> Points | None:
+    known = [history[line] for line in lines if line in history and not np.isnan(history[line].values).all()]
     if not known:
         return None
     values = np.stack([points.values for points in known])

@@ -45,13 +45,13 @@ def subject_of(estate: Estate, task_id: str) -> TaskSubject:
 
 def alternates_on(estate: Estate) -> dict[str, tuple[tuple[TaskAlternate, ...], str]]:
     """Of each dynamic task that has guards, its alternates and the one that is set."""
-    found = {}
+    elements = {}
     for task in estate.tasks.values():
         alternates = alternates_in(task.type, task.config) if task.type == DYNAMIC else ()
         if any(each.guard.strip() for each in alternates) and task.id in estate.places:
             settings = estate.settings.get(estate.places[task.id][0], USUAL)
-            found[task.id] = alternates, on_in(task.type, task.config, settings.alternates.get(task.id))
-    return found
+            elements[task.id] = alternates, on_in(task.type, task.config, settings.alternates.get(task.id))
+    return elements
 
 
 class GuardWatches:
@@ -74,8 +74,8 @@ class GuardWatches:
             figures = subject_of(estate, task_id).figures(values)
             if all(value is None for value in figures.values()):
                 continue  # nothing is measured: it does not run, or has just begun to
-            kept = self._figures.setdefault(task_id, KeptFigures())
-            event = GuardEvent(now_s * 1000, "", kept.take(now_s * 1000, figures))
+            remembered = self._figures.setdefault(task_id, KeptFigures())
+            event = GuardEvent(now_s * 1000, "", remembered.take(now_s * 1000, figures))
             watch = self._watches.get(task_id) or self._begun(task_id, alternates, on, event)
             if watch is None or watch.choice is None:
                 continue

@@ -106,8 +106,8 @@ def test_a_switch_is_proposed_once_asks_nobody_and_is_kept(world: World, record:
     assert list(own.alternates.values()) == ["few"]
     assert looked(watches, 200.0, second=40) == [] and looked(watches, 20.0, second=41) == ["all"]
     watches.store()
-    [kept] = GuardState.objects.all()
-    assert kept.readings["rate"] == 20.0 and kept.because
+    [state] = GuardState.objects.all()
+    assert state.readings["rate"] == 20.0 and state.because
 
 
 def test_who_switches_by_hand_is_left_alone_for_an_hour(world: World, record: DataflowRecord) -> None:

@@ -10,14 +10,13 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.services.submission import open_proposal
+from dashboard.approvals.services.rearrangement_proposals import open_switch
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.operations.guard_watches import WantedSwitch
 from scheduler.model.estate import Estate
-from scheduler.model.plan_kinds import SET
 
 HELD_FOR = timedelta(hours=1)  # by whoever switches by hand
 APART = timedelta(seconds=10)  # two proposals for one task at least
@@ -45,15 +44,15 @@ def held_until(names: Iterable[tuple[str, str]], *, at: datetime) -> datetime | 
 
 def users_of(estate: Estate, task_id: str) -> list[tuple[str, str]]:
     """The dataflows that use a running task, by id, and its name in each; those that work first."""
-    found = [
+    names = [
         (entry.paused, dataflow, name) for dataflow, entry in estate.submitted.items()
         for name, running in entry.running.items() if running == task_id]
-    return [(dataflow, name) for _, dataflow, name in sorted(found)]
+    return [(dataflow, name) for _, dataflow, name in sorted(names)]
 
 
 def _switches(dataflow: str, task: str):
     return Proposal.objects.filter(
-        dataflow_id=dataflow, plan__kind=SET.name, plan__options__task=task, plan__options__has_key="alternate")
+        dataflow_id=dataflow, plan__options__task=task, plan__options__has_key="alternate")
 
 
 def _propose(switch: WantedSwitch, estate: Estate, at: datetime) -> Proposal | None:
@@ -70,7 +69,7 @@ def _propose(switch: WantedSwitch, estate: Estate, at: datetime) -> Proposal | N
         if record is None or mine.open().exists() or mine.under_way().exists():
             audit.nothing_changed()
             return None
-        proposal = open_proposal(audit, record, SET.name, options={
+        proposal = open_switch(audit, record, {
             "task": task, "alternate": switch.alternate, "reason": switch.because, "guard": True})
         audit.subject, audit.team = record, record.team
         audit.details = {"proposal": str(proposal.pk), "task": task, "alternate": switch.alternate}

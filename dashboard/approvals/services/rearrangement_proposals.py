@@ -129,6 +129,11 @@ def open_pause(audit: Audit, record: DataflowRecord, *, why: str, failed: str = 
     return open_proposal(audit, record, PAUSE.name, options={"why": why} | ({"failed": failed} if failed else {}))
 
 
+def open_switch(audit: Audit, record: DataflowRecord, options: Mapping[str, Any]) -> Proposal:
+    """Weir's own proposal that a dynamic task is done by another alternate."""
+    return open_proposal(audit, record, SET.name, options=options)
+
+
 def open_move(audit: Audit, record: DataflowRecord, options: Mapping[str, Any]) -> Proposal:
     """Weir's own proposal that queries go on in another slot."""
     return open_proposal(audit, record, MOVE.name, options=options)
