@@ -26,7 +26,7 @@ ROUND_ROBIN = TaskType(
     name="round_robin", kind="transform", family="operator",
     doc="Passes every nth event: one part of a stream that is dealt out by turns.",
     build="workers.library.splits:round_robin", effects=(), parameters=_PARTS, stateful=True, movable_state=True,
-    selectivity=0.5, cost_us=15,
+    key="task", selectivity=0.5, cost_us=15,
 )
 KEY_SPLIT = TaskType(
     name="key_split", kind="transform", family="operator",
