@@ -24,7 +24,7 @@ final class Control {
   private static final Pattern ROUTE = Pattern.compile("(\\d+):(?:route:([^:]+)|alternate):(\\d+)");
   private static final String ALTERNATE = ""; // in the place of a reader: who works at an element is a route, too
   private static final long SWITCHES_KEPT_S = 90L * 24 * 3600; // after the last one
-  private static final Set<String> NOTED = ConcurrentHashMap.newKeySet(); // changes whose first event has come
+  private static final Set<String> NOTED = ConcurrentHashMap.newKeySet(); // changes whose first event has come, by run
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<String, Control> NEWEST = new ConcurrentHashMap<>(); // by broker and fragment
 
@@ -192,7 +192,7 @@ final class Control {
    */
   void noteFirstEvent(Broker broker, String task, String fragment, int position, long batchOfEvent, long seq) {
     Change inForce = switched(position);
-    if (inForce == null || !NOTED.add(broker.url + ' ' + fragment + ' ' + inForce.field)) return;
+    if (inForce == null || !NOTED.add(run + ' ' + inForce.field)) return;
     try {
       String switched = JSON.writeValueAsString(Map.of(
           "alternate", alternate(inForce), "query", fragment, "batch", batchOfEvent, "seq", seq,
@@ -201,7 +201,7 @@ final class Control {
           new Object[] {"HSETNX", Keys.switches(task), fragment + ' ' + batchOfEvent, switched},
           new Object[] {"EXPIRE", Keys.switches(task), SWITCHES_KEPT_S}));
     } catch (JsonProcessingException | RuntimeException failed) {
-      NOTED.remove(broker.url + ' ' + fragment + ' ' + inForce.field);
+      NOTED.remove(run + ' ' + inForce.field);
       throw new IllegalStateException("the first event of an alternate could not be noted", failed);
     }
   }
