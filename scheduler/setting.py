@@ -134,7 +134,7 @@ def plan_switch(
         for name in (on, alternate))
     return plan_of_rearrangement(
         SET, estate, submitted, _switching(fragment, running.id), heads=[running.id], task_types=task_types,
-        prices=prices, task_cores_delta=cores_then - cores_now,
+        prices=prices, cores_delta=cores_then - cores_now,
         settings_before={fragment.id: before}, settings_after={fragment.id: after}, why=why)
 
 

@@ -44,6 +44,7 @@ WRITERS = {
     "dashboard/outbox/sending.py": "messages and what became of them; what they are about has its own row",
     "dashboard/lineage/emitting.py": "how far events were emitted",
     "dashboard/operations/diagnosis/slow_queries.py": "measurements, no state",
+    "dashboard/operations/guard_watches.py": "measurements; what guards make of them are plans",
     "dashboard/operations/live_view/handover_pauses.py": "measurements, no state",
     "dashboard/operations/estate_store/losses.py": "measurements; that a dataflow begins to lose is a command",
     "dashboard/bills/charging.py": "measurements, no state",
