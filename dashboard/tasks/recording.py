@@ -1,7 +1,8 @@
 """The recorder: takes what is observed of the estate each second and keeps it, and paces queries by it. One at a time.
 
 It is a thread of the worker, not a task: a second is short for a queue, and whoever writes has the last seconds at
-hand. A lease in the broker says which worker's thread records; it lapses seconds after that worker is gone.
+hand. It evaluates the guards of dynamic tasks, too. A lease in the broker says which worker's thread records; it lapses
+seconds after that worker is gone.
 """
 
 from __future__ import annotations
@@ -76,16 +77,18 @@ class Recorder:
             self._history.append(now_s, values)
         if repaced := self._pacer.look(view, now_s):
             self._history.annotate(repaced)
-        propose_switches(self._guards.look(view.estate, values, now_s), view.estate, at=timezone.now())
         if now_s % FLUSH_EVERY_S == 0:
             self._history.flush()
-            self._guards.store()
         if now_s % ANNOTATE_EVERY_S == 0 and view.reading.available:
             # As whoever is in no team is told: an annotation is read by all who may know of its subject.
             wrong = findings(replace(view, own=frozenset()))
             self._annotate(now_s, {finding.key: finding for finding in wrong})
         if now_s % TIDY_EVERY_S == 0:
             self._history.tidy(now_s)
+        wanted = self._guards.look(view.estate, values, now_s)
+        if now_s % FLUSH_EVERY_S == 0:
+            self._guards.store()
+        propose_switches(wanted, view.estate, at=timezone.now())
         return len(values)
 
     def stop(self) -> None:
