@@ -28,6 +28,7 @@ from dashboard.profiles.lifecycle import SUGGESTED
 from dashboard.profiles.models import ProfileRecord, SweepRecord, TrialRecord
 from dashboard.profiles.stored_profiles import profile_of
 from dashboard.teams.permissions import Viewer
+from scheduler.model.alternates import done_at_first
 from scheduler.model.dataflow import Task
 from scheduler.model.profile import Profile, Profiles
 
@@ -56,7 +57,7 @@ def profiles_for(
         Stale ones are among them, where there is no other: `staleness` says of each whether it is. So are estimates, of
         types that have none (`estimates.is_estimate`).
     """
-    types = None if tasks is None else {task.type for task in tasks}
+    types = None if tasks is None else {done_at_first(task).type for task in tasks}
     records = records_for(types, team=team, or_since=or_since)
     return Profiles(
         # Estimates first: what was measured or imported for any config takes their place.

@@ -8,12 +8,12 @@ type `DYNAMIC`, whose config holds them: so whatever knows tasks (fingerprints, 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
 from .columns import ColumnError, Columns
-from .dataflow import _frozen
+from .dataflow import Task, _frozen
 from .task_types import DYNAMIC, TaskType
 
 ALTERNATES = "alternates"  # the key in a document, and the parameter of the type
@@ -59,6 +59,12 @@ def on_in(task_type: str, config: Mapping[str, Any], chosen: str | None) -> str:
     """The name of the alternate that is on of a dynamic task: the one chosen, or that of the highest value."""
     alternates = alternates_in(task_type, config)
     return chosen if chosen in {alternate.name for alternate in alternates} else first_on(alternates).name
+
+
+def done_at_first(task: Task) -> Task:
+    """The task as its profile is looked up: itself, or of a dynamic one the alternate that is on at first."""
+    alternates = alternates_in(task.type, task.config)
+    return replace(task, type=first_on(alternates).type, config=first_on(alternates).config) if alternates else task
 
 
 def type_at_work(

@@ -8,6 +8,7 @@ from itertools import pairwise
 from numbers import Real
 from typing import Literal
 
+from .alternates import done_at_first
 from .canonical import canonical_config, canonical_json
 from .checks import is_between, is_count
 from .dataflow import Task
@@ -287,7 +288,9 @@ class Profiles:
                 self._by_key[key] = profile
 
     def find(self, task: Task) -> Profile | None:
-        """The profile of a task; None where there is none."""
+        """The profile of a task, of a dynamic one that of the alternate that is on at first; None where there is none.
+        """
+        task = done_at_first(task)
         task_type = self._task_types.get(task.type)
         config = task.config if task_type is None else canonical_config(task_type, task.config)
         return self._by_key.get((task.type, canonical_json(config))) or self._by_key.get((task.type, ""))
@@ -300,7 +303,7 @@ class Profiles:
         MissingProfile
             A task has none; all such tasks are named.
         """
-        profiles = {task.id: (task.type, self.find(task)) for task in tasks}
+        profiles = {task.id: (done_at_first(task).type, self.find(task)) for task in tasks}
         missing = {task_id: name for task_id, (name, profile) in profiles.items() if profile is None}
         if missing:
             types = sorted(set(missing.values()))
