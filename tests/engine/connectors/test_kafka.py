@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
-import fastavro
 import pytest
 
 from workers.engine.connectors import kafka_source
@@ -100,9 +100,10 @@ def test_a_certificate_that_is_none_is_told_in_words(rig: KafkaRig) -> None:
 def test_avro_is_read_by_its_registry_and_what_is_not_avro_is_told(
     rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    schemas = {1: fastavro.parse_schema({"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]})}
-    monkeypatch.setattr(Registry, "__init__", lambda self, *_, **__: setattr(self, "_schemas", schemas))
-    monkeypatch.setattr(Registry, "close", lambda self: None)
+    schema = json.dumps({"type": "record", "name": "r", "fields": [{"name": "n", "type": "long"}]})
+    hosts = rig.environment["WEIR_CONNECTOR_HOSTS"]
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", f"{hosts},registry.example.org:8081")
+    monkeypatch.setattr(Registry, "_asked", lambda self, number: {"schema": schema})
     rig.produce(b"\0\0\0\0\1\x0e", b'{"n": 8}', b"\0\0\0\0\1\x12")
     config = config_of(rig, columns=["n:bigint"], format="avro", registry="http://registry.example.org:8081")
     reader = open_kafka(Opening("t", config))
