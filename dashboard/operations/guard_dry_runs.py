@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import dropwhile
 from uuid import UUID
 
 import numpy as np
@@ -14,9 +15,10 @@ from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.guard_watches import subject_of
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.teams.permissions import Viewer
+from scheduler.guards.guard_compiling import CompiledElement, compile_element
 from scheduler.guards.guard_dry_run import GuardDryRun, dry_run, recorded_events
 from scheduler.guards.guard_values import GuardEvent
-from scheduler.guards.task_figures import TASK_CATALOG, TASK_FIGURES, KeptFigures, TaskSubject, element_of
+from scheduler.guards.task_figures import TASK_CATALOG, TASK_FIGURES, KeptFigures, TaskSubject, element_of, is_known
 from scheduler.history.points import Points
 from scheduler.history.series import GRAIN_BY_NAME, Series
 from scheduler.model.alternates import alternates_in, first_on
@@ -97,17 +99,22 @@ def dry_run_of(
     end_s = int(timezone.now().timestamp())
     begin_s = end_s - min(max(hours, 1), MOST_HOURS) * HOUR_S
     figures = _recorded(subject_of(estate, running.id), begin_s, end_s)
-    measured_s = min((int(points.times_s[~np.isnan(points.values)][0]) for points in figures.values()), default=end_s)
+    element = element_of(task, tried)
+    events = list(_known(compile_element(element, TASK_CATALOG), recorded_events(figures)))
     return dry_run(
-        element_of(task, tried), TASK_CATALOG, _since(recorded_events(figures), measured_s * 1000),
-        begin_ms=max(begin_s, measured_s) * 1000, end_ms=end_s * 1000, on=first_on(alternates).name)
+        element, TASK_CATALOG, events, begin_ms=events[0].at_ms if events else end_s * 1000, end_ms=end_s * 1000,
+        on=first_on(alternates).name)
 
 
-def _since(events: Iterable[GuardEvent], at_ms: int) -> Iterator[GuardEvent]:
-    remembered = KeptFigures()
-    for event in events:
-        if event.at_ms >= at_ms:
-            yield replace(event, values=remembered.take(event.at_ms, event.values))
+def _known(compiled: CompiledElement, events: Iterable[GuardEvent]) -> Iterator[GuardEvent]:
+    """From the moment on at which guards begin to be evaluated."""
+    remembered, has_begun = KeptFigures(), False
+    measured = dropwhile(lambda event: all(value is None for value in event.values.values()), events)
+    for event in measured:
+        event = replace(event, values=remembered.take(event.at_ms, event.values))
+        has_begun = has_begun or is_known(compiled, event)
+        if has_begun:
+            yield event
 
 
 def _recorded(subject: TaskSubject, begin_s: int, end_s: int) -> dict[tuple[str, str], Points]:

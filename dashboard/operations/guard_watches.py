@@ -18,7 +18,7 @@ from dashboard.operations.models import GuardState
 from scheduler.guards.element_watch import ElementWatch, state_with
 from scheduler.guards.guard_compiling import CompiledElement, compile_element
 from scheduler.guards.guard_values import GuardEvent, InvalidGuard
-from scheduler.guards.task_figures import TASK_CATALOG, KeptFigures, TaskSubject, element_of
+from scheduler.guards.task_figures import TASK_CATALOG, KeptFigures, TaskSubject, element_of, is_known
 from scheduler.history.series import Series
 from scheduler.model.alternates import TaskAlternate, alternates_in, on_in
 from scheduler.model.estate import Estate
@@ -110,7 +110,10 @@ class GuardWatches:
             self._stored = dict(GuardState.objects.values_list("task", "state"))
         try:
             compiled: CompiledElement = compile_element(element_of(task_id, alternates), TASK_CATALOG)
-            state = self._stored.get(task_id) or state_with(on, event)
+            state = self._stored.get(task_id)
+            if state is None and not is_known(compiled, event):
+                return None
+            state = state or state_with(on, event)
             watch = self._watches[task_id] = ElementWatch(compiled, event.at_ms, state=state)
             for change in watch.begun:
                 self._because[task_id] = change.because

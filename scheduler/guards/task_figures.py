@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from ..history.series import QUERY, SLOT, STREAM, TASK, Series
 from ..model.alternates import TaskAlternate
-from .guard_values import NUMBER, VALUE, FigureValue, GuardCatalog, GuardedAlternate, GuardedElement
+from .guard_compiling import CompiledElement
+from .guard_values import NUMBER, VALUE, FigureValue, GuardCatalog, GuardedAlternate, GuardedElement, GuardEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,13 @@ class KeptFigures:
                 self._known_ms[figure] = at_ms
         return {figure: value for figure, value in figures.items()
                 if value is not None or at_ms - self._known_ms[figure] >= self._for_ms}
+
+
+def is_known(compiled: CompiledElement, event: GuardEvent) -> bool:
+    """Whether an event of `KeptFigures` says something of every figure that guards name: it is known, or has been
+    waited for. Before that an element does not begin, else it would switch because nothing is measured yet.
+    """
+    return {figure.figure for figure in compiled.figures.get("", ())} <= event.values.keys()
 
 
 def element_of(task: str, alternates: Iterable[TaskAlternate]) -> GuardedElement:

@@ -81,6 +81,18 @@ def test_a_hole_in_what_is_measured_switches_nothing(world: World) -> None:
     assert [switch.alternate for switch in watches.look(estate, {other: 5.0}, NOW_S + 31)] == ["few"]
 
 
+def test_guards_wait_for_their_figures_at_the_start(world: World) -> None:
+    running(world.carla, world.city, guarded("air", "rate < 100"), world.ana)
+    watches, estate = GuardWatches(), load_estate()
+    [line] = rates(1.0)
+    other = Series("task", line.subject.partition(">")[2], "rate_per_s")
+    assert [watches.look(estate, {other: 5.0}, NOW_S + second) for second in (0, 29)] == [[], []]
+    assert looked(watches, 20.0, second=29) == []
+    late = GuardWatches()
+    assert late.look(estate, {other: 5.0}, NOW_S) == []
+    assert [switch.alternate for switch in late.look(estate, {other: 5.0}, NOW_S + 30)] == ["few"]
+
+
 def test_nothing_is_wanted_where_nothing_is_measured(record: DataflowRecord) -> None:
     assert GuardWatches().look(load_estate(), {}, NOW_S) == []
 
