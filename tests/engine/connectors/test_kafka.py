@@ -112,3 +112,52 @@ def test_avro_is_read_by_its_registry_and_what_is_not_avro_is_told(
     decoded = decode(messages, layout_of(config), now_ms=1)
     assert decoded.rows == [(7,), (9,)] and "not framed" in letter.reason and letter.sample == b'{"n": 8}'
     assert reader.position()["offsets"][rig.topics[0]]["0"] == 3
+
+
+def test_the_end_of_a_partition_says_nothing_of_the_size_of_messages(
+    rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size, most_bytes = 100_000, 500_000
+    monkeypatch.setattr(kafka_source, "MOST_BYTES", most_bytes)
+    reader = open_kafka(Opening("t", config_of(rig, columns=[], format="text")))
+    ends, messages = [_End()], [_Text(size) for _ in range(40)]
+    monkeypatch.setattr(reader, "_consumer", _Waiting([*ends, *messages], reader._consumer))
+    assert len(reader._consume(0.1)) * size <= most_bytes + 2 * size
+    reader.close(for_good=True)
+
+
+class _Text:
+    """A message of so many bytes."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+    def error(self) -> None:
+        return None
+
+
+class _End(_Text):
+    """What the client gives where a partition ends."""
+
+    def __init__(self) -> None:
+        super().__init__(40)
+
+    def error(self) -> str:  # type: ignore[override]
+        return "end of partition"
+
+
+class _Waiting:
+    """A consumer with messages that wait; all else is the real one's."""
+
+    def __init__(self, messages: list[Any], consumer: Any) -> None:
+        self._messages, self._consumer = messages, consumer
+
+    def consume(self, most: int, timeout: float) -> list[Any]:
+        taken, self._messages = self._messages[:most], self._messages[most:]
+        return taken
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._consumer, name)
