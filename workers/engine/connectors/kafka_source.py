@@ -60,11 +60,6 @@ def look_at_kafka(opening: Opening, count: int) -> Iterator[Polled]:
         reader.close(for_good=True)
 
 
-def _sizes(raw: list[Any]) -> list[int]:
-    """The bytes of each message; what only says that a partition ends, or that something is wrong, is none."""
-    return [len(message) for message in raw if message.error() is None]
-
-
 def _require_servers(opening: Opening) -> None:
     for server in opening.config["servers"]:
         require_allowed(server, usual_port=USUAL_PORT)
@@ -158,18 +153,17 @@ class KafkaReader:
     def _consume(self, timeout_s: float) -> list[Any]:
         """What has come, as far as a poll may give: large messages are taken few at a time."""
         raw = self._consumer.consume(1, timeout=timeout_s)
-        sizes = _sizes(raw)
         deadline = time.monotonic() + LINGER_S
-        while raw and len(raw) < MOST_MESSAGES and sum(sizes) < MOST_BYTES:
-            left_s = deadline - time.monotonic()
-            # By the size of those so far; while none has any, so many as have come.
-            room = (MOST_BYTES - sum(sizes)) * len(sizes) // sum(sizes) if any(sizes) else len(raw)
-            more = self._consumer.consume(
+        while raw and len(raw) < MOST_MESSAGES:
+            # By the sizes so far; what only says that a partition ends, or that something is wrong, has none.
+            sizes = [len(message) for message in raw if message.error() is None]
+            left_s, left = deadline - time.monotonic(), MOST_BYTES - sum(sizes)
+            room = left * len(sizes) // sum(sizes) if any(sizes) else len(raw)
+            more = left > 0 and self._consumer.consume(
                 max(1, min(AT_ONCE, MOST_MESSAGES - len(raw), room)), timeout=max(0.0, left_s))
             if not more:
                 break
             raw += more
-            sizes += _sizes(more)
         return raw
 
     def _extras(self, message: Any) -> dict[str, Any]:
