@@ -15,6 +15,7 @@ References
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -43,7 +44,7 @@ def panes_of(duration_ms: int, most: int = PANES) -> int:
     return next(count for count in range(most, 0, -1) if duration_ms % count == 0)
 
 
-class PaneWindow:
+class PaneWindow(ABC):
     """What all windows have in common: the numbers of closed panes and of the open one, and when the oldest leaves.
 
     ``due`` is that moment in ms since the epoch; infinite where the window is empty.
@@ -102,31 +103,36 @@ class PaneWindow:
             self._reopen(pane)
         self.due = (panes[0][0] + self.panes) * self.pane_ms if panes else inf
 
+    @abstractmethod
     def _open(self, value: Any, at_ms: int) -> None:
-        raise NotImplementedError
+        """Open a pane with its first value."""
 
+    @abstractmethod
     def _add(self, value: Any, at_ms: int) -> None:
-        raise NotImplementedError
+        """Add a value to the open pane."""
 
+    @abstractmethod
     def _close(self) -> None:
         """Put the open pane behind the closed ones."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _drop(self, leaving: int) -> None:
         """Forget so many of the oldest closed panes."""
-        raise NotImplementedError
 
-    def _empty(self) -> None:
+    def _empty(self) -> None:  # noqa: B027 - most have nothing to forget
         """Forget the open pane, which is the last."""
 
+    @abstractmethod
     def _result(self) -> float | None:
-        raise NotImplementedError
+        """The window's value."""
 
+    @abstractmethod
     def _panes(self) -> list[tuple[Any, ...]]:
-        raise NotImplementedError
+        """All panes as JSON, the open one last."""
 
+    @abstractmethod
     def _reopen(self, pane: Sequence[Any]) -> None:
-        raise NotImplementedError
+        """Make the open pane of what was dumped."""
 
 
 class FoldWindow(PaneWindow):
@@ -168,7 +174,7 @@ class FoldWindow(PaneWindow):
         if self.folds:
             self.closed = self.fold(self.folds)
 
-    def _empty(self) -> None:
+    def _empty(self) -> None:  # noqa: B027 - most have nothing to forget
         self.count = 0
 
     def _result(self) -> float | None:
@@ -278,7 +284,7 @@ class QuantileWindow(PaneWindow):
             for number, times in self.closed.popleft().items():
                 self._count(number, -times)
 
-    def _empty(self) -> None:
+    def _empty(self) -> None:  # noqa: B027 - most have nothing to forget
         for number, times in self.open.items():
             self._count(number, -times)
 

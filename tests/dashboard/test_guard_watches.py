@@ -187,9 +187,10 @@ def test_page_and_api_show_guards_and_try_others(
     assert "It would have switched 2 times." in tried.content.decode()
     refused = client.get(f"/dataflows/{record.pk}/guards/work", {"hours": "1", "guard_all": "rte < 100"})
     assert refused.status_code == 400 and "Did you mean rate?" in refused.content.decode()
-    answer = client.post(f"/api/dataflows/{record.pk}/alternates/work/try", {
+    alternates, name = f"/api/dataflows/{record.pk}/alternates", "work"
+    answer = client.post(f"{alternates}/{name}/try", {
         "hours": 1, "guards": {"all": "rate < 100"}}, content_type="application/json").json()
     assert [(each["before"], each["alternate"]) for each in answer["switches"]] == [("all", "few"), ("few", "all")]
-    [task] = client.get(f"/api/dataflows/{record.pk}/alternates").json()
+    [task] = client.get(alternates).json()
     assert task["readings"]["rate"] == 20.0
     assert client.get(f"/dataflows/{record.pk}/guards/wrk").status_code == 404
