@@ -174,7 +174,7 @@ class FoldWindow(PaneWindow):
         if self.folds:
             self.closed = self.fold(self.folds)
 
-    def _empty(self) -> None:  # noqa: B027 - most have nothing to forget
+    def _empty(self) -> None:
         self.count = 0
 
     def _result(self) -> float | None:
@@ -284,7 +284,7 @@ class QuantileWindow(PaneWindow):
             for number, times in self.closed.popleft().items():
                 self._count(number, -times)
 
-    def _empty(self) -> None:  # noqa: B027 - most have nothing to forget
+    def _empty(self) -> None:
         for number, times in self.open.items():
             self._count(number, -times)
 
