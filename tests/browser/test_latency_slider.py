@@ -38,18 +38,26 @@ def slide(page: Page, *keys: str) -> int:
     return int(slider.input_value())
 
 
+def rounded(amount: float, step: str) -> str:
+    """An amount to whole steps, halves of what is written rounded up as a browser does: 0.6735 is 0.674."""
+    return f"{Decimal(repr(amount)).quantize(Decimal(step), ROUND_HALF_UP):f}"
+
+
 def in_money(amount: float) -> str:
     """With two to five digits behind the point, as the page writes it."""
-    rounded = Decimal(repr(amount)).quantize(Decimal("0.00001"), ROUND_HALF_UP)  # halves as a browser rounds them
-    whole, digits = f"{rounded:f}".split(".")
+    whole, digits = rounded(amount, "0.00001").split(".")
     return f"{whole}.{digits.rstrip('0').ljust(2, '0')}"
+
+
+def in_cores(amount: float) -> str:
+    return f"{rounded(amount, '0.001')} cores"
 
 
 def expect_offer(page: Page, offer: Mapping[str, Any]) -> None:
     expect(page.locator("[data-offer='words']")).to_have_text(offer["words"])
-    expect(page.locator("[data-offer='cores']")).to_have_text(f"{offer['cores']:.3f} cores")
+    expect(page.locator("[data-offer='cores']")).to_have_text(in_cores(offer["cores"]))
     expect(page.locator("[data-offer='pays']")).to_contain_text(f"{in_money(offer['pays_per_hour'])} ")
-    expect(page.locator("[data-offer='pays']")).to_contain_text(f"({offer['pays_cores']:.3f} cores)")
+    expect(page.locator("[data-offer='pays']")).to_contain_text(f"({in_cores(offer['pays_cores'])})")
     expect(page.locator("[data-offer='unmet']")).to_be_visible(visible=not offer["met"])
     expect(page.locator("#latency-slider")).to_have_attribute("aria-valuetext", offer["words"])
 
