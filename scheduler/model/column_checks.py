@@ -12,7 +12,7 @@ from .canonical import canonical_config
 from .columns import STREAM_TYPES, Columns, ColumnsOf, TypesTooLong, interleaved
 from .draft_values import Draft, DraftTask
 from .errors import WeirError
-from .paths import ENDS, OUTPUT
+from .paths import OUTPUT
 from .positions import Problems, TextPosition
 from .task_types import DYNAMIC
 
@@ -113,7 +113,7 @@ class _ColumnReader:
     def _outputs(self, task: DraftTask, inputs: Columns) -> Columns:
         if task.type is None or task.type.name == DYNAMIC:  # the one without alternates that could be read
             return Columns.unknown()
-        if task.id in ENDS and not task.type.build:  # of a path
+        if task.is_end:
             return inputs
         return self.columns_of(task.type, inputs, canonical_config(task.type, task.config))
 

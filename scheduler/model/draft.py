@@ -234,7 +234,7 @@ class DraftReader:
         if problems or times is None or not 1 <= times <= LOOP_TURNS.most or times % 1:
             self.draft.tasks[task_id] = DraftTask(task_id, None, {}, position)
             return
-        loop = self.draft.loops[task_id] = DraftLoop(task_id, int(times), position)
+        loop = DraftLoop(task_id, int(times), position)
         names = [loop.in_turn(turn, step) for turn in range(1, loop.times + 1) for step in body.tasks if step not in ENDS]
         self._count_tasks(len(names) - len(names) // loop.times, position)
         for turned in names:
@@ -243,7 +243,9 @@ class DraftReader:
                     "invalid_id", position, f"A task of a turn would have the id {shown(turned)}, "
                     f"{'which is taken' if turned in self.draft.tasks else 'which is too long'}.",
                     "Give the loop, or its task, another id.", task_id=task_id)
+                self.draft.tasks[task_id] = DraftTask(task_id, None, {}, position)
                 return
+        self.draft.loops[task_id] = loop
         unroll(loop, body, self.draft, problems)
 
     def _between(self, node: DocumentNode, place: TextPosition, problems: Problems) -> Draft:
@@ -273,7 +275,7 @@ class DraftReader:
         if _TASK_ID.fullmatch(task_id) is None:
             self.draft.invalid_ids.add(task_id)
             return None
-        if task_id in ENDS and task_id in self.draft.tasks and self.draft.tasks[task_id].type is _ENDS[task_id]:
+        if task_id in self.draft.tasks and self.draft.tasks[task_id].is_end:
             self.problems.add(
                 "invalid_id", node.position, f"No task of a path is called {task_id}: so is what "
                 f"{'enters' if task_id == INPUT else 'leaves'}.", "Give it another id.", task_id=task_id)
@@ -289,7 +291,7 @@ class DraftReader:
 
     def _task_type(self, node: DocumentNode | None, task_id: str | None) -> TaskType | None:
         name = _text(node)
-        if name is None or (name in self.task_types and name != DYNAMIC):
+        if name is None or (name in self.task_types and name not in (DYNAMIC, PATH)):
             return self.task_types.get(name)
         near = self.problems.nearest(name, self.task_types)
         remedy = self.type_remedy(name) if self.type_remedy else "The task library lists the types there are."

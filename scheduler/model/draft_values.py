@@ -32,6 +32,11 @@ class DraftTask:
         return list(self.alternates.values()) or [self]
 
     @property
+    def is_end(self) -> bool:
+        """Whether it stands for what enters a path or a loop, or for what leaves."""
+        return self.id in ENDS and self.type is not None and not self.type.build
+
+    @property
     def where(self) -> str:
         """What it is called where something is wrong with it."""
         return f"Task {self.id}, alternate {self.alternate}" if self.alternate else f"Task {self.id}"
@@ -41,7 +46,7 @@ class DraftTask:
         """The tasks that work on what it reads: those of its path, or itself."""
         if self.path is None:
             return [self]
-        return [step for name, step in self.path.tasks.items() if name not in ENDS]
+        return [step for step in self.path.tasks.values() if not step.is_end]
 
 
 @dataclass(slots=True)
@@ -58,14 +63,14 @@ class DraftStream:
 
 @dataclass(slots=True)
 class DraftLoop:
-    """A loop whose turns are among the tasks: of the first turn those that what enters goes to, and of the last those
-    that give what leaves, each with the stream in the document that says so."""
+    """A loop whose turns are among the tasks: of the first turn the ids of those that what enters goes to, and of the
+    last those that give what leaves."""
 
     id: str
     times: int
     position: TextPosition
-    entering: list[tuple[str, DraftStream]] = field(default_factory=list)
-    leaving: list[tuple[str, DraftStream]] = field(default_factory=list)
+    entering: list[str] = field(default_factory=list)
+    leaving: list[str] = field(default_factory=list)
 
     def in_turn(self, turn: int, task_id: str) -> str:
         """The id of a task of the loop in one of its turns, from 1."""

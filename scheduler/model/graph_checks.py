@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 import networkx as nx
 
 from .draft_values import Draft
+from .paths import OUTPUT
 from .positions import DocumentNode, Problems, TextPosition, listed, shown
 
 
@@ -116,6 +117,10 @@ def _check_reach(draft: Draft, problems: Problems, graph: nx.DiGraph, in_cycles:
     fed = _reached((task_id for task_id in kinds if kinds[task_id] in ("source", None)), graph)
     read = _reached((task_id for task_id in kinds if kinds[task_id] in ("sink", None)), graph.reverse(copy=False))
     for task_id, task in draft.tasks.items():
+        if task.is_end:
+            if task_id == OUTPUT and not graph.in_degree(task_id):
+                problems.add("missing_input", task.position, "Nothing leaves: no stream goes to output.", "Add one.")
+            continue
         if kinds[task_id] in ("transform", "sink") and not graph.in_degree(task_id):
             problems.add(
                 "missing_input", task.position, f"The {kinds[task_id]} {task_id} has no input.",

@@ -23,7 +23,7 @@ def unroll(loop: DraftLoop, body: Draft, draft: Draft, problems: Problems) -> No
     Parameters
     ----------
     loop : DraftLoop
-        Whose ``body`` has no problems. Where it begins and ends is noted in it.
+        Whose ``body`` has no problems, and no streams that are split still. Where it begins and ends is noted in it.
     """
     first = [stream for stream in body.streams if _start(stream) == INPUT]
     last = [stream for stream in body.streams if _end(stream) == OUTPUT]
@@ -35,15 +35,14 @@ def unroll(loop: DraftLoop, body: Draft, draft: Draft, problems: Problems) -> No
         for stream in body.streams:
             if stream not in first and stream not in last:
                 draft.streams.append(_joined(
-                    stream, loop.in_turn(turn, _start(stream)), loop.in_turn(turn, _end(stream)), stream.split))
-        before = [(loop.in_turn(turn - 1, _start(stream)), stream) for stream in last] if turn > 1 else []
-        for source, tail in before:
-            for head in first:
-                draft.streams.append(_joined(
-                    tail, source, loop.in_turn(turn, _end(head)), _one_split(tail, head, problems=problems)))
+                    stream, loop.in_turn(turn, _start(stream)), loop.in_turn(turn, _end(stream))))
+        if turn > 1:
+            draft.streams += [
+                _joined(tail, loop.in_turn(turn - 1, _start(tail)), loop.in_turn(turn, _end(head)))
+                for tail in last for head in first]
         require_few(draft.streams, loop.position, problems)
-    loop.entering = [(loop.in_turn(1, _end(stream)), stream) for stream in first]
-    loop.leaving = [(loop.in_turn(loop.times, _start(stream)), stream) for stream in last]
+    loop.entering = [loop.in_turn(1, _end(stream)) for stream in first]
+    loop.leaving = [loop.in_turn(loop.times, _start(stream)) for stream in last]
 
 
 def join_loops(draft: Draft, problems: Problems) -> None:
@@ -51,12 +50,9 @@ def join_loops(draft: Draft, problems: Problems) -> None:
     streams: list[DraftStream] = []
     for stream in draft.streams:
         entered, left = (draft.loops.get(name) for name in (_end(stream), _start(stream)))
-        sources = [(_start(stream), stream)] if left is None else left.leaving
-        targets = [(_end(stream), stream)] if entered is None else entered.entering
-        for source, tail in sources:
-            for target, head in targets:
-                parts = {id(part): part for part in (tail, stream, head)}.values()
-                streams.append(_joined(stream, source, target, _one_split(*parts, problems=problems)))
+        sources = [_start(stream)] if left is None else left.leaving
+        targets = [_end(stream)] if entered is None else entered.entering
+        streams += [_joined(stream, source, target) for source in sources for target in targets]
         require_few(streams, stream.position, problems)
     draft.streams = streams
 
@@ -115,21 +111,11 @@ def _end(stream: DraftStream) -> str:
     return "" if stream.target is None else stream.target.value
 
 
-def _joined(stream: DraftStream, source: str, target: str, split: DocumentNode | None) -> DraftStream:
+def _joined(stream: DraftStream, source: str, target: str) -> DraftStream:
     """A stream between other tasks, where an end of it is known at all."""
     return replace(
-        stream, split=split,
-        source=stream.source and DocumentNode(source, stream.source.position),
+        stream, source=stream.source and DocumentNode(source, stream.source.position),
         target=stream.target and DocumentNode(target, stream.target.position))
-
-
-def _one_split(*streams: DraftStream, problems: Problems) -> DocumentNode | None:
-    splits = [stream.split for stream in streams if stream.split is not None]
-    if len(splits) > 1:
-        problems.add(
-            "two_splits", splits[1].position, "This stream goes on from one that is split already.",
-            "Put a task between the two, or let one of them carry all events.")
-    return splits[0] if splits else None
 
 
 def _free_id(source: str, split: DocumentNode, draft: Draft) -> str:

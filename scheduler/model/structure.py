@@ -117,6 +117,7 @@ def _validator() -> jsonschema.protocols.Validator:
     for streams in (within["streams"] for within in (structure["properties"], alternate, *loops)):
         for end in ("from", "to"):
             streams["items"]["properties"][end].pop("pattern")
+        streams["items"]["properties"]["split"].pop("required")  # the type of its task says what it needs
     structure["properties"]["rates"].pop("propertyNames")
     structure["properties"]["latency"].pop("anyOf")  # `latency_reading` says what is wrong with it
     return extend(
