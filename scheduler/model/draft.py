@@ -135,7 +135,7 @@ class DraftReader:
             self._rate(task_id, rate)
 
     def _dynamic_task(self, node: DocumentNode, task_id: str | None) -> None:
-        for key in ("type", "config"):
+        for key in ("type", "config", LOOP):
             if key in node.value:
                 self.problems.add(
                     "type_beside_alternates", node.keys[key], f"A task with alternates has no {key} of its own.",
@@ -210,7 +210,7 @@ class DraftReader:
 
     def _loop(self, node: DocumentNode, task_id: str | None) -> None:
         """The tasks of a loop, once for each of its turns."""
-        for key in ("type", "config"):
+        for key in ("type", "config", "rate"):
             if key in node.value:
                 self.problems.add(
                     "type_beside_alternates", node.keys[key], f"A task with a loop has no {key} of its own.",
@@ -221,6 +221,8 @@ class DraftReader:
         name = task_id or "without an id"
         problems = self.problems.within(f"Loop {name}", task_id)
         body = self._between(stated, stated.position, problems)
+        for step in body.tasks.values():
+            step.chain = _text(node.value.get("chain")) or "allowed"
         check_graph(body, problems)
         for stream in body.streams:
             if (stream.source and stream.source.value, stream.target and stream.target.value) == (INPUT, OUTPUT):

@@ -74,6 +74,8 @@ def test_a_loop_is_its_turns_written_out() -> None:
     written = joining("s a1 b1 a2 b2 a3 b3 out", "s c1 a2", "b1 c2", "c1 c2 a3", "b2 c3", "c2 c3 out")
     assert same(looped, document(*turns, streams=written))
     assert read(json.loads(dump_document(dataflow, "json"))) == dataflow, "written down it is unrolled"
+    looped["tasks"][1]["chain"] = "never"
+    assert set(read(looped).unchained) == {each.id for each in dataflow.tasks} - {"s", "out"}
 
 
 @settings(max_examples=40, deadline=None)
@@ -101,6 +103,8 @@ def test_a_loop_within_a_path_is_unrolled_there() -> None:
     ({"id": "again", "loop": 3}, "ill_typed", "/tasks/1/loop", "a mapping"),
     ({"id": "again", "loop": {"times": 2}}, "missing_key", "/tasks/1/loop", "needs tasks"),
     ({**loop(2), "type": "scale"}, "type_beside_alternates", "/tasks/1/type", "no type of its own"),
+    ({**loop(2), "rate": 3}, "type_beside_alternates", "/tasks/1/rate", "no rate of its own"),
+    ({**loop(2), "alternates": []}, "type_beside_alternates", "/tasks/1/loop", "no loop of its own"),
     (loop(2, task("a", "scael")), "unknown_task_type", "/tasks/1/loop/tasks/0/type", "scael"),
     (loop(2, task("a")), "missing_parameter", "/tasks/1/loop/tasks/0", "by"),
     (loop(2, {"id": "a", "alternates": []}), "unknown_key", "/tasks/1/loop/tasks/0/alternates", "alternates"),
