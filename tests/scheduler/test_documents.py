@@ -395,6 +395,6 @@ def test_the_documented_examples_are_valid_with_the_built_in_task_types():
 
     blocks = re.findall(r"(?:^    .*\n)+", DOCS.read_text(encoding="utf-8"), flags=re.MULTILINE)
     examples = [re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks]
-    assert len(examples) == 2
+    assert len(examples) == 3
     for example in examples:
         assert len(read_document(example, task_types=task_types()).tasks) >= 3
