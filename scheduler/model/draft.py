@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from .alternates import ALTERNATES, why_no_alternate
-from .bounds import DOCUMENT_QUERIES, DOCUMENT_TASKS, LOOP_TURNS
+from .bounds import DOCUMENT_QUERIES, DOCUMENT_TASKS, LOOP_ITERATIONS
 from .draft_values import Draft, DraftLoop, DraftStream, DraftTask
 from .graph_checks import check_graph
 from .latency_reading import read_latency
@@ -94,7 +94,7 @@ class DraftReader:
         if self.tasks_read > DOCUMENT_TASKS.most:
             raise self.problems.stop(
                 "too_many_tasks", position,
-                f"There are more than {DOCUMENT_TASKS.most:,} tasks, with those of paths and of each turn of loops.",
+                f"There are more than {DOCUMENT_TASKS.most:,} tasks, with those of paths and of each iteration of loops.",
                 "Split the dataflow.")
 
     def _split(self, task_id: str, task_type: str, config: DocumentNode) -> DraftTask | None:
@@ -209,7 +209,7 @@ class DraftReader:
         return way
 
     def _loop(self, node: DocumentNode, task_id: str | None) -> None:
-        """The tasks of a loop, once for each of its turns."""
+        """The tasks of a loop, once for each of its iterations."""
         for key in ("type", "config", "rate"):
             if key in node.value:
                 self.problems.add(
@@ -227,23 +227,25 @@ class DraftReader:
         for stream in body.streams:
             if (stream.source and stream.source.value, stream.target and stream.target.value) == (INPUT, OUTPUT):
                 problems.add(
-                    "passes_by", stream.position, "A stream lets events pass by a turn.",
-                    "Let a task of the turn pass on what is done: an sql task can.")
+                    "passes_by", stream.position, "A stream lets events pass by an iteration.",
+                    "Let a task of the iteration pass on what is done: an sql task can.")
         times = _number(stated.value.get("times"))
         if task_id is None:
             return
         position = node.value["id"].position
-        if problems or times is None or not 1 <= times <= LOOP_TURNS.most or times % 1:
+        if problems or times is None or not 1 <= times <= LOOP_ITERATIONS.most or times % 1:
             self.draft.tasks[task_id] = DraftTask(task_id, None, {}, position)
             return
         loop = DraftLoop(task_id, int(times), position)
-        names = [loop.in_turn(turn, step) for turn in range(1, loop.times + 1) for step in body.tasks if step not in ENDS]
+        names = [
+            loop.in_iteration(number, step) for number in range(1, loop.times + 1) for step in body.tasks
+            if step not in ENDS]
         self._count_tasks(len(names) - len(names) // loop.times, position)
-        for turned in names:
-            if turned in self.draft.tasks or len(turned) > LONGEST_ID:
+        for repeated in names:
+            if repeated in self.draft.tasks or len(repeated) > LONGEST_ID:
                 self.problems.add(
-                    "invalid_id", position, f"A task of a turn would have the id {shown(turned)}, "
-                    f"{'which is taken' if turned in self.draft.tasks else 'which is too long'}.",
+                    "invalid_id", position, f"A task of an iteration would have the id {shown(repeated)}, "
+                    f"{'which is taken' if repeated in self.draft.tasks else 'which is too long'}.",
                     "Give the loop, or its task, another id.", task_id=task_id)
                 self.draft.tasks[task_id] = DraftTask(task_id, None, {}, position)
                 return
