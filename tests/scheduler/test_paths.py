@@ -297,6 +297,9 @@ def test_what_differs_between_versions_is_told_down_to_parameters() -> None:
         "Alternate careful: the stream a -> b is gone.", "Alternate careful: the stream b -> output is gone.",
         "Alternate careful: the stream input -> b is new.", "Alternate careful: the stream b -> c is new.",
         "Alternate careful: the stream c -> output is new.", "Alternate old is gone.", "Alternate new is new."]
+    cheaper = [replace(each, value=1.0 if each.name == "careful" else each.value) for each in before]
+    assert "Alternate careful is worth 1, not 0.5." in alternate_changes(
+        [replace(each, value=2.0 if each.name == "old" else 1.0) for each in cheaper], cheaper, task_types=TYPES)
     line, one = before[1], before[0]
     turned = alternate_changes([line], [replace(one, name="careful", value=1)], task_types=TYPES)
     assert turned == ["Alternate careful: thin instead of thin → scale."]
