@@ -183,7 +183,7 @@ _threads: list[RecorderThread] = []
 
 @worker_ready.connect
 def _start(**_: object) -> None:
-    if queue.QUEUE not in queue.app.amqp.queues.consume_from:  # it does something else, such as deliver
+    if not queue.takes_jobs():
         return
     thread = RecorderThread(Recorder())
     _threads.append(thread)

@@ -93,7 +93,6 @@ def start_site(data_dir: Path, *, migrated: Path | None = None) -> RunningSite:
                              "--log-level", "warning", "--timeout-graceful-shutdown", "1"])
         _start(site, "celery", [sys.executable, "-m", "celery", "-A", "dashboard.tasks.app", "worker", "--pool",
                                 "threads", "--concurrency", "2", "--without-gossip", "--without-mingle"])
-        _start(site, "beat", [sys.executable, "-m", "dashboard.tasks.clock"])
         site.node.start()
         _until(lambda: _answers(site.url), site, "web")
     except BaseException:
