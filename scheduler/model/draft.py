@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from .alternates import ALTERNATES, why_no_alternate
-from .bounds import DOCUMENT_QUERIES, DOCUMENT_TASKS, LOOP_ITERATIONS
+from .bounds import DOCUMENT_QUERIES, DOCUMENT_TASKS, DYNAMIC_TASKS, LOOP_ITERATIONS
 from .draft_values import Draft, DraftLoop, DraftStream, DraftTask
 from .graph_checks import check_graph
 from .latency_reading import read_latency
@@ -47,7 +47,7 @@ class DraftReader:
         self.task_types = task_types
         self.type_remedy = type_remedy
         self.draft = Draft()
-        self.parsed_characters = self.tasks_read = 0
+        self.parsed_characters = self.tasks_read = self.dynamic_tasks = 0
 
     def read(self, root: DocumentNode) -> Draft:
         """The draft of a document; raises Unreadable where there is none."""
@@ -140,6 +140,12 @@ class DraftReader:
                 self.problems.add(
                     "type_beside_alternates", node.keys[key], f"A task with alternates has no {key} of its own.",
                     f"Give the {key} to one of its alternates.", task_id=task_id)
+        self.dynamic_tasks += 1
+        if self.dynamic_tasks > DYNAMIC_TASKS.most:
+            raise self.problems.stop(
+                "too_many_dynamic_tasks", node.keys[ALTERNATES],
+                f"More than {DYNAMIC_TASKS.most} tasks have alternates.",
+                "Split the dataflow, or give tasks that are always done the same way a type and a config.")
         alternates: dict[str, DraftTask] = {}
         listed = []
         for number, stated in enumerate(_mappings(node.value[ALTERNATES])):
@@ -161,6 +167,7 @@ class DraftReader:
     def _alternate(self, node: DocumentNode, task_id: str | None) -> DraftTask:
         stated_type, config = node.value.get("type"), node.value.get("config")
         name = _text(node.value.get("name")) or ""
+        self._count(node.value.get("guard"), task_id or "without an id")
         if TASKS in node.value:
             return self._path(node, task_id, name)
         task_type = self._task_type(stated_type, task_id)
@@ -220,6 +227,7 @@ class DraftReader:
             return
         name = task_id or "without an id"
         problems = self.problems.within(f"Loop {name}", task_id)
+        parsed_before = self.parsed_characters
         body = self._between(stated, stated.position, problems)
         for step in body.tasks.values():
             step.chain = _text(node.value.get("chain")) or "allowed"
@@ -241,6 +249,7 @@ class DraftReader:
             loop.in_iteration(number, step) for number in range(1, loop.times + 1) for step in body.tasks
             if step not in ENDS]
         self._count_tasks(len(names) - len(names) // loop.times, position)
+        self._count_characters((self.parsed_characters - parsed_before) * (loop.times - 1), position, task_id)
         for repeated in names:
             if repeated in self.draft.tasks or len(repeated) > LONGEST_ID:
                 self.problems.add(
@@ -263,13 +272,20 @@ class DraftReader:
 
     def _count_parsed(self, task_type: TaskType, config: DocumentNode, task_id: str) -> None:
         for parameter in task_type.parameters:
-            text = _text(config.value.get(parameter.name)) if parameter.expression or parameter.query else None
-            self.parsed_characters += len(text or "")
-            if text and self.parsed_characters > DOCUMENT_QUERIES.most:
-                raise self.problems.stop(
-                    "too_long", config.value[parameter.name].position,
-                    f"The queries up to task {task_id} have more than {DOCUMENT_QUERIES.most:,} characters.",
-                    "Split the dataflow, or let tasks share what several of them compute.")
+            if parameter.expression or parameter.query:
+                self._count(config.value.get(parameter.name), task_id)
+
+    def _count(self, node: DocumentNode | None, task_id: str) -> None:
+        if node is not None and (text := _text(node)):
+            self._count_characters(len(text), node.position, task_id)
+
+    def _count_characters(self, number: int, position: TextPosition, task_id: str) -> None:
+        self.parsed_characters += number
+        if self.parsed_characters > DOCUMENT_QUERIES.most:
+            raise self.problems.stop(
+                "too_long", position,
+                f"The queries and guards up to task {task_id} have more than {DOCUMENT_QUERIES.most:,} characters.",
+                "Split the dataflow, or let tasks share what several of them compute.")
 
     def _task_id(self, node: DocumentNode | None) -> str | None:
         """A task's id; None where it is missing, invalid, or another task's."""

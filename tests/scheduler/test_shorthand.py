@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler.model.columns import Columns
 from scheduler.model.documents import columns_of_document, dump_document, read_document
 from scheduler.model.editing import with_values
-from scheduler.model.errors import InvalidDataflow
+from scheduler.model.errors import InvalidDataflow, WeirError
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
 from scheduler.reuse.fingerprint import fingerprints
 
@@ -123,7 +123,15 @@ def test_a_mistake_in_a_loop_is_told_once_with_its_place(wrong: dict, code: str,
     assert problem.path.startswith("/tasks/1") and problem.path.endswith(place)
 
 
-def test_turns_must_not_take_the_ids_of_others() -> None:
+def test_a_config_that_cannot_be_is_told_once() -> None:
+    def check_config(kind, config):
+        return WeirError("Never.", remedy="Leave it.") if kind.name == "scale" else None
+
+    [wrong] = problems_of(document(loop(3), streams=joining("s again out")), check_config=check_config)
+    assert wrong.path == "/tasks/1/loop/tasks/0/id"
+
+
+def test_iterations_must_not_take_the_ids_of_others() -> None:
     [taken] = problems_of(document(task("again.2.a", by=2), loop(2), streams=joining("s again.2.a again out")))
     assert taken.code == "invalid_id" and "taken" in taken.message
 
