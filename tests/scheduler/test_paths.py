@@ -305,11 +305,11 @@ def test_what_differs_between_versions_is_told_down_to_parameters() -> None:
     assert turned == ["Alternate careful: thin instead of thin → scale."]
 
 
-def test_a_path_is_followed_upstream_first_and_what_several_read_is_split() -> None:
+def test_a_path_is_followed_upstream_first_and_what_several_read_is_shared() -> None:
     path = alternates_in("dynamic", read(DOCUMENT).task("work").config)[1].path
     assert path is not None and path.shared() == {"first"}
     assert list(path.parents()) == ["first", "less", "more", OUTPUT] and path.parents()["first"] == (INPUT,)
     made = path.follow(
         "x", work=lambda step, read: f"{step.id}({read})", join=lambda left, right: f"{left}+{right}",
-        split=lambda read, name: f"<{read}>")
+        share=lambda read: f"<{read}>")
     assert made == "less(<first(x)>)+more(<first(x)>)"
