@@ -19,10 +19,10 @@ from dashboard.approvals.services.source_switches import propose_switches
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations import guard_dry_runs
-from dashboard.operations.element_policies import hold_of, users_of
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.models import GuardState
+from dashboard.operations.policy_reader import hold_of, users_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.guards.guard_values import InvalidGuard
 from scheduler.guards.task_figures import subject_of

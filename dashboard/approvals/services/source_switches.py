@@ -14,8 +14,8 @@ from dashboard.approvals.services.rearrangement_proposals import open_switch
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.element_policies import hold_of, users_of
 from dashboard.operations.estate_store.generation import lock_generation
+from dashboard.operations.policy_reader import hold_of, users_of
 from scheduler.guards.policy_sources import WantedSwitch
 from scheduler.model.estate import Estate
 

@@ -15,8 +15,8 @@ from django.views.decorators.http import require_GET, require_POST
 from dashboard.approvals import services
 from dashboard.approvals.policy_drafts import PolicyDraft, trial_of
 from dashboard.catalog import selectors as catalog
-from dashboard.operations.element_policies import ToldPolicy, known_to, policy_told
 from dashboard.operations.guard_dry_runs import GuardTrial, TriedSwitch
+from dashboard.operations.policy_reader import ToldPolicy, known_to, policy_told
 from dashboard.pages import flash
 from dashboard.teams.models import Role
 from scheduler.guards.figure_streams import DATAFLOW_FIGURES
@@ -34,9 +34,9 @@ HOLDS = {900: "15 minutes", 3600: "an hour", 14400: "4 hours", 86400: "a day", 6
 def guards(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
     """One dynamic task; with ``hours`` the dry run of the policy in the form."""
     record = catalog.dataflow(request.viewer, dataflow_id)
-    told = policy_told(request.viewer, dataflow_id, task)
+    policy = policy_told(request.viewer, dataflow_id, task)
     hours = int(request.GET["hours"]) if request.GET.get("hours") in {str(span) for span in SPANS} else 0
-    draft = _draft(request.GET, told)
+    draft = _draft(request.GET, policy)
     trial, refused = None, None
     if hours:
         try:
@@ -44,16 +44,16 @@ def guards(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
         except WeirError as error:
             refused = error
     return render(request, "guards.html", {
-        "record": record, "task": told, "spans": SPANS, "kinds": KINDS, "holds": HOLDS, "hours": hours or 24,
+        "record": record, "task": policy, "spans": SPANS, "kinds": KINDS, "holds": HOLDS, "hours": hours or 24,
         "trial": trial, "refused": refused, "kind": draft.kind,
-        "alternates": [(each, draft.guards[each.name], draft.values[each.name]) for each in told.guards],
+        "alternates": [(each, draft.guards[each.name], draft.values[each.name]) for each in policy.guards],
         "may_propose": request.viewer.has_role(record.team_id, Role.ENGINEER),
-        "held_until": _moment(told.held_until_ms),
-        "versions": [(each, _moment(each.at_ms)) for each in told.versions],
+        "held_until": _moment(policy.held_until_ms),
+        "versions": [(each, _moment(each.at_ms)) for each in policy.versions],
         "known": known_to(record.team.slug),
         "switches": _moments(trial), "shares": _shares(trial),
-        "figures": [(name, figure.doc, told.readings.get(name)) for name, figure in TASK_FIGURES.items()],
-        "others": [(name, value) for name, value in told.readings.items() if name not in TASK_FIGURES],
+        "figures": [(name, figure.doc, policy.readings.get(name)) for name, figure in TASK_FIGURES.items()],
+        "others": [(name, value) for name, value in policy.readings.items() if name not in TASK_FIGURES],
         "dataflow_figures": [(name, figure.doc) for name, figure in DATAFLOW_FIGURES.items()],
     }, status=400 if refused else 200)
 
@@ -62,13 +62,12 @@ def guards(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
 @login_required
 def propose_policy(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
     """Propose the policy in the form, or a version again."""
-    version = request.POST.get("version", "")
+    version, policy = request.POST.get("version", ""), policy_told(request.viewer, dataflow_id, task)
     try:
-        told = policy_told(request.viewer, dataflow_id, task)
         proposal = services.propose_policy(
             actor=request.user, dataflow_id=dataflow_id, task=task, reason=request.POST.get("reason", ""),
             version=int(version) if version.isdecimal() and len(version) < 10 else None,
-            draft=None if version else _draft(request.POST, told))
+            draft=None if version else _draft(request.POST, policy))
     except WeirError as error:
         flash.failure(request, error)
         return redirect("guards", dataflow_id, task)
@@ -80,6 +79,7 @@ def propose_policy(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRe
 @login_required
 def hold(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
     """Propose that an alternate is on and stays so for a time; or let the policy decide again."""
+    catalog.dataflow(request.viewer, dataflow_id)
     try:
         if "release" in request.POST:
             services.release_alternate(actor=request.user, dataflow_id=dataflow_id, task=task)
@@ -95,12 +95,12 @@ def hold(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
     return redirect("proposal", proposal.pk)
 
 
-def _draft(form: Mapping[str, str], told: ToldPolicy) -> PolicyDraft:
+def _draft(form: Mapping[str, str], policy: ToldPolicy) -> PolicyDraft:
     """The policy of a form; what it lacks is as it is in force."""
     return PolicyDraft(
-        {each.name: form.get(f"guard_{each.name}", each.guard) for each in told.guards},
-        {each.name: _value(form.get(f"value_{each.name}", str(each.value))) for each in told.guards},
-        form.get("kind", told.policy.kind))
+        {each.name: form.get(f"guard_{each.name}", each.guard) for each in policy.guards},
+        {each.name: _value(form.get(f"value_{each.name}", str(each.value))) for each in policy.guards},
+        form.get("kind", policy.policy.kind))
 
 
 def _value(text: str) -> float | str:
