@@ -64,6 +64,11 @@ class GuardWatches:
         self._broken: set[str] = set()
         self._stored: dict[str, Mapping[str, Any]] | None = None
 
+    @property
+    def are_there(self) -> bool:
+        """Whether any element has guards that are evaluated."""
+        return bool(self._watches)
+
     def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> list[WantedSwitch]:
         """Take in the values of a second; what guards want to be otherwise than it is set."""
         if self._stored is None:
