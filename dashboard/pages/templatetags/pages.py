@@ -13,13 +13,13 @@ from dashboard.alerts import selectors as alerts
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals.comments import unseen_mentions
 from dashboard.operations.live_view.live_documents import MOVING
-from dashboard.pages.places import PEOPLE, PLACES, Place, page_at, place_at
+from dashboard.pages.sections import PEOPLE, SECTIONS, Section, page_at, section_at
 from dashboard.profiles import selectors as profiles
 from dashboard.teams.models import Role
 from dashboard.teams.selectors import teams
 
 register = template.Library()
-URGENT = ("proposals", "alerts")  # what waits there is counted at its place, too
+URGENT = ("proposals", "alerts")  # what waits there is counted at its section, too
 
 
 
@@ -31,7 +31,7 @@ def moving_fields() -> str:
 
 @register.simple_tag(takes_context=True)
 def nav_state(context: dict[str, Any]) -> dict[str, Any]:
-    """The places with their pages and what waits there, where one is, and the viewer's teams with the role in each."""
+    """The sections with their pages and what waits there, where one is, and the viewer's teams with their roles."""
     request = context["request"]
     waiting, mentions = waiting_for_me(context), unseen_mentions(request.viewer).count()
     firing = sum(alerts.counts(request.viewer).values())
@@ -39,26 +39,27 @@ def nav_state(context: dict[str, Any]) -> dict[str, Any]:
     counts = {"proposals": (waiting + mentions, _counted(waiting, mentions)),
               "profiles": (suggested, f"{suggested} wait to be measured again"),
               "alerts": (firing, f"{firing} fire, and nobody has acknowledged them")}
-    here = place_at(request.path)
-    shown = [_shown(place, here, request, counts) for place in PLACES]
+    here = section_at(request.path)
+    shown = [_shown(section, here, request, counts) for section in SECTIONS]
     memberships = [
         {"team": team.name, "role": Role(request.viewer.roles[team.pk]).label}
         for team in teams(request.viewer) if team.pk in request.viewer.roles
     ]
-    return {"places": shown, "here": next((place for place in shown if place["current"]), None),
+    return {"sections": shown, "here": next((section for section in shown if section["current"]), None),
             "memberships": memberships}
 
 
 def _shown(
-    place: Place, here: Place | None, request: HttpRequest, counts: Mapping[str, tuple[int, str]]
+    section: Section, here: Section | None, request: HttpRequest, counts: Mapping[str, tuple[int, str]]
 ) -> dict[str, Any]:
-    pages = [page for page in place.pages if page is not PEOPLE or request.user.is_superuser]
+    pages = [page for page in section.pages if page is not PEOPLE or request.user.is_superuser]
     at = page_at(request.path, pages)
     items = [{"url": reverse(page.name), "key": page.key, "title": page.title, "current": page is at,
               "count": counts.get(page.name, (0, ""))[0], "count_title": counts.get(page.name, (0, ""))[1]}
              for page in pages]
     urgent = next((item for item in items if item["count"] and item["key"] in URGENT), None)
-    return {"key": place.key, "title": place.title, "url": items[0]["url"], "pages": items, "current": place is here,
+    return {"key": section.key, "title": section.title, "url": items[0]["url"], "pages": items,
+            "current": section is here,
             "counted": urgent or {"count": 0, "count_title": ""},
             "counts": next((item["key"] for item in items if item["key"] in URGENT), "")}
 

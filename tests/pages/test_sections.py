@@ -1,4 +1,4 @@
-"""The places of the site: every page is of one, and the frame says of which."""
+"""The sections of the site: every page is of one, and the frame says of which."""
 
 from __future__ import annotations
 
@@ -8,29 +8,30 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
-from dashboard.pages.places import PLACES, page_at, place_at
+from dashboard.pages.sections import SECTIONS, page_at, section_at
 from dashboard.teams.models import User
 
-PAGES = [(place, page) for place in PLACES for page in place.pages]
+PAGES = [(section, page) for section in SECTIONS for page in section.pages]
 
 
 def test_each_page_is_of_one_place_and_known_by_one_key() -> None:
     assert len({page.name for _, page in PAGES}) == len({page.key for _, page in PAGES}) == len(PAGES)
-    for place, page in PAGES:
-        assert place_at(reverse(page.name)) is place
-        assert page_at(reverse(page.name), place.pages) is page
+    for section, page in PAGES:
+        assert section_at(reverse(page.name)) is section
+        assert page_at(reverse(page.name), section.pages) is page
 
 
-@pytest.mark.parametrize(("path", "place", "page"), [
+@pytest.mark.parametrize(("path", "section", "page"), [
     ("/", "overview", "estate"), ("/estate/slots/n1/0", "overview", "slots"), ("/estate/nodes/n1", "overview", None),
     ("/dataflows/new", "dataflows", "dataflows"), ("/proposals/1/", "reviews", "proposals"),
-    ("/alerts/rules", "observe", "alerts"), ("/bills/1/", "observe", "bills"), ("/teams/city/rules", "settings", "teams"),
+    ("/alerts/rules", "observe", "alerts"), ("/bills/1/", "observe", "bills"),
+    ("/teams/city/rules", "settings", "teams"),
     ("/password/", None, None), ("/help/start", None, None), ("/problemsolving", None, None)])
-def test_what_is_below_a_page_is_of_its_place(path: str, place: str | None, page: str | None) -> None:
-    found = place_at(path)
-    assert (found and found.key) == place
-    at = page_at(path, found.pages) if found else None
-    assert (at and at.name) == page
+def test_what_is_below_a_page_is_of_its_place(path: str, section: str | None, page: str | None) -> None:
+    own = section_at(path)
+    assert (own and own.key) == section
+    own_page = page_at(path, own.pages) if own else None
+    assert (own_page and own_page.name) == page
 
 
 @pytest.mark.django_db
@@ -39,8 +40,8 @@ def test_the_frame_says_where_one_is(world, client: Client, user: str, has_peopl
     client.force_login(User.objects.get(username=user))
     html = client.get("/alerts/").content.decode()
     side, subnav = (re.search(rf'<nav class="{name}".*?</nav>', html, re.S)[0] for name in ("side", "subnav"))
-    assert re.findall(r'<span>([A-Z][a-z]+)</span>', side)[:5] == [place.title for place in PLACES]
-    assert re.search(r'href="/problems/"[^>]*aria-current="true"', side), "the place begins with its first page"
+    assert re.findall(r'<span>([A-Z][a-z]+)</span>', side)[:5] == [section.title for section in SECTIONS]
+    assert re.search(r'href="/problems/"[^>]*aria-current="true"', side), "the section begins with its first page"
     assert re.search(r'href="/alerts/"[^>]*aria-current="page"', subnav)
     assert subnav.count("aria-current") == 1
     assert ('href="/people/"' in side) is has_people
