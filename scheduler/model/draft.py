@@ -94,7 +94,7 @@ class DraftReader:
         if self.tasks_read > DOCUMENT_TASKS.most:
             raise self.problems.stop(
                 "too_many_tasks", position,
-                f"There are more than {DOCUMENT_TASKS.most:,} tasks, with those of paths and of each iteration of loops.",
+                f"There are more than {DOCUMENT_TASKS.most:,} tasks, with those of paths and all iterations of loops.",
                 "Split the dataflow.")
 
     def _split(self, task_id: str, task_type: str, config: DocumentNode) -> DraftTask | None:

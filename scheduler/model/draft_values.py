@@ -63,8 +63,8 @@ class DraftStream:
 
 @dataclass(slots=True)
 class DraftLoop:
-    """A loop whose iterations are among the tasks: of the first iteration the ids of those that what enters goes to, and of the
-    last those that give what leaves."""
+    """A loop whose iterations are among the tasks: the ids of those that what enters goes to, in the first, and of
+    those that give what leaves, in the last."""
 
     id: str
     times: int

@@ -1,7 +1,7 @@
 """Paths: alternates of several tasks, which lie between what a dynamic task reads and what it gives (thesis [3], 3.2).
 
-A path's tasks have ids of their own. Its streams begin with one of them or with `INPUT`, which is all that enters,
-interleaved, and end with one of them or with `OUTPUT`, which is what leaves. ``docs/dynamic.md`` says what they promise.
+A path's tasks have ids of their own. Its streams begin with one of them or with `INPUT`, all that enters, interleaved,
+and end with one of them or with `OUTPUT`, which is what leaves. ``docs/dynamic.md`` says what they promise.
 """
 
 from __future__ import annotations

@@ -288,7 +288,7 @@ class Profiles:
                 self._by_key[key] = profile
 
     def find(self, task: Task) -> Profile | None:
-        """The profile of a task; of a dynamic one that of the alternate that is on at first, or what those along its path
+        """The profile of a task; of a dynamic one that of the alternate that is on at first, or what those of its path
         come to. None where one is missing."""
         profiles = [(self._find(step), share) for step, share in done_at_first(task, self._task_types)]
         if len(profiles) == 1:

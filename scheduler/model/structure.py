@@ -27,7 +27,8 @@ CODES = {  # by the keyword of the schema, or the keyword and the title of what 
 _TYPES = {"string": "text", "number": "a number", "integer": "a whole number", "array": "a list", "object": "a mapping"}
 _REMEDIES = {
     "ill_typed string": "Write text, in quotes where it looks like a number.", "ill_typed number": "Write a number.",
-    "ill_typed integer": "Write a whole number.", "ill_typed array": "Write a list.", "ill_typed object": "Write a mapping of keys to values.",
+    "ill_typed integer": "Write a whole number.",
+    "ill_typed array": "Write a list.", "ill_typed object": "Write a mapping of keys to values.",
     "empty_name": "Say in a few words what this is.", "too_long": "Shorten it.",
     "invalid_id": "Use 1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit.",
     "too_few_alternates": "Add another way to do it, or give the task a type and a config.",

@@ -192,8 +192,8 @@ def _spelled_path(task_types: Mapping[str, TaskType], alternate: Mapping[str, An
         place = {task["id"]: str(number) for number, task in enumerate(order)}
         spelled.append((
             tuple(_label(task_types[task["type"]], task.get("config") or {}, "") for task in order),
-            tuple(sorted((place.get(each["from"], each["from"]), place.get(each["to"], each["to"])) for each in streams))
-        ))
+            tuple(sorted(
+                (place.get(each["from"], each["from"]), place.get(each["to"], each["to"])) for each in streams))))
     return min(spelled, key=repr)
 
 

@@ -76,7 +76,8 @@ def joining(*chains: str) -> list[dict]:
 def document(path: dict, other: dict | None = None) -> str:
     """The document with something else in the place of the path."""
     whole = json.loads(dump_document(read(DOCUMENT), "json"))
-    whole["tasks"][1]["alternates"] = [other or {"name": "fast", "type": "thin"}, {"name": "careful", "value": 2, **path}]
+    careful = {"name": "careful", "value": 2, **path}
+    whole["tasks"][1]["alternates"] = [other or {"name": "fast", "type": "thin"}, careful]
     return json.dumps(whole)
 
 
@@ -284,7 +285,8 @@ def test_what_differs_between_versions_is_told_down_to_parameters() -> None:
          "streams": joining("input a b output")},
         {"name": "old", "type": "thin"}, {"name": "same", "type": "scale", "config": {"by": 1}})
     after = alternates(
-        {"name": "careful", "value": 4, "guard": "rate > 1", "tasks": [task("b", "scale", by=2), task("c", "scale", by=1)],
+        {"name": "careful", "value": 4, "guard": "rate > 1",
+         "tasks": [task("b", "scale", by=2), task("c", "scale", by=1)],
          "streams": joining("input b c output")},
         {"name": "fast", "type": "scale", "config": {"by": 1}, "value": 2}, {"name": "new", "type": "thin", "value": 2},
         {"name": "same", "type": "scale", "config": {"by": 1.0, "weights": []}, "value": 2})
