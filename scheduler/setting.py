@@ -11,7 +11,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from types import MappingProxyType
 
-from .model.alternates import alternates_in, on_in, type_at_work
+from .model.alternates import alternates_in, on_in
 from .model.errors import InvalidTransition, NotFound
 from .model.estate import Submitted
 from .model.fragment import Fragment
@@ -21,7 +21,7 @@ from .model.ports import EstateView
 from .model.prices import Prices
 from .model.settings_of_fragments import USUAL
 from .model.task_types import DYNAMIC, TaskTypes
-from .performance.pricing import cores_at
+from .performance.alternate_costs import switched_cost
 from .plan_building import heads_of, plan_of_rearrangement, plan_taking_back, submitted_in
 from .reuse.activity import FragmentChange
 from .step_kinds import SET_FRAGMENT, SWITCH
@@ -128,13 +128,10 @@ def plan_switch(
             dataflow=dataflow_id, task=task)
     before, after = (
         replace(own, alternates={**own.alternates, running.id: name}) for name in (on, alternate))
-    cores_now, cores_then = (
-        cores_at(type_at_work(running.type, running.config, task_types, on=name), running.rate_per_s or 0.0,
-                 prices=prices)
-        for name in (on, alternate))
+    ceases, begins = switched_cost(estate, running.id, to=alternate, task_types=task_types, prices=prices)
     return plan_of_rearrangement(
         SET, estate, submitted, _switching(fragment, running.id), heads=[running.id], task_types=task_types,
-        prices=prices, cores_delta=cores_then - cores_now,
+        prices=prices, begins=begins, ceases=ceases,
         settings_before={fragment.id: before}, settings_after={fragment.id: after}, why=why)
 
 

@@ -12,7 +12,7 @@ from scheduler.model.amounts import Amounts
 from scheduler.model.cost_figures import BILLED, ESTIMATED, MEASURED, NO_COST, CostFigure, total_cost
 from scheduler.model.costs import STATE_BATCH_S, TASK_BATCH_S
 from scheduler.model.dataflow import Dataflow
-from scheduler.model.fragment import RunningTask, node_of
+from scheduler.model.fragment import node_of
 from scheduler.model.plan import Price
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskType, TaskTypes
@@ -50,16 +50,6 @@ def task_cores(dataflow: Dataflow, *, task_types: TaskTypes, prices: Prices) -> 
     return {
         task.id: cores_at(type_at_work(task.type, task.config, task_types), rates[task.id], prices=prices)
         for task in dataflow.tasks}
-
-
-def running_cores(task: RunningTask, *, task_types: TaskTypes, prices: Prices) -> float:
-    """The CPU cores that a running task is expected to take, by what is known now.
-
-    Of one whose rate nobody noted, or whose type is not installed any more, what was expected when it started.
-    """
-    if task.rate_per_s is None or task.type not in task_types:
-        return task.cores
-    return cores_at(type_at_work(task.type, task.config, task_types), task.rate_per_s, prices=prices)
 
 
 def price_of(
