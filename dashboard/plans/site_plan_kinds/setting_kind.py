@@ -5,6 +5,7 @@ from __future__ import annotations
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.operations.latency_control.open_batches import why_not_set
 from dashboard.plans.models import PlanRecord
+from dashboard.plans.price_settings import prices
 from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import SET
@@ -17,7 +18,7 @@ def _setting(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     if "alternate" in options:
         return plan_switch(
             estate, task=options["task"], alternate=options["alternate"], why=options.get("reason", ""),
-            **computed_with(record))
+            **computed_with(record, prices=prices(record.dataflow.latency_limits)))
     return plan_settings(
         estate, real_time=options["real_time"], trigger_ms=options["trigger_ms"], cores_delta=options["cores_delta"],
         why=options["reason"], **computed_with(record))
