@@ -250,23 +250,24 @@ NEAR_TYPES = TaskTypes([
 def small_dataflows(draw):
     """Up to five tasks whose configs are often near each other's."""
     numbers = st.sampled_from([10, 11, 12, 20])
-    tasks = [Task("s0", "source", {"n": draw(numbers)})]
+    tasks = [Task("s0", "source", {"n": draw(st.sampled_from([10, 10, 10, 11]))})]
     streams = []
     for position in range(draw(st.integers(0, 2))):
         parents = draw(st.lists(st.sampled_from([task.id for task in tasks]), min_size=1, max_size=2, unique=True))
         flag = draw(st.sampled_from([False, False, True]))
-        if draw(st.integers(0, 2)):
+        if draw(st.booleans()):
             tasks.append(Task(f"t{position}", "step", {"n": draw(numbers), "far": flag}))
         else:
             tasks.append(Task(f"t{position}", "dynamic", {"alternates": [
-                {"name": name, "type": "step", "config": {"n": draw(numbers)}, "value": value,
+                {"name": name, "type": "step", "config": {"n": number}, "value": value,
                  "guard": draw(st.sampled_from(["", "x"]))}
-                for name, value in (("a", 1), ("b", draw(st.sampled_from([1, 2]))))]}))
+                for name, number, value in (("a", 10, 1), ("b", draw(st.sampled_from([12, 12, 20])), draw(
+                    st.sampled_from([1, 2]))))]}))
         streams += [Stream(parent, f"t{position}") for parent in parents]
     unread = {task.id for task in tasks} - {stream.source for stream in streams}
     tasks.append(Task("o", "end", {"n": draw(numbers)}))
     streams += [Stream(parent, "o") for parent in sorted(unread)]
-    rates = {"s0": draw(st.sampled_from([10.0, 12.0, 30.0]))}
+    rates = {"s0": draw(st.sampled_from([10.0, 10.0, 10.0, 12.0, 30.0]))}
     return deduplicate(Dataflow("small", tuple(tasks), tuple(streams), rates_per_s=rates), task_types=NEAR_TYPES)
 
 
