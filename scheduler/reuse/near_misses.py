@@ -65,9 +65,12 @@ class NearMiss:
         """Why what runs already is not read instead, where it is an alternate or has one; empty elsewhere."""
         if not any(difference.becomes for difference in self.differences):
             return ""
-        return (
+        why = (
             "As it is, the two run beside each other: an alternate that is off is no part of its query's batches, so "
             "its events are there only while it is on.")
+        if any(difference.becomes == DYNAMIC for difference in self.differences):
+            why += " Switches of the shared task would hold for this dataflow, too."
+        return why
 
     @property
     def text(self) -> str:
