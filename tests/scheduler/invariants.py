@@ -254,6 +254,8 @@ def _replayed(before: Estate, plan: Plan) -> dict:
                     readers = tuple(reader for reader in readers if reader != step.reader)
                 outlets = {task_id: readers for task_id, readers in old.outlets.items() if task_id != step.task}
                 fragments[step.fragment] = replace(old, outlets=outlets | ({step.task: readers} if readers else {}))
+            case "switch":  # what queries are set to is no part of what they are
+                assert step.task in fragments[step.fragment].tasks
             case other:
                 raise AssertionError(f"a plan has no step {other}")
     assert len({step.key for step in plan.steps}) == len(plan.steps)
