@@ -29,11 +29,12 @@ SAME_COST = 0.25  # relative: two figures that differ by less are of the same co
 @dataclass(frozen=True, slots=True)
 class RunningCost:
     """What a running task costs; which part of it, from 0 to 1, goes only with its query, and which batches take,
-    whatever is in them (that of its query included)."""
+    whatever is in them (that of its query included); and how many CPU cores they are expected to take."""
 
     figure: CostFigure
     query_part: float
     batch_part: float
+    batch_cores: float
 
     def at_times(self, factor: float) -> CostFigure:
         """What it costs where it works on so many times as many events; what batches take stays."""
@@ -126,7 +127,7 @@ def running_cost(
     meter = prices.meters.get(meter_key(task_id, at_work.alternate(task)))
     return RunningCost(
         cost_told(estimate, meter), of_query / whole if whole else 0.0,
-        (whole - for_events) / whole if whole else 0.0)
+        (whole - for_events) / whole if whole else 0.0, whole - for_events)
 
 
 def estimated_cost(cores: float, *, prices: Prices, core_hour: float | None = None) -> CostFigure:
