@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from io import StringIO
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
 from dashboard.approvals.services import pause_dataflow, prepare_proposal, switch_alternate
@@ -87,6 +89,10 @@ def told_of(user: User, record: DataflowRecord) -> Told:
         {"API": api["whole"]["per_hour"], "tasks": sum(task.per_hour for task in tasks)},
         {"API": api["pays"]["per_hour"], "slider": offers["pays_per_hour"]})
     assert f'data-cost="{cost.whole.basis}"' in page.content.decode()
+    printed = StringIO()
+    call_command("cost", key, "--as", user.username, stdout=printed)
+    for figure in (cost.whole, cost.pays):
+        assert f"{figure.cores:.3f} cores" in printed.getvalue() and figure.basis in printed.getvalue()
     if cost.works:
         answers.whole_cores["Compare"] = as_it_runs(viewer, record).cores
         answers.whole_cores["removal, whole"] = price_of_kind(record, REMOVAL).cores_alone
