@@ -60,7 +60,7 @@ def switched_cost(
 
 def _working_behind(estate: EstateView, task_id: str) -> list[str]:
     """The tasks downstream of one that work."""
-    found: dict[str, None] = {}
+    readers: dict[str, None] = {}
     ahead = [task_id]
     while ahead:
         last = ahead.pop()
@@ -68,10 +68,10 @@ def _working_behind(estate: EstateView, task_id: str) -> list[str]:
         position = fragment.tasks.index(last) + 1
         heads = [estate.fragments[reader].tasks[0] for reader in fragment.outlets.get(last, ())
                  if not estate.fragments[reader].paused]
-        new = [reader for reader in (*fragment.active_tasks[position:position + 1], *heads) if reader not in found]
-        found |= dict.fromkeys(new)
+        new = [reader for reader in (*fragment.active_tasks[position:position + 1], *heads) if reader not in readers]
+        readers |= dict.fromkeys(new)
         ahead += new
-    return list(found)
+    return list(readers)
 
 
 def alternate_figures(

@@ -71,8 +71,8 @@ def test_an_alternate_of_what_runs_is_offered_and_adopted(world, tmp_path):
     client.force_login(world.carla)
     page = client.get(f"/proposals/{mine.pk}/").content.decode()
     assert "few is this task" in page and "run beside each other" in page
-    [told] = client.get(f"/api/proposals/{mine.pk}/near-misses").json()
-    assert told["why_beside"] == miss.why_beside and told["differences"][0]["running"]["alternates"]
+    [offer] = client.get(f"/api/proposals/{mine.pk}/near-misses").json()
+    assert offer["why_beside"] == miss.why_beside and offer["differences"][0]["running"]["alternates"]
     file, out = tmp_path / "also.json", StringIO()
     file.write_text(few("also"))
     call_command("submit", str(file), "--as", "carla", stdout=out)
