@@ -176,6 +176,8 @@ def check_plan(before: Estate, plan: Plan) -> None:
         used = set(plan.reused) - set(plan.replaced.running.values())
         used |= {task_id for name in plan.fragments_before if name in plan.fragments_after
                  for task_id in after.fragments[name].kept_tasks}
+    elif switched := {step.task for step in plan.steps if step.kind == "switch"}:
+        used = switched
     else:
         used = {task_id for fragment_id in plan.fragments_after for task_id in after.fragments[fragment_id].kept_tasks}
     touched = {
