@@ -6,9 +6,10 @@ After Kumbhare, "Adaptive and Resilient Stream Processing on Cloud Infrastructur
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scheduler.model.alternates import alternates_in
+from scheduler.model.alternates import TaskAlternate, alternates_in
 from scheduler.model.cost_figures import ESTIMATED, CostFigure, total_cost
 from scheduler.model.fragment import RunningTask
 from scheduler.model.ports import EstateView, expect
@@ -22,8 +23,8 @@ from .running_costs import RunningCost, running_cost, running_costs
 
 @dataclass(frozen=True, slots=True)
 class AlternateFigures:
-    """An alternate of a running dynamic task: what its results are worth against the best way (γ, from 0 to 1),
-    core-seconds for each event (c), events out for each event in (s), and what the task costs with it on.
+    """An alternate of a running dynamic task: what its results are worth against the best way (γ, from 0 to 1;
+    None of one whose value is a function), core-seconds for each event (c), events out for each event in (s), and what the task costs with it on.
 
     What ``event_s`` rests on is what ``cost`` rests on; ``selectivity_is_measured`` says whether that was seen here, or
     is what its type declares.
@@ -31,7 +32,7 @@ class AlternateFigures:
 
     name: str
     is_on: bool
-    worth: float
+    worth: float | None
     event_s: float
     selectivity: float
     selectivity_is_measured: bool
@@ -82,7 +83,7 @@ def alternate_figures(
     task = estate.tasks[task_id]
     alternates = alternates_in(task.type, task.config)
     expect(prices.meters, (meter_key(task_id, each.name) for each in alternates))
-    best = max((each.value for each in alternates), default=1.0)
+    numbers = [each.value for each in alternates if not isinstance(each.value, str)]
     on = AlternatesAtWork(estate, task_types=task_types, prices=prices).alternate(task)
     figures = []
     for each in alternates:
@@ -90,9 +91,13 @@ def alternate_figures(
         cost = running_cost(estate, task_id, task_types=task_types, prices=prices, at_work=at_work)
         selectivity, is_measured = at_work.selectivity(task, each.name)
         figures.append(AlternateFigures(
-            each.name, each.name == on, each.value / best, _event_s(task, cost, at_work), selectivity, is_measured,
+            each.name, each.name == on, _worth(each, numbers), _event_s(task, cost, at_work), selectivity, is_measured,
             cost.figure))
     return tuple(figures)
+
+
+def _worth(alternate: TaskAlternate, numbers: Sequence[float]) -> float | None:
+    return None if isinstance(alternate.value, str) else alternate.value / max(numbers)
 
 
 def _event_s(task: RunningTask, cost: RunningCost, at_work: AlternatesAtWork) -> float:

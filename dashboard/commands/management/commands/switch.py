@@ -6,6 +6,8 @@ from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from django.core.management.base import CommandError
+
 from dashboard.approvals.services import switch_alternate
 from dashboard.catalog.models import DataflowRecord
 from dashboard.commands.proposing import ProposingCommand
@@ -13,6 +15,7 @@ from dashboard.operations.dynamic_reader import DynamicTask, dynamic_tasks, with
 from dashboard.plans.alternate_figures import with_figures
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
+from scheduler.model.units import in_unit
 
 
 class Command(ProposingCommand):
@@ -23,9 +26,14 @@ class Command(ProposingCommand):
         super().add_arguments(parser)
         parser.add_argument("task", nargs="?", help="the task's id in the dataflow; without it nothing is proposed")
         parser.add_argument("alternate", nargs="?", help="the name of the alternate that is to be on")
+        parser.add_argument("--hold", help="how long it stays so, whatever policies want, such as \"2 h\"; an hour")
 
     def more(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        return {"task": options["task"], "alternate": options["alternate"] or ""}
+        hold_s = options["hold"] and in_unit(options["hold"], "s")
+        if options["hold"] and hold_s is None:
+            raise CommandError(f"“{options['hold']}” is no time: write a number and a unit, such as \"2 h\".")
+        return {"task": options["task"], "alternate": options["alternate"] or "",
+                "hold_s": float(hold_s) if hold_s is not None else None}
 
     def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
         if options["task"]:
@@ -41,7 +49,7 @@ def _lines(task: DynamicTask) -> Iterator[str]:
     for alternate, figures in zip(task.alternates, task.figures, strict=True):
         guard = f", while {alternate.guard}" if alternate.guard else ""
         yield f"  {'*' if alternate.name == task.on else ' '} {alternate.name}: {alternate.type}, worth " \
-            f"{alternate.value:g}{guard}"
+            f"{alternate.value if isinstance(alternate.value, str) else f'{alternate.value:g}'}{guard}"
         seen = "measured" if figures.selectivity_is_measured else "declared"
         yield f"      {figures.event_s * 1e6:.3g} µs of CPU an event, {figures.cost.cores:.3f} cores " \
             f"({figures.cost.basis}); {figures.selectivity:.3g} events out for each in ({seen})"
