@@ -23,8 +23,9 @@ from .running_costs import RunningCost, running_cost, running_costs
 
 @dataclass(frozen=True, slots=True)
 class AlternateFigures:
-    """An alternate of a running dynamic task: what its results are worth against the best way (γ, from 0 to 1;
-    None of one whose value is a function), core-seconds for each event (c), events out for each event in (s), and what the task costs with it on.
+    """An alternate of a running dynamic task: what its results are worth against the best way (γ, from 0 to 1; None of
+    one whose value is a function), core-seconds for each event (c), events out for each event in (s), and what the task
+    costs with it on.
 
     What ``event_s`` rests on is what ``cost`` rests on; ``selectivity_is_measured`` says whether that was seen here, or
     is what its type declares.
