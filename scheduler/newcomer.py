@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from .mapping.least_loaded import place_new
+from .model.alternates import type_at_work
 from .model.cost_figures import NO_COST, CostFigure, total_cost
 from .model.dataflow import Dataflow
 from .model.fragment import RunningTask
@@ -15,7 +16,7 @@ from .model.plan import Price
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.task_types import TaskTypes
-from .performance.pricing import charged_query_cores, cores_at, price_of, query_cores
+from .performance.pricing import charged_query_cores, price_of, query_cores, task_cores
 from .performance.rates import input_rates_per_s
 from .performance.running_costs import estimated_cost, running_costs, turned_cost
 from .reuse.activity import FragmentChange, adjust, is_working, queries_begun
@@ -46,9 +47,7 @@ class Newcomer:
     @cached_property
     def cores(self) -> Mapping[str, float]:
         """CPU cores that each task is expected to take, by its id in the dataflow."""
-        return {
-            task.id: cores_at(self.task_types[task.type], self.rates_per_s[task.id], prices=self.prices)
-            for task in self.dataflow.tasks}
+        return task_cores(self.dataflow, task_types=self.task_types, prices=self.prices)
 
     def merged(self, *, fresh: bool) -> Merge:
         """What it finds running and what it adds, with its stateful tasks joined or started anew."""
@@ -102,7 +101,8 @@ class Newcomer:
         reused = [cost.figure for cost in running_costs(self.estate, working, **here).values()]
         return price_of(
             prices=self.prices, added=total_cost(added), freed=freed, whole=total_cost([*added, *reused]),
-            types={task.type for task in self.dataflow.tasks},
+            types={
+                type_at_work(task.type, task.config, self.task_types).name for task in self.dataflow.tasks},
             **{"tasks_started": len(merged.started), "tasks_reused": len(merged.reused),
                "queries_started": queries + queries_begun(change), **counts})
 

@@ -19,6 +19,7 @@ from .model.prices import Prices
 from .model.task_types import TaskTypes
 from .model.tenancy import require_apart
 from .model.usage import NAMED
+from .performance.alternates_at_work import AlternatesAtWork
 from .performance.pricing import price_of, query_cores
 from .performance.running_costs import estimated_cost, running_costs
 from .reuse.activity import FragmentChange
@@ -122,7 +123,8 @@ def price_of_rearrangement(
     return price_of(
         prices=prices, added=begins, freed=ceases, whole=total_cost(cost.figure for cost in costs.values()),
         tasks_reused=len(own) - tasks_stopped, tasks_stopped=tasks_stopped, queries_started=queries_started,
-        queries_stopped=queries_stopped, types={estate.tasks[task_id].type for task_id in own})
+        queries_stopped=queries_stopped,
+        types=AlternatesAtWork(estate, task_types=task_types, prices=prices).types(own))
 
 
 def running_of(submitted: Submitted) -> tuple[str, ...]:

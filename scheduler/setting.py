@@ -23,7 +23,7 @@ from .model.ports import EstateView
 from .model.prices import Prices
 from .model.settings_of_fragments import USUAL, FragmentSettings
 from .model.task_types import DYNAMIC, TaskTypes
-from .performance.pricing import cores_at_work
+from .performance.alternate_costs import switched_cost
 from .plan_building import heads_of, plan_of_rearrangement, plan_taking_back, submitted_in
 from .reuse.activity import FragmentChange
 from .step_kinds import POLICY, SET_FRAGMENT, SWITCH, StepKind, kind_of
@@ -125,13 +125,10 @@ def plan_switch(
             dataflow=dataflow_id, task=task)
     before, after = (
         replace(own, alternates={**own.alternates, running.id: name}) for name in (on, alternate))
-    cores_now, cores_then = (
-        cores_at_work(running.type, running.config, running.rate_per_s or 0.0, task_types=task_types, prices=prices,
-                      on=name)
-        for name in (on, alternate))
+    ceases, begins = switched_cost(estate, running.id, to=alternate, task_types=task_types, prices=prices)
     return plan_of_rearrangement(
         SET, estate, submitted, _of_task(SWITCH, fragment, running.id), heads=[running.id], task_types=task_types,
-        prices=prices, cores_delta=cores_then - cores_now,
+        prices=prices, begins=begins, ceases=ceases,
         settings_before={fragment.id: before}, settings_after={fragment.id: after}, why=why)
 
 

@@ -52,6 +52,7 @@ from dashboard.operations.live_view import failing_queries as failing
 from dashboard.operations.live_view.sink_statuses import write_again
 from dashboard.operations.policy_reader import policy_told, running_element
 from dashboard.operations.services import try_again
+from dashboard.plans.alternate_figures import with_figures
 from dashboard.teams import selectors as teams
 from scheduler.model.encoding import to_json
 from scheduler.model.errors import NotFound
@@ -154,8 +155,13 @@ def move(request: HttpRequest, dataflow_id: UUID, choice: schemas.MoveIn) -> dic
 
 @router.get("/dataflows/{uuid:dataflow_id}/alternates", response=list[DynamicTaskAnswer])
 def alternates(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, Any]]:
-    """The dynamic tasks of a dataflow that runs: their alternates, which is on, and which got which first event."""
-    tasks = dynamic_reader.dynamic_tasks(request.viewer, dataflow_id)
+    """The dynamic tasks of a dataflow that runs: their alternates, which is on, and which got which first event.
+
+    Of each alternate in ``figures``: what it is worth against the best, core-seconds for each event, events out for
+    each event in, and what the task costs with it on.
+    """
+    tasks = with_figures(
+        request.viewer, dataflow_id, dynamic_reader.dynamic_tasks(request.viewer, dataflow_id))
     return json.loads(to_json(dynamic_reader.with_switches(tasks)))
 
 

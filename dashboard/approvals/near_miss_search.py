@@ -57,13 +57,15 @@ def near_misses_in(team: Team, text: str, *, format: str | None = None) -> list[
 
 def near_miss_row(miss: NearMiss) -> dict[str, Any]:
     """``key``, ``text``, ``differences`` (``task``, ``parameter``, ``submitted``, ``running``, ``text``), ``tasks``
-    (submitted ids reused more), ``cores_saved``, ``money_per_hour_saved``."""
+    (submitted ids reused more), ``cores_saved``, ``money_per_hour_saved``, ``why_beside``: why a task that runs and is
+    an alternate, or has it, is not read as it is."""
     return {
         "key": miss.key,
         "summary": miss.text,
         "tasks": list(miss.reused),
         "cores_saved": miss.cores_saved,
         "money_per_hour_saved": miss.money_per_hour_saved,
+        "why_beside": miss.why_beside,
         "differences": [
             {
                 "task": difference.task,
@@ -79,7 +81,7 @@ def near_miss_row(miss: NearMiss) -> dict[str, Any]:
 
 def changed_text(text: str, dataflow: Dataflow, miss: NearMiss, *, format: str) -> Edited:
     """A document with a near miss adopted, otherwise as its author wrote it where that can be."""
-    values: dict[str, dict[str, Any]] = {}
+    values: dict[str, dict[str, Any]] = {}  # a task that becomes another has other keys: the document is written anew
     for difference in miss.differences:
         values.setdefault(difference.task, {})[difference.parameter] = difference.running
     return with_values(

@@ -15,6 +15,7 @@ from django.db.models import Q
 
 from dashboard import jobs
 from dashboard.bills.batches import Pace, batch_parts, paces_of
+from dashboard.bills.charged_tasks import ChargedTask, charged_tasks
 from dashboard.bills.metering import note_readings, readings_of
 from dashboard.bills.models import SUMMED, NeedRow, SlotReading, UsageHour
 from dashboard.bills.price_history import note_prices, prices_at
@@ -24,7 +25,6 @@ from dashboard.operations.estate_store.estate_reader import queries_of
 from dashboard.operations.live_view.cost_learning import note_slots
 from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.operations.live_view.task_meters import TaskReading
-from dashboard.operations.models import RunningTaskRow
 from scheduler.model.amounts import Amounts
 from scheduler.model.fragment import Fragment, node_of
 from scheduler.performance.attribution import Counters, attribute, grown, query_work
@@ -57,19 +57,27 @@ def record_usage(*, at: datetime) -> int:
     with transaction.atomic():
         last = {reading.slot: reading for reading in SlotReading.objects.select_for_update()}
         fresh = {slot: counters for slot, counters in counters_now.items() if slot not in last or last[slot].at < at}
-        tasks = {slot: _tasks_of(counters, fragments, last.get(slot)) for slot, counters in fresh.items()}
+        charged = charged_tasks(fragments)
+        tasks = {slot: _tasks_of(counters, fragments, charged, last.get(slot)) for slot, counters in fresh.items()}
+        alternates = {
+            slot: {task: charged[task].alternate for task in sorted(_ids(of_slot))
+                   if task in charged and charged[task].alternate}
+            for slot, of_slot in tasks.items()}
         begun = {slot: begin for slot, counters in fresh.items() if (begin := _begin(slot, counters, last, at))}
         note_needs_of(fingerprints={task for of_slot in tasks.values() for task in _ids(of_slot)}, at=at)
         growth = grown({slot: Counters(**reading.counters) for slot, reading in last.items()}, fresh)
         note_readings(
-            _charge({slot: growth[slot] for slot in begun}, tasks, begun, until=at, paces=paces_of(fragments)), at=at)
+            _charge({slot: growth[slot] for slot in begun}, tasks, alternates, last, begun, until=at,
+                    paces=paces_of(fragments)), at=at)
         same_since = {
-            slot: same_queries_since(last.get(slot), counters, tasks[slot], at=at) for slot, counters in fresh.items()}
+            slot: same_queries_since(last.get(slot), counters, tasks[slot], alternates[slot], at=at)
+            for slot, counters in fresh.items()}
         note_slots(settled_slots(
-            {slot: growth[slot] for slot in begun}, tasks, fragments, last, same_since, at=at), at=at)
+            {slot: growth[slot] for slot in begun}, tasks, fragments, charged, last, same_since, at=at), at=at)
         for slot, counters in fresh.items():
             SlotReading.objects.update_or_create(slot=slot, defaults={
-                "at": at, "counters": asdict(counters), "tasks": tasks[slot], "same_since": same_since[slot]})
+                "at": at, "counters": asdict(counters), "tasks": tasks[slot], "alternates": alternates[slot],
+                "same_since": same_since[slot]})
         note_prices(at=at)
         _forget(at)
     return len(begun)
@@ -90,13 +98,12 @@ def _begin(
     return min(begin, at - timedelta(milliseconds=1))  # a node's clock may be ahead
 
 
-def _tasks_of(counters: Counters, fragments: Mapping[str, Fragment], last: SlotReading | None) -> Tasks:
+def _tasks_of(
+    counters: Counters, fragments: Mapping[str, Fragment], charged: Mapping[str, ChargedTask], last: SlotReading | None
+) -> Tasks:
     """The tasks of each query that reports: those that work or worked at the last reading, upstream first."""
-    types = jobs.task_types()
     before: Tasks = {} if last is None else last.tasks
     taken: dict[str, list[tuple[str, float, str]]] = {}
-    named = [fragments[name] for name in counters.queries if name in fragments]
-    task_types = _types_of({task for fragment in named for task in fragment.tasks})
     for name in counters.queries:
         fragment = fragments.get(name)
         if fragment is None:  # it is being stopped
@@ -104,20 +111,15 @@ def _tasks_of(counters: Counters, fragments: Mapping[str, Fragment], last: SlotR
             continue
         active = max(fragment.active, len(before.get(name, ())))
         taken[name] = [
-            (task, types[task_types[task]].cost_us if task_types.get(task) in types else 0.0, fragment.channel_of(task))
+            (task, charged[task].cost_us if task in charged else 0.0, fragment.channel_of(task))
             for task in fragment.tasks[:active]
         ]
     return taken
 
 
-def _types_of(fingerprints: Collection[str]) -> dict[str, str]:
-    rows = RunningTaskRow.objects.filter(pk__in=fingerprints)
-    return dict(rows.values_list("fingerprint", "type"))
-
-
 def _charge(
-    growth: Mapping[str, Counters], tasks: Mapping[str, Tasks], begun: Mapping[str, datetime], *, until: datetime,
-    paces: Mapping[str, Pace],
+    growth: Mapping[str, Counters], tasks: Mapping[str, Tasks], alternates: Mapping[str, Mapping[str, str]],
+    last: Mapping[str, SlotReading], begun: Mapping[str, datetime], *, until: datetime, paces: Mapping[str, Pace],
 ) -> list[TaskReading]:
     """Charge what slots used; what that says of what tasks cost."""
     if not growth:
@@ -134,8 +136,10 @@ def _charge(
         batches = batch_parts(
             work, needs, paces, cpu_us=cpu_us, over_s=(until - begun[slot]).total_seconds(), group_cpu_s=group_cpu_s)
         costs = {task: cost_nanos(amounts, node=node_of(slot), prices=prices) for task, amounts in used.items()}
+        events = {task.id: (task.events, task.events_out) for done in work.values() for task in done.tasks}
         readings += readings_of(
-            used, costs, needs, driver_since_ms=counters.since_ms, begun=begun[slot], until=until)
+            used, costs, needs, events, alternates[slot], last[slot].alternates if slot in last else {},
+            driver_since_ms=counters.since_ms, begun=begun[slot], until=until)
         for task, amounts in used.items():
             cost = costs[task]
             of_cpu = cost_nanos(Amounts(cpu_us=amounts.cpu_us), node=node_of(slot), prices=prices)

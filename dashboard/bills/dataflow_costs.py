@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db.models import Max, Sum
 from django.utils import timezone
 
+from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.plan_in_force import plans_in_force
 from dashboard.bills.models import UsageHour
@@ -25,10 +26,12 @@ from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.plans.dataflow_figures import figures_of, planned_figure
 from dashboard.plans.models import PlanRecord
+from dashboard.plans.price_settings import tariff
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import Viewer
 from scheduler.model.cost_figures import CostFigure
 from scheduler.model.plan_kinds import names_where
+from scheduler.performance.alternates_at_work import AlternatesAtWork
 
 BILLED_OVER = timedelta(hours=24)
 MS_IN_HOUR = 3_600_000
@@ -63,7 +66,8 @@ def cost_of(viewer: Viewer, dataflow_id: UUID | str) -> DataflowCost | None:
     figures, submitted = figures_of(estate, record), estate.submitted.get(str(record.pk))
     if figures is None:
         return None
-    types = set() if submitted is None else {estate.tasks[task_id].type for task_id in submitted.running.values()}
+    types = set() if submitted is None else AlternatesAtWork(
+        estate, task_types=jobs.task_types(), prices=tariff()).types(submitted.running.values())
     works = submitted is not None and not submitted.paused
     reads_bill = viewer.superuser or record.team_id in viewer.roles
     slots, kept_per_hour = _kept(str(record.pk)) if works and submitted.scheduled else (0, None)

@@ -18,7 +18,8 @@ BILLED_OVER = timedelta(hours=24)
 
 
 def readings_of(
-    used: Mapping[str, Amounts], costs: Mapping[str, int], needs: Mapping[str, Iterable[Need]], *, driver_since_ms: int,
+    used: Mapping[str, Amounts], costs: Mapping[str, int], needs: Mapping[str, Iterable[Need]],
+    events: Mapping[str, tuple[int, int]], on: Mapping[str, str], was_on: Mapping[str, str], *, driver_since_ms: int,
     begun: datetime, until: datetime,
 ) -> list[TaskReading]:
     """What tasks of a slot were charged that somebody needs, and whether they have settled on a driver that is warm.
@@ -30,6 +31,10 @@ def readings_of(
     ----------
     used, costs : mapping
         What each running task used and cost (billionths of the currency) between the two moments.
+    events : mapping of str to tuple of int
+        Events that each took and gave.
+    on, was_on : mapping of str to str
+        Which alternate is on of dynamic tasks, and which was at the first moment: what was switched has not settled.
     driver_since_ms : int
         When the slot's process began, in ms since the epoch.
     """
@@ -38,7 +43,9 @@ def readings_of(
     return [
         TaskReading(
             task, amounts.cpu_us / 1e6 / seconds, costs[task] / 1e9 * 3600 / seconds, seconds,
-            is_warm and any(need.since_ms <= settled_ms and need.until_ms is None for need in needs[task]))
+            is_warm and on.get(task) == was_on.get(task)
+            and any(need.since_ms <= settled_ms and need.until_ms is None for need in needs[task]),
+            *(count / seconds for count in events[task]), on.get(task, ""))
         for task, amounts in used.items() if needs.get(task)]
 
 

@@ -28,6 +28,7 @@ class SlotReading(models.Model):
     at = models.DateTimeField()
     counters = models.JSONField()
     tasks = models.JSONField(default=dict)
+    alternates = models.JSONField(default=dict)  # which was on of its dynamic tasks, by running task
     same_since = models.DateTimeField(null=True)  # since when its process has run the same queries with the same tasks
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+from dashboard.bills.charged_tasks import ChargedTask
 from dashboard.bills.models import SlotReading
 from dashboard.operations.live_view.cost_learning import SETTLED, WARM
-from dashboard.operations.models import BundleSlot, RunningTaskRow
+from dashboard.operations.models import BundleSlot
 from scheduler.latency.real_time import apart_s_of, groups_in
 from scheduler.model.fragment import Fragment
 from scheduler.performance.attribution import APART, Counters, query_work
@@ -17,14 +18,14 @@ Tasks = Mapping[str, list[tuple[str, float, str]]]  # as in ``measuring``
 
 
 def same_queries_since(
-    last: SlotReading | None, counters: Counters, tasks: Tasks, *, at: datetime
+    last: SlotReading | None, counters: Counters, tasks: Tasks, alternates: Mapping[str, str], *, at: datetime
 ) -> datetime:
-    """Since when a slot's process has run these queries, with these tasks, in these modes and without a restart of any.
-    """
+    """Since when a slot's process has run these queries, with these tasks and alternates, in these modes and without a
+    restart of any."""
     if last is None or last.same_since is None or last.counters["since_ms"] != counters.since_ms:
         return at
     before = last.counters["queries"]
-    same = _ids(last.tasks) == _ids(tasks) and all(
+    same = _ids(last.tasks) == _ids(tasks) and last.alternates == alternates and all(
         name in before and before[name]["batches"] <= counts["batches"] and before[name].get(APART) == counts.get(APART)
         for name, counts in counters.queries.items())
     return last.same_since if same else at
@@ -32,7 +33,8 @@ def same_queries_since(
 
 def settled_slots(
     growth: Mapping[str, Counters], tasks: Mapping[str, Tasks], fragments: Mapping[str, Fragment],
-    last: Mapping[str, SlotReading], same_since: Mapping[str, datetime], *, at: datetime,
+    charged: Mapping[str, ChargedTask], last: Mapping[str, SlotReading], same_since: Mapping[str, datetime], *,
+    at: datetime,
 ) -> dict[str, SlotSeen]:
     """What slots took and did since their last reading, of those that say something for good.
 
@@ -55,30 +57,27 @@ def settled_slots(
             for name, counts in counters.queries.items())]
     names = {name for slot in settled for name in growth[slot].queries}
     divided = set(BundleSlot.objects.filter(bundle__in=names).values_list("bundle", flat=True)) if names else set()
-    types = dict(RunningTaskRow.objects.filter(
-        pk__in={task for slot in settled for of_query in tasks[slot].values() for task, _, _ in of_query},
-    ).values_list("fingerprint", "type")) if names else {}
     return {
-        slot: _seen(growth[slot], tasks[slot], types, seconds=(at - last[slot].at).total_seconds())
+        slot: _seen(growth[slot], tasks[slot], charged, seconds=(at - last[slot].at).total_seconds())
         for slot in settled if not divided & growth[slot].queries.keys()
-        and all(task in types for of_query in tasks[slot].values() for task, _, _ in of_query)}
+        and all(task in charged for of_query in tasks[slot].values() for task, _, _ in of_query)}
 
 
-def _seen(growth: Counters, tasks: Tasks, types: Mapping[str, str], *, seconds: float) -> SlotSeen:
+def _seen(growth: Counters, tasks: Tasks, charged: Mapping[str, ChargedTask], *, seconds: float) -> SlotSeen:
     return SlotSeen(seconds, 1000 * growth.cpu_ms, tuple(
-        _query_seen(name, counts, tasks[name], types, seconds=seconds)
+        _query_seen(name, counts, tasks[name], charged, seconds=seconds)
         for name, counts in sorted(growth.queries.items()) if counts["batches"] or APART in counts))
 
 
 def _query_seen(
-    name: str, counts: Mapping[str, int], tasks: Sequence[tuple[str, float, str]], types: Mapping[str, str], *,
-    seconds: float,
+    name: str, counts: Mapping[str, int], tasks: Sequence[tuple[str, float, str]], charged: Mapping[str, ChargedTask],
+    *, seconds: float,
 ) -> QuerySeen:
     work = query_work(counts, tasks).tasks
     groups = None
     if APART in counts:
         groups = groups_in(work[0].events if work else 0, seconds, apart_s_of(counts[APART]))
-    return QuerySeen(name, counts["batches"], tuple((types[task.id], task.events) for task in work), groups)
+    return QuerySeen(name, counts["batches"], tuple((charged[task.id].type, task.events) for task in work), groups)
 
 
 def _is_whole(fragment: Fragment | None, tasks: Sequence[tuple[str, float, str]], batches: int) -> bool:

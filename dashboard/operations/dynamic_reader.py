@@ -25,6 +25,7 @@ from scheduler.guards.guard_values import FigureValue
 from scheduler.model.alternates import TaskAlternate, alternates_in, guards_kind, on_in
 from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.task_types import DYNAMIC
+from scheduler.performance.alternate_costs import AlternateFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class DynamicTask:
     because: str = ""  # why guards want the alternate that they want; empty where they have not been evaluated
     trouble: str = ""  # of `scheduler.guards.alternate_choice`
     readings: Mapping[str, FigureValue] = field(default_factory=dict)  # of what guards look at, as last seen
+    figures: tuple[AlternateFigures, ...] = ()  # in the order of its alternates (`plans.alternate_figures`)
 
     @property
     def is_guarded(self) -> bool:

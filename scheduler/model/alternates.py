@@ -113,12 +113,12 @@ def done_at_first(task: Task, task_types: Mapping[str, TaskType]) -> tuple[tuple
         for step in first_on(alternates).tasks)
 
 
-def types_at_work(
+def type_at_work(
     task_type: str, config: Mapping[str, Any], task_types: Mapping[str, TaskType], *, on: str = ""
-) -> tuple[tuple[TaskType, float], ...]:
-    """The types by which a task's cost goes, each with how many events it gets for each that the task gets.
+) -> TaskType:
+    """The type by which a task's cost and selectivity go: its own, or that of the alternate that is on.
 
-    Its own; or that of the alternate that is on, or those along its path.
+    Of a path it takes for an event what the types along it do together, and gives what leaves the path.
 
     Parameters
     ----------
@@ -127,17 +127,12 @@ def types_at_work(
     """
     named = _named(task_type, config, on)
     if named is None or any(step.type not in task_types for step in named.tasks):
-        return ((task_types[task_type], 1.0),)
+        return task_types[task_type]
+    if named.type != PATH:
+        return task_types[named.type]
     shares = _shares(named, task_types)
-    return tuple((task_types[step.type], shares.get(step.id, 1.0)) for step in named.tasks)
-
-
-def selectivity_at_work(task_type: str, config: Mapping[str, Any], task_types: Mapping[str, TaskType]) -> float:
-    """Events that a task gives for each that it gets, as types declare: by the alternate that is on at first."""
-    named = _named(task_type, config, "")
-    if named is not None and named.type == PATH:
-        return _shares(named, task_types)[OUTPUT]
-    return task_types[task_type if named is None or named.type not in task_types else named.type].selectivity
+    cost_us = sum(shares[step.id] * task_types[step.type].cost_us for step in named.tasks)
+    return replace(task_types[PATH], cost_us=cost_us, selectivity=shares[OUTPUT])
 
 
 def _named(task_type: str, config: Mapping[str, Any], on: str) -> TaskAlternate | None:

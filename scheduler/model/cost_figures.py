@@ -58,11 +58,13 @@ def total_cost(figures: Iterable[CostFigure]) -> CostFigure:
 
 @dataclass(frozen=True, slots=True)
 class CostMeter:
-    """What a running task was seen to take, with its part of its query and of the slot's driver.
+    """What a running task was seen to take, with its part of its query and of the slot's driver; a dynamic one has one
+    for each of its alternates.
 
     ``seconds`` is for how long it was metered, ``cores`` and ``per_hour`` (money) are smoothed means, and ``variance``
-    is that of the cores from reading to reading. ``billed_…`` is of the whole hours since ``billed_since_ms`` that were
-    charged; ``billed_s`` is how long it was needed in them, 0 where there are none.
+    is that of the cores from reading to reading. ``in_per_s`` and ``out_per_s`` are the events that it took and gave,
+    smoothed alike; None where they were not read. ``billed_…`` is of the whole hours since ``billed_since_ms`` that
+    were charged; ``billed_s`` is how long it was needed in them, 0 where there are none.
     """
 
     seconds: float = 0.0
@@ -74,6 +76,8 @@ class CostMeter:
     billed_cores: float = 0.0
     billed_per_hour: float = 0.0
     billed_since_ms: int = 0
+    in_per_s: float | None = None
+    out_per_s: float | None = None
 
     def __post_init__(self) -> None:
         require_finite(self)

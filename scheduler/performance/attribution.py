@@ -17,14 +17,15 @@ NOBODY = ""  # stands for a running task where a slot worked for none
 
 @dataclass(frozen=True, slots=True)
 class TaskWork:
-    """A task's work over a time: events that it took in, bytes that it wrote and read; CPU declared for an event; what
-    was on disk for it, because it read too slowly."""
+    """A task's work over a time: events that it took in and gave, bytes that it wrote and read; CPU declared for an
+    event; what was on disk for it, because it read too slowly."""
 
     id: str
     events: int = 0
     traffic_bytes: int = 0
     cost_us: float = 0.0
     disk_kb_s: int = 0
+    events_out: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ def query_work(counts: Mapping[str, int], tasks: Iterable[tuple[str, float, str]
         leaving = counts.get(f"{position}:n", 0)
         read = counts.get("in:bytes", 0) if position == 0 else 0
         windows.append(TaskWork(
-            id=task_id, events=leaving if arriving is None else arriving, cost_us=cost_us,
+            id=task_id, events=leaving if arriving is None else arriving, cost_us=cost_us, events_out=leaving,
             disk_kb_s=counts.get("spilled_kb_s", 0) if position == 0 else 0,
             traffic_bytes=read + sum(
                 count for name, count in counts.items()

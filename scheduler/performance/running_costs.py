@@ -2,7 +2,8 @@
 
 A task costs what is charged for it: its own CPU, an even part of what its query takes for being there, and a part of
 its slot's driver. That is an estimate until it has been metered for some minutes, then what was metered, smoothed; and
-from the first whole hour what was billed, as long as what is metered agrees with that.
+from the first whole hour what was billed, as long as what is metered agrees with that. A dynamic task costs what it
+does with the alternate that is on: each of them is metered apart, and none is billed apart.
 """
 
 from __future__ import annotations
@@ -17,24 +18,33 @@ from scheduler.model.ports import EstateView, expect
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
 
-from .pricing import charged_query_cores, running_cores
+from .alternates_at_work import LEAST_METERED_S, AlternatesAtWork, meter_key
+from .pricing import charged_query_cores, cores_at
+from .rates import MICROSECONDS_PER_S
 
 SMOOTHED_OVER_S = 300.0
-LEAST_METERED_S = 120.0  # before that a meter says nothing
 SAME_COST = 0.25  # relative: two figures that differ by less are of the same cost
 
 
 @dataclass(frozen=True, slots=True)
 class RunningCost:
     """What a running task costs; which part of it, from 0 to 1, goes only with its query, and which batches take,
-    whatever is in them (that of its query included)."""
+    whatever is in them (that of its query included); and how many CPU cores they are expected to take."""
 
     figure: CostFigure
     query_part: float
     batch_part: float
+    batch_cores: float
+
+    def at_times(self, factor: float) -> CostFigure:
+        """What it costs where it works on so many times as many events; what batches take stays."""
+        return self.figure.times(self.batch_part + (1 - self.batch_part) * factor)
 
 
-def metered(meter: CostMeter | None, *, cores: float, per_hour: float, seconds: float, at_ms: int) -> CostMeter:
+def metered(
+    meter: CostMeter | None, *, cores: float, per_hour: float, seconds: float, at_ms: int,
+    in_per_s: float | None = None, out_per_s: float | None = None,
+) -> CostMeter:
     """A meter with one more reading: an exponential mean, which begins as the plain mean of the first minutes.
 
     Parameters
@@ -43,6 +53,8 @@ def metered(meter: CostMeter | None, *, cores: float, per_hour: float, seconds: 
         As it was; None of a task that was not metered before.
     cores, per_hour : float
         CPU cores and money an hour of the task over the reading.
+    in_per_s, out_per_s : float, optional
+        Events per second that it took and gave; None where that was not read.
     seconds : float
         How long the reading is, above 0.
     at_ms : int
@@ -51,14 +63,21 @@ def metered(meter: CostMeter | None, *, cores: float, per_hour: float, seconds: 
     if meter is None or not meter.seconds:
         return replace(
             meter or CostMeter(), seconds=seconds, cores=cores, per_hour=per_hour, variance=0.0,
-            since_ms=at_ms - round(1000 * seconds))
+            since_ms=at_ms - round(1000 * seconds), in_per_s=in_per_s, out_per_s=out_per_s)
     whole_s = meter.seconds + seconds
     weight = max(1 - exp(-seconds / SMOOTHED_OVER_S), seconds / whole_s)
     off = cores - meter.cores
     return replace(
         meter, seconds=whole_s, cores=meter.cores + weight * off,
         variance=(1 - weight) * (meter.variance + weight * off * off),
-        per_hour=meter.per_hour + weight * (per_hour - meter.per_hour))
+        per_hour=meter.per_hour + weight * (per_hour - meter.per_hour),
+        in_per_s=_moved(meter.in_per_s, in_per_s, weight), out_per_s=_moved(meter.out_per_s, out_per_s, weight))
+
+
+def _moved(before: float | None, now: float | None, weight: float) -> float | None:
+    if before is None or now is None:
+        return before if now is None else now
+    return before + weight * (now - before)
 
 
 def cost_told(estimate: CostFigure, meter: CostMeter | None) -> CostFigure:
@@ -77,7 +96,8 @@ def cost_told(estimate: CostFigure, meter: CostMeter | None) -> CostFigure:
 
 
 def running_cost(
-    estate: EstateView, task_id: str, *, task_types: TaskTypes, prices: Prices, beside: Collection[str] = ()
+    estate: EstateView, task_id: str, *, task_types: TaskTypes, prices: Prices, beside: Collection[str] = (),
+    at_work: AlternatesAtWork | None = None,
 ) -> RunningCost:
     """What a running task costs, or would cost if it worked.
 
@@ -87,22 +107,27 @@ def running_cost(
         Of one that rests: the tasks that would begin to work with it, and share its query.
     prices : Prices
         With meters, and with how far apart batches are; a query of which that is not known has them as a new one would.
+    at_work : AlternatesAtWork, optional
+        Which alternates are taken to be on; those that are, where it is not given.
     """
+    at_work = at_work or AlternatesAtWork(estate, task_types=task_types, prices=prices)
     task, fragment = estate.tasks[task_id], estate.fragments[estate.places[task_id][0]]
     paced = replace(prices, trigger_ms=prices.paces_ms.get(fragment.id, prices.trigger_ms))
-    own = running_cores(task, task_types=task_types, prices=paced)
+    task_type, rate_per_s = at_work.task_type(task), at_work.rate_per_s(task)
+    own, for_events = task.cores, 0.0  # of an older version, or without its type: as it was expected when it started
+    if rate_per_s is not None and task_type is not None:
+        own = cores_at(task_type, rate_per_s, prices=paced)
+        for_events = min(own, rate_per_s * prices.costs.task_event_us(task_type) / MICROSECONDS_PER_S)
     sharing = set(fragment.active_tasks)
     if task_id not in sharing:
         sharing |= {task_id, *beside} & {task_id, *fragment.kept_tasks}
     of_query = len(fragment.queries) * charged_query_cores(paced) / len(sharing)
-    for_events = 0.0
-    if task.rate_per_s is not None and task.type in task_types:
-        for_events = min(own, task.rate_per_s * prices.costs.task_event_us(task_types[task.type]) / 1e6)
     whole = own + of_query
     estimate = estimated_cost(whole, prices=prices, core_hour=prices.slot_hour(node_of(fragment.slot)))
+    meter = prices.meters.get(meter_key(task_id, at_work.alternate(task)))
     return RunningCost(
-        cost_told(estimate, prices.meters.get(task_id)), of_query / whole if whole else 0.0,
-        (whole - for_events) / whole if whole else 0.0)
+        cost_told(estimate, meter), of_query / whole if whole else 0.0,
+        (whole - for_events) / whole if whole else 0.0, whole - for_events)
 
 
 def estimated_cost(cores: float, *, prices: Prices, core_hour: float | None = None) -> CostFigure:
@@ -118,14 +143,18 @@ def running_costs(
 ) -> dict[str, RunningCost]:
     """What running tasks cost, each once, by id; what is read for that is read together."""
     task_ids = list(dict.fromkeys(task_ids))
-    for rows in (estate.tasks, estate.places, prices.meters):
+    for rows in (estate.tasks, estate.places):
         expect(rows, task_ids)
     fragments = dict.fromkeys(estate.places[task_id][0] for task_id in task_ids)
-    expect(estate.fragments, fragments)
-    expect(prices.paces_ms, fragments)
+    for of_fragments in (estate.fragments, estate.settings, prices.paces_ms):
+        expect(of_fragments, fragments)
+    at_work = AlternatesAtWork(estate, task_types=task_types, prices=prices)
+    expect(prices.meters, (
+        meter_key(task_id, at_work.alternate(estate.tasks[task_id])) for task_id in task_ids))
     beside = frozenset(task_ids)
     return {
-        task_id: running_cost(estate, task_id, task_types=task_types, prices=prices, beside=beside)
+        task_id: running_cost(
+            estate, task_id, task_types=task_types, prices=prices, beside=beside, at_work=at_work)
         for task_id in task_ids}
 
 

@@ -2,7 +2,8 @@
 
 Exact matches miss sharing that nobody meant to give up: a window of 61 where 60 runs already. A task can be reused
 only below reused parents, so the search stands at the edge of what is reused: a task that does not run though all its
-parents do, and its siblings (`siblings`), which differ from it in their configs alone. Taking over a sibling's config
+parents do, and its siblings (`siblings`), which differ from it in their configs alone; or a dynamic task of which it is
+an alternate, or that is one of it. Taking over a sibling's config
 moves the edge downstream, where more may match exactly, or nearly again. Each step is a look-up, however much runs.
 """
 
@@ -15,18 +16,19 @@ from graphlib import TopologicalSorter
 from itertools import combinations, islice
 from typing import Any
 
+from scheduler.model.alternates import ALTERNATES, alternates_in
 from scheduler.model.canonical import RATE_KEY, canonical_json, identity_config
 from scheduler.model.dataflow import Dataflow, Task
 from scheduler.model.fragment import RunningTask
 from scheduler.model.prices import Prices
-from scheduler.model.task_types import TaskTypes
+from scheduler.model.task_types import DYNAMIC, TaskTypes
 from scheduler.performance.pricing import charged_query_cores, task_cores
 
 from .containment import Containment, contain
 from .fingerprint import fingerprint
 from .fragments import cut_into_chains
 from .merge import merge
-from .nearness import ConfigDifference, differences
+from .nearness import ConfigDifference, difference_of_kind, differences
 from .siblings import Siblings, expect, kin
 
 MOST_SUGGESTIONS = 5
@@ -57,6 +59,18 @@ class NearMiss:
     def distance(self) -> float:
         """How much is asked for: the sum of the differences' distances."""
         return sum(difference.distance for difference in self.differences)
+
+    @property
+    def why_beside(self) -> str:
+        """Why what runs already is not read instead, where it is an alternate or has one; empty elsewhere."""
+        if not any(difference.becomes for difference in self.differences):
+            return ""
+        why = (
+            "As it is, the two run beside each other: an alternate that is off is no part of its query's batches, so "
+            "its events are there only while it is on.")
+        if any(difference.becomes == DYNAMIC for difference in self.differences):
+            why += " Switches of the shared task would hold for this dataflow, too."
+        return why
 
     @property
     def text(self) -> str:
@@ -121,7 +135,8 @@ def near_misses(
         else:  # the trial knows what would start: nothing is fingerprinted once more
             started, ids = search.started(trial), trial.ids
         cores = expected
-        if containment is not None or changed.rates_per_s != dataflow.rates_per_s:
+        if containment is not None or changed.rates_per_s != dataflow.rates_per_s or any(
+                difference.parameter == ALTERNATES for difference in search.differences(trial)):
             cores = task_cores(changed, task_types=task_types, prices=prices)
         names = {running_id: task_id for task_id, running_id in ids.items()}
         begun = {task.id for task in started}
@@ -180,7 +195,7 @@ class _Search:
         latest, looked_at = [self.as_it_is], 0
         for _ in range(MOST_TASKS_CHANGED):
             edges = [(trial, task_id) for trial in latest for task_id in self.edge(trial)]
-            expect(self.look_up, (self.kin_of(trial, task_id) for trial, task_id in edges))
+            expect(self.look_up, (kin_id for trial, task_id in edges for kin_id in self.kins_of(trial, task_id)))
             wanted: dict[frozenset[Substitution], _Trial] = {}
             for trial, task_id in edges:
                 for running_id in self.near(trial, task_id):
@@ -199,17 +214,25 @@ class _Search:
             if task_id not in trial.reused | changed and trial.reused.issuperset(self.parents[task_id]):
                 yield task_id
 
-    def kin_of(self, trial: _Trial, task_id: str) -> str:
-        above = [trial.ids[parent] for parent in self.parents[task_id]]
-        return kin(self.tasks[task_id].type, parents=above, scope=self.scope)
+    def kins_of(self, trial: _Trial, task_id: str) -> list[str]:
+        """Of its siblings; then of the dynamic tasks beside it, or of what its alternates do."""
+        task, above = self.tasks[task_id], [trial.ids[parent] for parent in self.parents[task_id]]
+        ways = sorted({each.type for each in alternates_in(task.type, task.config)}) or [DYNAMIC] * bool(above)
+        return [kin(name, parents=above, scope=self.scope) for name in (task.type, *ways)]
 
     def near(self, trial: _Trial, task_id: str) -> list[str]:
         task_type = self.task_types[self.tasks[task_id].type]
-        shared = self.kin_of(trial, task_id)
+        kins = self.kins_of(trial, task_id)
+        shared = kins[0]
         if (task_id, shared) not in self.known:
             nearest = []
-            for running in self.look_up.siblings(shared):
-                apart = differences(task_type, self.configs[task_id], running.config, task=task_id)
+            for running in (running for kin_id in kins for running in self.look_up.siblings(kin_id)):
+                apart: tuple[ConfigDifference, ...] | None
+                if running.type == task_type.name:
+                    apart = differences(task_type, self.configs[task_id], running.config, task=task_id)
+                else:
+                    other = difference_of_kind(task_type.name, self.configs[task_id], running, task=task_id)
+                    apart = None if other is None else (other,)
                 if apart:
                     nearest.append((sum(difference.distance for difference in apart), running.id))
                     self.neighbours[task_id, running.id], self.siblings[running.id] = apart, running
@@ -242,8 +265,9 @@ class _Search:
             ):
                 ids[task_id] = base_ids[task_id]
                 continue
-            task_type = self.task_types[self.tasks[task_id].type]
-            config = self.siblings[takes[task_id]].config if task_id in takes else self.configs[task_id]
+            taken_over = self.siblings[takes[task_id]] if task_id in takes else None
+            task_type = self.task_types[(taken_over or self.tasks[task_id]).type]
+            config = self.configs[task_id] if taken_over is None else taken_over.config
             ids[task_id] = fingerprint(
                 task_type.name, version=task_type.version, config=config,
                 parents=(ids[parent] for parent in self.parents[task_id]), scope=self.scope,
@@ -284,14 +308,20 @@ class _Search:
 def adopted(dataflow: Dataflow, changes: tuple[ConfigDifference, ...]) -> Dataflow:
     """The dataflow with a suggestion's values in place of its own."""
     configs: dict[str, dict[str, Any]] = {}
+    others: dict[str, tuple[str, Any]] = {}  # what becomes of another type
     rates = dict(dataflow.rates_per_s)
     for change in changes:
-        if change.parameter == RATE_KEY:
+        if change.becomes:
+            others[change.task] = change.becomes, change.running
+        elif change.parameter == RATE_KEY:
             rates[change.task] = change.running
         else:
             configs.setdefault(change.task, {})[change.parameter] = change.running
 
     def with_changes(task: Task) -> Task:
+        if task.id in others:
+            kind, config = others[task.id]
+            return replace(task, type=kind, config=config)
         return replace(task, config={**task.config, **configs[task.id]}) if task.id in configs else task
 
     return replace(dataflow, tasks=tuple(map(with_changes, dataflow.tasks)), rates_per_s=rates)

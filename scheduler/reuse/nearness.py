@@ -1,4 +1,8 @@
-"""Nearness: by how much two configs of one task type differ, and whether that is little by what the type declares."""
+"""Nearness: by how much two tasks differ, and whether that is little.
+
+Of two configs of one type that is what the type declares. Dynamic tasks are near where their alternates do the same,
+whatever their names, values and guards; and a dynamic task is near another one that does what an alternate of it does.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.model.canonical import RATE_KEY, canonical_json
+from scheduler.model.alternates import ALTERNATES, alternates_in
+from scheduler.model.canonical import RATE_KEY, canonical_json, plain
+from scheduler.model.fragment import RunningTask
 from scheduler.model.task_types import NEAR_RATIO, Parameter, TaskType
 
 FAR = float("inf")
+_OF_ALTERNATES = ("name", "value", "guard")  # what says nothing of what an alternate does
 _RATE = Parameter(RATE_KEY, "number", "Events per second.", near="ratio", near_ratio=NEAR_RATIO)
 
 
@@ -17,7 +24,9 @@ _RATE = Parameter(RATE_KEY, "number", "Events per second.", near="ratio", near_r
 class ConfigDifference:
     """One parameter of one submitted task that a running task has otherwise.
 
-    ``distance`` is 0 for equal values and grows to 1 and beyond; what it measures depends on the declaration.
+    ``distance`` is 0 for equal values and grows to 1 and beyond; what it measures depends on the declaration. Where the
+    running task is of another type, ``becomes`` is that, and ``submitted`` and ``running`` are the whole configs.
+    ``words`` say what cannot be said by the two values.
     """
 
     task: str
@@ -26,10 +35,14 @@ class ConfigDifference:
     running: Any
     distance: float
     unit: str = ""
+    becomes: str = ""
+    words: str = ""
 
     @property
     def text(self) -> str:
         """The difference in words: ``window 60 instead of 61``."""
+        if self.words:
+            return self.words
         unit = f" {self.unit}" if self.unit not in ("", "1") else ""
         return f"{self.parameter} {_shown(self.running)}{unit} instead of {_shown(self.submitted)}{unit}"
 
@@ -58,12 +71,47 @@ def differences(
         apart = FAR if declared is None else distance(declared, mine, theirs)
         if apart == FAR:
             return None
-        differences.append(ConfigDifference(task, name, mine, theirs, apart, (declared.unit or "") if declared else ""))
+        differences.append(ConfigDifference(
+            task, name, plain(mine), plain(theirs), apart, (declared.unit or "") if declared else "",
+            words=_alternates_in_words(mine, theirs) if declared and declared.alternate_types is not None else ""))
     return tuple(differences)
+
+
+def difference_of_kind(
+    submitted_type: str, submitted: Mapping[str, Any], running: RunningTask, *, task: str = ""
+) -> ConfigDifference | None:
+    """How a running task differs of which the submitted one is an alternate, or that is one of the submitted one; None
+    where neither is so. Of alternates that are equal the first by name is told.
+
+    Parameters
+    ----------
+    submitted : mapping of str to Any
+        The submitted config, canonical.
+    """
+    theirs, mine = alternates_in(running.type, running.config), alternates_in(submitted_type, submitted)
+    if bool(theirs) == bool(mine):
+        return None
+    kind, config = (submitted_type, submitted) if theirs else (running.type, running.config)
+    equal = [each.name for each in theirs or mine if each.type == kind and _stated(each.config) == _stated(config)]
+    if not equal:
+        return None
+    if theirs:
+        words = f"alternates {', '.join(each.name for each in theirs)} ({min(equal)} is this task) instead of one way"
+    else:
+        words = f"alternate {min(equal)} alone instead of {len(mine)} alternates"
+    return ConfigDifference(
+        task, ALTERNATES, plain(submitted), plain(running.config), 1.0, becomes=running.type, words=words)
+
+
+def _stated(config: Mapping[str, Any]) -> str:
+    """What counts of a canonical config: a parameter without a value does not."""
+    return canonical_json({name: value for name, value in config.items() if value is not None})
 
 
 def distance(parameter: Parameter, one: Any, other: Any) -> float:
     """How far two different values of a parameter are from each other, or `FAR` where they are not near."""
+    if parameter.alternate_types is not None:
+        return float(len(pairs)) if (pairs := _alternates_that_differ(one, other)) else FAR
     if parameter.secret or parameter.nearness == "never":
         return FAR
     if parameter.nearness == "any":
@@ -102,6 +150,33 @@ def _bounds(one: Sequence[Any], other: Sequence[Any]) -> float:
     length = max(one[1] - one[0], other[1] - other[0])
     shift = max(abs(one[0] - other[0]), abs(one[1] - other[1]))
     return 0.0 if shift == 0 else shift / length if length > 0 else FAR
+
+
+def _alternates_that_differ(
+    one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]
+) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Alternates that do the same and have another name, value or guard, both canonical; none where some do not do the
+    same."""
+    def does(alternate: Mapping[str, Any]) -> tuple[str, str]:
+        return alternate["type"], _stated(alternate["config"])
+
+    mine, theirs = (sorted(each, key=lambda way: (*does(way), way["name"])) for each in (one, other))
+    if list(map(does, mine)) != list(map(does, theirs)):
+        return []
+    return [
+        (own, their) for own, their in zip(mine, theirs, strict=True)
+        if any(own[key] != their[key] for key in _OF_ALTERNATES)]
+
+
+def _alternates_in_words(one: Sequence[Mapping[str, Any]], other: Sequence[Mapping[str, Any]]) -> str:
+    """``guard latency_ms > 2000 instead of none of alternate few``."""
+    return ", ".join(
+        f"{key} {_worded(their[key])} instead of {_worded(own[key])} of alternate {own['name']}"
+        for own, their in _alternates_that_differ(one, other) for key in _OF_ALTERNATES if own[key] != their[key])
+
+
+def _worded(value: Any) -> str:
+    return _shown(value) or "none"
 
 
 def _is_number(value: Any) -> bool:

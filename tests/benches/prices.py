@@ -6,7 +6,8 @@ dataflows (what a plan for one of a new kind would have said), and by figures fi
 printed, too.
 
 Then all are approved at once, each with the estimate that the others' figures give, and run together; ten minutes later
-that is held to what was metered of each meanwhile, as its page would tell it. It ends within half an hour.
+that is held to what was metered of each meanwhile, as its page would tell it. What was not metered for long enough is
+held to nothing. It ends within half an hour.
 """
 
 from __future__ import annotations
@@ -24,13 +25,14 @@ from typing import Any
 import psutil
 
 from scheduler.applying import apply_plan
-from scheduler.model.cost_figures import CostMeter, total_cost
+from scheduler.model.cost_figures import ESTIMATED, CostMeter, total_cost
 from scheduler.model.costs import DECLARED, Costs
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import read_document
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot
 from scheduler.model.prices import Prices
+from scheduler.performance.alternates_at_work import LEAST_METERED_S
 from scheduler.performance.attribution import Counters, attribute, grown, query_work
 from scheduler.performance.cost_model import QuerySeen, SlotSeen, expected_cores, fit_costs
 from scheduler.performance.running_costs import metered, running_costs
@@ -203,9 +205,14 @@ def _metered(runs: RunningEstate, seconds: float) -> tuple[dict[str, CostMeter],
 
 def _print_later(measured: Sequence[Mapping[str, Any]]) -> None:
     """What was estimated and metered of each, and how many of the estimates come near enough."""
+    later = [entry for entry in measured if "later" in entry]
+    metered_later = [entry for entry in later if entry["later"]["rests on"] != ESTIMATED]
+    if len(metered_later) < len(later):
+        print(f"{len(later) - len(metered_later)} of {len(later)} were not metered for {LEAST_METERED_S:g} s, from "
+              f"{SETTLED_S:g} s after their approval on, or half of --later: give a longer one")
     rows = [{"dataflow": entry["dataflow"], **entry["later"],
              "off by": round(entry["later"]["estimated"] / entry["later"]["measured"] - 1, 2)}
-            for entry in measured if "later" in entry]
+            for entry in metered_later]
     if rows:
         print(results.table(rows))
         near = sum(abs(row["off by"]) <= GOAL for row in rows)

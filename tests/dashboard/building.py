@@ -88,6 +88,21 @@ def document(name: str, *, window: int = 10, visibility: str = "shared", **extra
     } | extra)
 
 
+WAYS = [
+    {"name": "all", "type": "sql", "config": {"query": "SELECT *, 'all' AS made FROM input"}, "value": 2},
+    {"name": "few", "type": "sql", "config": {"query": "SELECT *, 'few' AS made FROM input WHERE value > 20"},
+     "guard": "latency_ms > 2000"}]
+
+
+def dynamic(name: str, ways: list = WAYS, **extra: Any) -> str:
+    """A chain whose third task has alternates."""
+    whole = json.loads(document(name, **extra))
+    whole["tasks"][2] = {"id": "work", "alternates": ways}
+    whole["streams"] = [
+        {key: {"average": "work"}.get(end, end) for key, end in stream.items()} for stream in whole["streams"]]
+    return json.dumps(whole)
+
+
 def planned(author: User, team: Team, text: str, **chosen: Any) -> Proposal:
     """Submitted, its plan before the reviewers."""
     return prepare_proposal(proposal_id=submit_dataflow(actor=author, team=team, text=text, **chosen).pk)

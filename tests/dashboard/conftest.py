@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dashboard import jobs
+from scheduler.contracts.switches import AlternateSwitch
 from tests.dashboard.building import World, make_world
 from tests.dashboard.played import Played
 from tests.dashboard.slots_at_work import Slots, slots_at_work
@@ -54,6 +55,14 @@ def played(monkeypatch: pytest.MonkeyPatch, settings) -> Played:
 def slots(world: World, monkeypatch: pytest.MonkeyPatch) -> Slots:
     """The two slots of the world, whose counters grow by what their queries take."""
     return slots_at_work(monkeypatch)
+
+
+@pytest.fixture
+def noted(monkeypatch: pytest.MonkeyPatch) -> AlternateSwitch:
+    """What the broker has of every running task."""
+    switch = AlternateSwitch("all", "f1-0", 0, 0, 7)
+    monkeypatch.setattr(jobs, "switches_of", lambda tasks: {task: (switch,) for task in tasks})
+    return switch
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections import defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
@@ -14,6 +15,8 @@ from dashboard.bills.charging import record_usage
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.models import NodeRow
 from scheduler.model.costs import DECLARED, Costs
+from scheduler.model.prices import Prices
+from scheduler.performance.alternates_at_work import AlternatesAtWork
 from scheduler.performance.cost_model import QuerySeen, SlotSeen, expected_cores
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
@@ -25,7 +28,8 @@ TRUTH = Costs(query_batch_s=2.5 * DECLARED.query_batch_s, slot_cores=2.5 * DECLA
 
 @dataclass
 class Slots:
-    """Slots that take, for what they do, what ``truth`` says; two batches a second and ten events."""
+    """Slots that take, for what they do, what ``truth`` says; two batches a second and ten events. Of an alternate of a
+    dynamic task, by its name, ``event_us`` is what it takes besides for each event, and ``gives`` how many it gives."""
 
     cpu_ms: dict[str, float] = field(default_factory=lambda: {"n1/0": 0.0, "n1/1": 0.0})
     since: datetime = NOON - timedelta(hours=2)
@@ -33,6 +37,9 @@ class Slots:
     started: dict[str, float] = field(default_factory=dict)
     open: set[str] = field(default_factory=set)  # queries whose batches stay open
     truth: Costs = TRUTH
+    event_us: dict[str, float] = field(default_factory=dict)
+    gives: dict[str, float] = field(default_factory=dict)
+    given: dict[tuple[str, str], float] = field(default_factory=lambda: defaultdict(float))  # by query and task
 
     def read(self, look_up) -> dict:
         estate = load_estate()
@@ -42,11 +49,13 @@ class Slots:
             queries = {}
             for fragment in estate.fragments.values():
                 if fragment.slot == slot:
+                    if fragment.id not in self.started:
+                        self.given |= {(fragment.id, task): 0.0 for task in fragment.tasks}
                     seconds = self.seconds - self.started.setdefault(fragment.id, self.seconds)
                     queries[fragment.id] = {
                         "busy_ms": round(100 * seconds), "batches": round(2 * seconds),
                         "in:n": round(10 * seconds),
-                        **{f"{n}:n": round(10 * seconds) for n in range(len(fragment.tasks))},
+                        **{f"{n}:n": round(self.given[fragment.id, task]) for n, task in enumerate(fragment.tasks)},
                         **({"apart_ms": 50} if fragment.id in self.open else {})}
             readings[slot] = {
                 "since_ms": round(self.since.timestamp() * 1000), "cpu_ms": round(cpu_ms), "memory_mb_s": 0,
@@ -56,14 +65,23 @@ class Slots:
     def work(self, seconds: float) -> None:
         estate = load_estate()
         self.seconds += seconds
+        at_work = AlternatesAtWork(estate, task_types=jobs.task_types(), prices=Prices())
         for slot in self.cpu_ms:
-            queries = tuple(
-                QuerySeen(fragment.id, round(2 * seconds), tuple(
-                    (estate.tasks[task].type, round(10 * seconds)) for task in fragment.tasks),
-                    10 * seconds if fragment.id in self.open else None)
-                for fragment in estate.fragments.values() if fragment.slot == slot)
+            queries = []
+            for fragment in estate.fragments.values():
+                if fragment.slot == slot:
+                    tasks, comes = [], 10 * seconds
+                    for task in fragment.tasks:
+                        on = at_work.alternate(estate.tasks[task])
+                        tasks.append((at_work.task_type(estate.tasks[task]).name, round(comes)))
+                        self.cpu_ms[slot] += comes * self.event_us.get(on, 0.0) / 1000
+                        comes *= self.gives.get(on, 1.0)
+                        self.given[fragment.id, task] += comes
+                    queries.append(QuerySeen(
+                        fragment.id, round(2 * seconds), tuple(tasks),
+                        10 * seconds if fragment.id in self.open else None))
             self.cpu_ms[slot] += 1000 * seconds * expected_cores(
-                SlotSeen(seconds, 0, queries), costs=self.truth, task_types=jobs.task_types())
+                SlotSeen(seconds, 0, tuple(queries)), costs=self.truth, task_types=jobs.task_types())
 
 
 def slots_at_work(monkeypatch: pytest.MonkeyPatch) -> Slots:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from io import StringIO
 
 import pytest
 from django.core.management import call_command
 from django.test import Client
 
-from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import (
     cancel_proposal,
@@ -25,29 +23,7 @@ from dashboard.plans.selectors import plan_of
 from scheduler.contracts.switches import AlternateSwitch
 from scheduler.model.errors import InvalidDataflow
 from scheduler.model.settings_of_fragments import FragmentSettings
-from tests.dashboard.building import World, approved, document, enacted, planned, running
-
-WAYS = [
-    {"name": "all", "type": "sql", "config": {"query": "SELECT *, 'all' AS made FROM input"}, "value": 2},
-    {"name": "few", "type": "sql", "config": {"query": "SELECT *, 'few' AS made FROM input WHERE value > 20"},
-     "guard": "latency_ms > 2000"}]
-
-
-def dynamic(name: str, ways: list = WAYS) -> str:
-    """A chain whose third task has alternates."""
-    whole = json.loads(document(name))
-    whole["tasks"][2] = {"id": "work", "alternates": ways}
-    whole["streams"] = [
-        {key: {"average": "work"}.get(end, end) for key, end in stream.items()} for stream in whole["streams"]]
-    return json.dumps(whole)
-
-
-@pytest.fixture
-def noted(monkeypatch: pytest.MonkeyPatch) -> AlternateSwitch:
-    """What the broker has of every running task."""
-    switch = AlternateSwitch("all", "f1-0", 0, 0, 7)
-    monkeypatch.setattr(jobs, "switches_of", lambda tasks: {task: (switch,) for task in tasks})
-    return switch
+from tests.dashboard.building import WAYS, World, approved, dynamic, enacted, planned, running
 
 
 def switched(world: World, record: DataflowRecord, alternate: str) -> Proposal:

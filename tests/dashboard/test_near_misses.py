@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
 from dashboard import jobs
@@ -20,7 +22,7 @@ from scheduler.model.errors import PermissionDenied
 from scheduler.model.task_types import TaskTypes
 from scheduler.reuse.siblings import kin_of
 
-from .building import document, planned, running
+from .building import WAYS, document, dynamic, planned, running
 
 pytestmark = pytest.mark.django_db
 
@@ -50,6 +52,45 @@ def test_one_click_makes_a_new_version_in_place_of_the_proposal(world, offered):
     entry = AuditEntry.objects.get(verb="proposal.adopt_near_miss")
     assert "window 60 instead of 61" in entry.details["adopted"]
     assert near_misses_of(adopted) == ()
+
+
+def few(name):
+    """The chain of `dynamic` with its second alternate alone."""
+    whole = json.loads(dynamic(name))
+    del whole["tasks"][2]["alternates"]
+    whole["tasks"][2] |= {"type": WAYS[1]["type"], "config": WAYS[1]["config"]}
+    return json.dumps(whole)
+
+
+def test_an_alternate_of_what_runs_is_offered_and_adopted(world, tmp_path):
+    running(world.carla, world.city, dynamic("old"), world.ana)
+    mine = planned(world.carla, world.city, few("new"))
+    [miss] = near_misses_of(mine)
+    assert miss.text.startswith("alternates all, few (few is this task) instead of one way in work would reuse 1 more")
+    client = Client()
+    client.force_login(world.carla)
+    page = client.get(f"/proposals/{mine.pk}/").content.decode()
+    assert "few is this task" in page and "run beside each other" in page
+    [offer] = client.get(f"/api/proposals/{mine.pk}/near-misses").json()
+    assert offer["why_beside"] == miss.why_beside and offer["differences"][0]["running"]["alternates"]
+    file, out = tmp_path / "also.json", StringIO()
+    file.write_text(few("also"))
+    call_command("submit", str(file), "--as", "carla", stdout=out)
+    assert f"Near miss: {miss.text}. {miss.why_beside}" in out.getvalue()
+
+    adopted = prepare_proposal(proposal_id=adopt_near_miss(actor=world.carla, proposal_id=mine.pk, key=miss.key).pk)
+    assert (adopted.status, len(plan_of(adopted.plan).reused)) == ("pending", 3)
+    [taken] = json.loads(current_version(adopted.dataflow).text)["tasks"][2:3]
+    assert [way["name"] for way in taken["alternates"]] == ["all", "few"] and "type" not in taken
+
+
+def test_an_alternate_that_runs_by_itself_is_offered_and_adopted(world):
+    running(world.carla, world.city, few("old"), world.ana)
+    mine = planned(world.carla, world.city, dynamic("new"))
+    [miss] = near_misses_of(mine)
+    assert miss.text.startswith("alternate few alone instead of 2 alternates in work would reuse 1 more")
+    adopted = prepare_proposal(proposal_id=adopt_near_miss(actor=world.carla, proposal_id=mine.pk, key=miss.key).pk)
+    assert (adopted.status, len(plan_of(adopted.plan).reused)) == ("pending", 3)
 
 
 def test_what_is_no_longer_offered_changes_nothing(world, offered):

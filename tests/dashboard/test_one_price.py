@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from io import StringIO
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
-from dashboard.approvals.services import pause_dataflow, prepare_proposal
+from dashboard.approvals.services import pause_dataflow, prepare_proposal, switch_alternate
 from dashboard.bills.charging import record_usage
 from dashboard.bills.dataflow_costs import DataflowCost, cost_of
 from dashboard.bills.models import UsageHour
@@ -28,10 +30,11 @@ from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind
 from dashboard.schedules.as_it_runs import as_it_runs
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
+from scheduler.contracts.switches import AlternateSwitch
 from scheduler.model.cost_figures import BILLED, ESTIMATED, MEASURED, CostFigure
 from scheduler.model.plan import Price
 from scheduler.read_set import ReadTrackingView
-from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
+from tests.dashboard.building import World, approved, document, dynamic, enacted, planned, removal_planned, running
 from tests.dashboard.played import Played
 from tests.dashboard.slots_at_work import NOON, Slots, passes
 
@@ -86,6 +89,10 @@ def told_of(user: User, record: DataflowRecord) -> Told:
         {"API": api["whole"]["per_hour"], "tasks": sum(task.per_hour for task in tasks)},
         {"API": api["pays"]["per_hour"], "slider": offers["pays_per_hour"]})
     assert f'data-cost="{cost.whole.basis}"' in page.content.decode()
+    printed = StringIO()
+    call_command("cost", key, "--as", user.username, stdout=printed)
+    for figure in (cost.whole, cost.pays):
+        assert f"{figure.cores:.3f} cores" in printed.getvalue() and figure.basis in printed.getvalue()
     if cost.works:
         answers.whole_cores["Compare"] = as_it_runs(viewer, record).cores
         answers.whole_cores["removal, whole"] = price_of_kind(record, REMOVAL).cores_alone
@@ -229,6 +236,67 @@ def test_the_slider_stands_at_what_the_dataflow_costs(world: World, played: Play
         assert own["cores"] == SAME(cost.whole.cores, abs=1e-4)
         assert own["pays_cores"] == SAME(cost.pays.cores, abs=1e-4)
         assert own["pays_per_hour"] == SAME(cost.pays.per_hour, abs=1e-5)
+
+
+def work_of(client: Client, record: DataflowRecord) -> dict[str, Any]:
+    """What the API tells of each alternate of the one dynamic task."""
+    [task] = client.get(f"/api/dataflows/{record.pk}/alternates").json()
+    return {figures["name"]: figures for figures in task["figures"]}
+
+
+def switched(world: World, record: DataflowRecord, alternate: str) -> Price:
+    """Another alternate is on; what its plan was priced with."""
+    proposal = prepare_proposal(proposal_id=switch_alternate(
+        actor=world.carla, dataflow_id=record.pk, task="work", alternate=alternate).pk)
+    enacted(approved(proposal, world.ana))
+    return plan_of(proposal.plan).price
+
+
+def test_a_dynamic_task_costs_what_the_alternate_that_is_on_was_seen_to_take(
+    world: World, slots: Slots, noted: AlternateSwitch,
+) -> None:
+    slots.event_us, slots.gives = {"all": 40_000.0, "few": 2_000.0}, {"few": 0.25}
+    client = Client()
+    client.force_login(world.root)
+    proposal = planned(world.carla, world.city, dynamic("traffic"))
+    price = plan_of(proposal.plan).price
+    first = cost_of(viewer_of(world.carla), proposal.dataflow.pk).whole
+    shown = previewed(world, proposal.dataflow, dynamic("traffic-too", visibility="private"))
+    assert price.cores_delta == shown["cores_added"] == SAME(first.cores, abs=1e-6)
+    record = enacted(approved(proposal, world.ana)).dataflow
+    record_usage(at=NOON)
+    young = told_of(world.carla, record).agrees()
+    assert (young.basis, young.cores) == (ESTIMATED, SAME(price.cores_delta, abs=1e-6)), "as the plan said"
+    assert {ways["selectivity_is_measured"] for ways in work_of(client, record).values()} == {False}
+
+    at = passes(slots, minutes=10, since=NOON)
+    with_all = told_of(world.carla, record).agrees()
+    ways = work_of(client, record)
+    assert (ways["all"]["is_on"], ways["all"]["cost"]["basis"], ways["all"]["selectivity"]) == (True, MEASURED, 1.0)
+    assert ways["few"]["cost"]["basis"] == ESTIMATED and not ways["few"]["selectivity_is_measured"]
+    assert ways["all"]["event_s"] > 10 * ways["few"]["event_s"] and [way["worth"] for way in ways.values()] == [1, 0.5]
+
+    # Switched: what the other one was seen to take is no figure of this one.
+    changes = switched(world, record, "few")
+    assert changes.cores_delta == SAME(ways["few"]["cost"]["cores"] - ways["all"]["cost"]["cores"], abs=2e-6)
+    told_of(world.carla, record).agrees()
+    assert work_of(client, record)["few"]["cost"] == ways["few"]["cost"], "not yet seen at work"
+    at = passes(slots, minutes=20, since=at)
+    with_few = told_of(world.carla, record).agrees()
+    ways_then = work_of(client, record)
+    assert ways_then["few"]["cost"]["basis"] == MEASURED and ways_then["few"]["selectivity"] == SAME(0.25, rel=1e-3)
+    assert ways_then["all"]["cost"] == ways["all"]["cost"], "as it was when it was on last"
+    assert 0 < with_few.cores < with_all.cores / 2
+
+    # Back: the plan says what both were seen to take, here and behind it, and so does the page once it is in force.
+    back = switched(world, record, "all")
+    now = told_of(world.carla, record).agrees()
+    assert back.rests_on == MEASURED
+    assert back.cores_delta >= ways["all"]["cost"]["cores"] - ways_then["few"]["cost"]["cores"]
+    own = now.cores - with_few.cores
+    assert own == SAME(ways["all"]["cost"]["cores"] - ways_then["few"]["cost"]["cores"], abs=2e-6)
+    passes(slots, minutes=75, since=at)
+    assert told_of(world.carla, record).agrees().basis == MEASURED, "hours are billed whatever was on in them"
 
 
 def test_others_of_another_team_see_the_whole_and_not_the_bill(world: World, slots: Slots) -> None:

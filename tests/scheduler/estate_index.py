@@ -84,8 +84,7 @@ class EstateIndex:
         """
         plan.require_generation(self.generation)
         if self.settings or plan.settings_after:
-            self.settings = settings_applied(
-                plan.fragments_before, plan.fragments_after, plan.settings_after, self.settings, self.fragments)
+            self.settings = settings_applied(plan, self.settings, self.fragments)
         self._end(plan.fragments_before.values())
         if plan.entry_before is not None:
             self._drop(plan.entry_before)

@@ -176,6 +176,8 @@ def check_plan(before: Estate, plan: Plan) -> None:
         used = set(plan.reused) - set(plan.replaced.running.values())
         used |= {task_id for name in plan.fragments_before if name in plan.fragments_after
                  for task_id in after.fragments[name].kept_tasks}
+    elif switched := {step.task for step in plan.steps if step.kind == "switch"}:
+        used = switched
     else:
         used = {task_id for fragment_id in plan.fragments_after for task_id in after.fragments[fragment_id].kept_tasks}
     touched = {
@@ -254,6 +256,8 @@ def _replayed(before: Estate, plan: Plan) -> dict:
                     readers = tuple(reader for reader in readers if reader != step.reader)
                 outlets = {task_id: readers for task_id, readers in old.outlets.items() if task_id != step.task}
                 fragments[step.fragment] = replace(old, outlets=outlets | ({step.task: readers} if readers else {}))
+            case "switch":  # what queries are set to is no part of what they are
+                assert step.task in fragments[step.fragment].tasks
             case other:
                 raise AssertionError(f"a plan has no step {other}")
     assert len({step.key for step in plan.steps}) == len(plan.steps)

@@ -69,8 +69,8 @@ def test_a_task_works_on_what_reaches_it() -> None:
     counts = {"busy_ms": 7, "batches": 3, "in:n": 50, "in:bytes": 900, "0:n": 20, "1:n": 5, "ch:f.1": 300}
     work = query_work(counts, [("parse", 4.0, "f.0"), ("filter", 2.0, "f.1")])
     assert work == QueryWork(7, 3, (
-        TaskWork("parse", events=50, traffic_bytes=900, cost_us=4.0),
-        TaskWork("filter", events=20, traffic_bytes=300, cost_us=2.0)))
+        TaskWork("parse", events=50, traffic_bytes=900, cost_us=4.0, events_out=20),
+        TaskWork("filter", events=20, traffic_bytes=300, cost_us=2.0, events_out=5)))
     source = query_work({"0:n": 20, "1:n": 20}, [("source", 8.0, "f.0"), ("next", 1.0, "f.1")])
     assert [task.events for task in source.tasks] == [20, 20]
 

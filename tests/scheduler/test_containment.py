@@ -29,7 +29,8 @@ WINDOW = Parameter("window", "integer", "How many.", default=1, minimum=1)
 TYPES = TaskTypes([
     TaskType("source", "source", "Numbers.", "none:none", (Parameter("seed", "integer", "", default=1),), cost_us=5),
     TaskType("band", "transform", "Those in a range.", "none:none",
-             (Parameter("low", "integer", ""), Parameter("high", "integer", "")), selectivity=0.5, cost_us=5),
+             (Parameter("low", "integer", ""), Parameter("high", "integer", "")), selectivity=0.5, cost_us=5,
+             effects=()),
     TaskType("total", "transform", "Sums of blocks.", "none:none", (WINDOW,), stateful=True, selectivity=0.2,
              cost_us=9),
     TaskType("totals", "transform", "Sums of sums.", "none:none", (WINDOW,), stateful=True, cost_us=3),
@@ -82,6 +83,9 @@ def simulated(dataflow):
 
     def events(task, inputs):
         config = task.config
+        if task.type == "dynamic":  # one way or another, by what of them is the same however they are written
+            task = max(config["alternates"], key=lambda way: (way.get("value", 1), way["name"]))
+            task, config = Task("on", task["type"], task["config"]), task["config"]
         if task.type == "source":
             yield from ((seq, (seq * 37 + config.get("seed", 1)) % 50) for seq in range(60))
         elif task.type == "band":
@@ -255,6 +259,9 @@ def test_near_misses_tell_savings_against_the_refinement():
 NARROW = st.tuples(st.integers(0, 4), st.integers(5, 9)).map(lambda pair: {"low": pair[0] * 5, "high": pair[1] * 5})
 STEPS = st.one_of(
     NARROW.map(lambda config: ("band", config)),
+    st.tuples(NARROW, st.sampled_from([1, 2])).map(lambda pair: ("dynamic", {"alternates": [
+        {"name": "a", "type": "band", "config": pair[0], "value": pair[1]},
+        {"name": "b", "type": "band", "config": {"low": 10, "high": 30}}]})),
     st.sampled_from([1, 2, 3, 4, 6]).map(lambda window: ("total", {"window": window})))
 
 

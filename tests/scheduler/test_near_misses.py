@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.applying import apply_plan
-from scheduler.model.canonical import identity_config
+from scheduler.model.canonical import canonical_config, identity_config
 from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.duplicates import deduplicate
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
@@ -96,6 +96,59 @@ def test_a_sources_rate_may_be_near_and_what_follows_is_reused():
     assert miss.reused == ("s", "a", "b", "x")
     assert miss.text.startswith("rate_per_s 50 instead of 55 in s")
     assert adopted(chain("new", 2, rates={"s": 55}), miss.differences).rates_per_s == {"s": 50.0}
+
+
+def dynamic_chain(name, *ways, **options):
+    tasks = {
+        "s": "sensors", "a": ("dynamic", {"alternates": list(ways)}), "b": "thin", "x": ("alarm", {"level": 3})}
+    return flow(name, tasks, "s > a > b > x", **options)
+
+
+def way(name, by, **more):
+    return {"name": name, "type": "scale", "config": {"by": by}, **more}
+
+
+def saved_by_plans(estate, mine, miss):
+    """What adopting a near miss saves, by the plans of both."""
+    plans = [
+        plan_submission(estate, dataflow, dataflow_id="new", team="water", task_types=TYPES, prices=PRICES)
+        for dataflow in (mine, adopted(mine, miss.differences))]
+    assert plans[0].price.tasks_started - plans[1].price.tasks_started == len(miss.reused)
+    return plans[0].price.cores_delta - plans[1].price.cores_delta
+
+
+@pytest.mark.parametrize(("theirs", "mine", "words"), [
+    (dynamic_chain("old", way("all", 2, value=2), way("few", 60)), chain("new", 60),
+     "alternates all, few (few is this task) instead of one way in a"),
+    (chain("old", 60), dynamic_chain("new", way("all", 2), way("few", 60)),
+     "alternate few alone instead of 2 alternates in a"),
+    (dynamic_chain("old", way("all", 2, guard="rate > 5"), way("few", 60)),
+     dynamic_chain("new", way("all", 2), way("few", 60)), "guard rate > 5 instead of none of alternate all in a"),
+    (dynamic_chain("old", way("all", 2), way("little", 60, value=0.5)),
+     dynamic_chain("new", way("all", 2), way("few", 60)),
+     "name little instead of few of alternate few, value 0.5 instead of 1 of alternate few in a"),
+])
+def test_alternates_of_what_runs_are_offered_both_ways(theirs, mine, words):
+    estate = submit(EMPTY, theirs)
+    [miss] = suggestions(estate, mine)
+    assert miss.text.startswith(f"{words} would reuse 3 more tasks and save ")
+    assert miss.reused == ("a", "b", "x")
+    assert miss.cores_saved == pytest.approx(saved_by_plans(estate, mine, miss), abs=2e-6)
+    beside = {task.type for task in (theirs.task("a"), mine.task("a"))} == {"dynamic", "scale"}
+    assert ("beside" in miss.why_beside) == beside
+    taken = adopted(mine, miss.differences)
+    assert fingerprints(taken, task_types=TYPES)["x"] in estate.tasks
+
+
+def test_alternates_that_do_something_else_are_no_near_miss():
+    estate = submit(EMPTY, dynamic_chain("old", way("all", 2), way("few", 60)))
+    for other in (
+        chain("new", 61), dynamic_chain("new", way("all", 2), way("few", 61)),
+        dynamic_chain("new", way("all", 2), way("few", 60), way("none", 0)),
+        dynamic_chain("new", way("all", 2), way("few", 60), visibility="private"),
+        flow("new", {"s": "sensors", "f": "thin", "a": ("scale", {"by": 60}), "x": "archive"}, "s > f > a > x"),
+    ):
+        assert suggestions(estate, other) == ()
 
 
 def test_what_is_far_or_not_declared_near_is_not_offered():
@@ -188,7 +241,7 @@ NUMBER = Parameter("n", "integer", "", default=10, near_ratio=0.3)
 FLAG = Parameter("far", "boolean", "", default=False)
 NEAR_TYPES = TaskTypes([
     TaskType("source", "source", "", "none:none", (NUMBER,), cost_us=5),
-    TaskType("step", "transform", "", "none:none", (NUMBER, FLAG), cost_us=9),
+    TaskType("step", "transform", "", "none:none", (NUMBER, FLAG), cost_us=9, effects=()),
     TaskType("end", "sink", "", "none:none", (NUMBER,), cost_us=2),
 ])
 
@@ -197,18 +250,50 @@ NEAR_TYPES = TaskTypes([
 def small_dataflows(draw):
     """Up to five tasks whose configs are often near each other's."""
     numbers = st.sampled_from([10, 11, 12, 20])
-    tasks = [Task("s0", "source", {"n": draw(numbers)})]
+    tasks = [Task("s0", "source", {"n": draw(st.sampled_from([10, 10, 10, 11]))})]
     streams = []
     for position in range(draw(st.integers(0, 2))):
         parents = draw(st.lists(st.sampled_from([task.id for task in tasks]), min_size=1, max_size=2, unique=True))
         flag = draw(st.sampled_from([False, False, True]))
-        tasks.append(Task(f"t{position}", "step", {"n": draw(numbers), "far": flag}))
+        if draw(st.booleans()):
+            tasks.append(Task(f"t{position}", "step", {"n": draw(numbers), "far": flag}))
+        else:
+            tasks.append(Task(f"t{position}", "dynamic", {"alternates": [
+                {"name": name, "type": "step", "config": {"n": number}, "value": value,
+                 "guard": draw(st.sampled_from(["", "x"]))}
+                for name, number, value in (("a", 10, 1), ("b", draw(st.sampled_from([12, 12, 20])), draw(
+                    st.sampled_from([1, 2]))))]}))
         streams += [Stream(parent, f"t{position}") for parent in parents]
     unread = {task.id for task in tasks} - {stream.source for stream in streams}
     tasks.append(Task("o", "end", {"n": draw(numbers)}))
     streams += [Stream(parent, "o") for parent in sorted(unread)]
-    rates = {"s0": draw(st.sampled_from([10.0, 12.0, 30.0]))}
+    rates = {"s0": draw(st.sampled_from([10.0, 10.0, 10.0, 12.0, 30.0]))}
     return deduplicate(Dataflow("small", tuple(tasks), tuple(streams), rates_per_s=rates), task_types=NEAR_TYPES)
+
+
+def does(alternate):
+    return alternate["type"], {"n": 10, "far": False} | dict(alternate.get("config", {}))
+
+
+def is_near(dataflow, task, other):
+    """Whether a running task's type and config may be taken over."""
+    if task.type == other.type == "dynamic":
+        mine, theirs = (list(each["alternates"]) for each in (task.config, other.config))
+        free = [does(alternate) for alternate in theirs]
+        for alternate in mine:
+            if does(alternate) not in free:
+                return False
+            free.remove(does(alternate))
+        return not free and canonical_config(NEAR_TYPES["dynamic"], task.config) != canonical_config(
+            NEAR_TYPES["dynamic"], other.config)
+    if task.type == other.type:
+        return bool(differences(
+            NEAR_TYPES[task.type], identity_config(dataflow, task, NEAR_TYPES[task.type]), other.config))
+    pair = {task.type: task.config, other.type: other.config}
+    if pair.keys() != {"dynamic", "step"}:
+        return False
+    alone = does({"type": "step", "config": pair["step"]})
+    return alone in map(does, pair["dynamic"]["alternates"])
 
 
 def tried(running, dataflow):
@@ -216,9 +301,7 @@ def tried(running, dataflow):
     tasks = {task.id: task for task in dataflow.tasks}
     options = {
         task.id: [
-            other.id for other in running.values() if other.type == task.type
-            and differences(NEAR_TYPES[task.type], identity_config(dataflow, task, NEAR_TYPES[task.type]), other.config)
-        ]
+            other.id for other in running.values() if is_near(dataflow, task, other)]
         for task in dataflow.tasks
     }
     outcomes = {}
@@ -227,10 +310,12 @@ def tried(running, dataflow):
             for others in product(*(options[task_id] for task_id in changed)):
                 taken = frozenset(zip(changed, others, strict=True))
                 configs = {task_id: dict(running[other].config) for task_id, other in taken}
+                kinds = {task_id: running[other].type for task_id, other in taken}
                 rates = dict(dataflow.rates_per_s) | {
                     task_id: config["rate_per_s"] for task_id, config in configs.items() if "rate_per_s" in config}
                 altered = replace(dataflow, rates_per_s=rates, tasks=tuple(
-                    replace(task, config=configs.get(task.id, task.config)) for task in dataflow.tasks))
+                    replace(task, type=kinds.get(task.id, task.type), config=configs.get(task.id, task.config))
+                    for task in dataflow.tasks))
                 ids = fingerprints(altered, task_types=NEAR_TYPES)
                 reused = {task_id for task_id, running_id in ids.items() if running_id in running}
                 outcomes[taken] = (ids, reused, altered)

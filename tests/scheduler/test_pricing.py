@@ -9,7 +9,8 @@ import pytest
 
 from scheduler.model.costs import DECLARED, Costs
 from scheduler.model.encoding import plan_from_json, plan_to_json
-from scheduler.performance.pricing import query_cores, running_cores, task_cores
+from scheduler.performance.pricing import cores_at, query_cores, task_cores
+from scheduler.performance.running_costs import running_cost
 from scheduler.planning import plan_removal, plan_submission
 from scheduler.rearranging import plan_pause, plan_resumption
 
@@ -66,14 +67,16 @@ def test_a_removal_gives_back_what_is_known_now_of_what_runs():
     back = plan_removal(estate, "etl", task_types=TYPES, prices=HERE).price
     assert back.cores_delta == pytest.approx(-planned(EMPTY, ETL).price.cores_delta)
     old = replace(next(iter(estate.tasks.values())), rate_per_s=None, cores=0.5)
-    assert running_cores(old, task_types=TYPES, prices=HERE) == 0.5, "of an older version: as it was expected"
+    aged = replace(estate, tasks={**estate.tasks, old.id: old})
+    cost = running_cost(aged, old.id, task_types=TYPES, prices=HERE)
+    assert (1 - cost.query_part) * cost.figure.cores == pytest.approx(0.5), "of an older version: as it was expected"
 
 
 def money_of_shared(estate, prices):
     """What the two shared tasks cost an hour, with their even part of the query's batches."""
     fragment = next(fragment for fragment in estate.fragments.values())
     return sum(
-        running_cores(estate.tasks[task], task_types=TYPES, prices=prices)
+        cores_at(TYPES[estate.tasks[task].type], estate.tasks[task].rate_per_s, prices=prices)
         + (query_cores(prices) + prices.costs.fixed_cores) / len(fragment.tasks)
         for task in fragment.tasks[:2]) * prices.core_hour
 

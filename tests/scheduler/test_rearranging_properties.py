@@ -1,4 +1,4 @@
-"""Pausing, resuming, starting fresh and defragmenting, over random lives of an estate."""
+"""Pausing, resuming, starting fresh, defragmenting and switching, over random lives of an estate."""
 
 from __future__ import annotations
 
@@ -11,15 +11,19 @@ from hypothesis import strategies as st
 from scheduler.applying import apply_plan
 from scheduler.changing import plan_change
 from scheduler.defragmenting import plan_cutting_back, plan_defragmentation
+from scheduler.model.alternates import alternates_in, first_on, on_in
 from scheduler.model.encoding import estate_from_json, estate_to_json, plan_from_json, plan_to_json
 from scheduler.model.errors import NothingToGain
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
+from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.task_types import DYNAMIC
 from scheduler.performance.pricing import query_cores
 from scheduler.planning import plan_removal, plan_submission
 from scheduler.rearranging import plan_pause, plan_resumption
 from scheduler.reuse.defragment import DefragmentRule, fusions, series_along
 from scheduler.reuse.fragments import cut_into_chains
+from scheduler.setting import plan_switch
 from tests.scheduler.estate_index import EstateIndex
 
 from .catalogue import EMPTY, PRICES, SLOTS, TYPES, pause, resume, submit
@@ -31,12 +35,12 @@ SHORT = settings(max_examples=120, deadline=None, suppress_health_check=[HealthC
 LONG = settings(SHORT, max_examples=5_000)
 ANYTHING = DefragmentRule(ratio=0.0)  # whatever can be fused is
 ONE_NODE = Estate(slots=SLOTS[:2])
-EVENTS = ["submit", "submit", "remove", "turn", "turn", "defragment", "change", "change"]
+EVENTS = ["submit", "submit", "remove", "turn", "turn", "defragment", "change", "change", "switch", "switch"]
 
 
 @st.composite
 def lives(draw: st.DrawFn, *, longest: int = 10) -> list[tuple]:
-    """Submissions (joining or fresh), new versions, removals, pauses and resumptions, in an order that can be."""
+    """Submissions (joining or fresh), versions, removals, pauses, resumptions and switches, in an order that can be."""
     pool = draw(st.lists(dataflows(), min_size=1, max_size=3))
     life: list[tuple] = []
     present: dict[str, bool] = {}  # dataflow id -> whether it is paused
@@ -66,7 +70,18 @@ def lives(draw: st.DrawFn, *, longest: int = 10) -> list[tuple]:
 
 
 def planned(estate, what: str, dataflow_id: str, *more) -> Plan | None:
-    """The plan of one event of a life; None where there is nothing to defragment."""
+    """The plan of one event of a life; None where there is nothing to defragment, or to switch."""
+    if what == "switch":
+        submitted = estate.submitted[dataflow_id]
+        on = {task: alternate_on(estate, running) for task, running in sorted(submitted.running.items())
+              if estate.tasks[running].type == DYNAMIC}
+        if not on:
+            return None
+        task = next(iter(on))
+        other = next(
+            each.name for each in alternates_in(DYNAMIC, estate.tasks[submitted.running[task]].config)
+            if each.name != on[task])
+        return plan_switch(estate, dataflow_id, task=task, alternate=other, task_types=TYPES, prices=PRICES)
     if what == "submit":
         dataflow, team, fresh = more
         return plan_submission(
@@ -88,6 +103,7 @@ def planned(estate, what: str, dataflow_id: str, *more) -> Plan | None:
 def live(life, start: Estate = EMPTY) -> tuple[Estate, Reference]:
     """Go through a life, checking every plan, by value and by index, and every estate on the way."""
     estate, reference, index = start, Reference(TYPES), EstateIndex(start)
+    on: dict[str, str] = {}  # by running dynamic task
     for what, dataflow_id, *more in life:
         plan = planned(estate, what, dataflow_id, *more)
         assert planned(index, what, dataflow_id, *more) == plan
@@ -108,7 +124,19 @@ def live(life, start: Estate = EMPTY) -> tuple[Estate, Reference]:
         index.apply(plan)
         assert index.estate() == estate
         check_estate(estate, reference)
+        dynamic = [task for task in estate.tasks if estate.tasks[task].type == DYNAMIC]
+        on = {task: on.get(task) or first_on(alternates_in(DYNAMIC, estate.tasks[task].config)).name
+              for task in dynamic}
+        on |= {step.task: plan.settings_after[step.fragment].alternates[step.task] for step in plan.steps
+               if what == "switch"}
+        assert on == {task: alternate_on(estate, task) for task in dynamic}, "switches alone change what is on"
     return estate, reference
+
+
+def alternate_on(estate: Estate, task: str) -> str:
+    """Which alternate of a running dynamic task is on."""
+    settings_here = estate.settings.get(estate.places[task][0], USUAL)
+    return on_in(DYNAMIC, estate.tasks[task].config, settings_here.alternates.get(task))
 
 
 def check_kept(before: Estate, after: Estate, plan: Plan) -> None:

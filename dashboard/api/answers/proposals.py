@@ -236,6 +236,7 @@ class NearMissAnswer(Answer):
     tasks: list[str]
     cores_saved: float
     money_per_hour_saved: float
+    why_beside: str
     differences: list[ParameterDifference]
 
 

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from dashboard.operations.models import TaskMeter
 from scheduler.model.cost_figures import CostMeter
+from scheduler.performance.alternates_at_work import meter_key
 from scheduler.performance.running_costs import metered
 
 KEPT = timedelta(days=35)  # after the last reading: so long a pause may last, and its price is known still
@@ -18,14 +19,22 @@ KEPT = timedelta(days=35)  # after the last reading: so long a pause may last, a
 
 @dataclass(frozen=True, slots=True)
 class TaskReading:
-    """What a running task was charged over some seconds on one slot: CPU cores and money an hour; and whether that
-    says what it costs for good."""
+    """What a running task was charged over some seconds on one slot: CPU cores and money an hour; whether that says
+    what it costs for good; events per second that it took and gave; and of a dynamic one the alternate that was on."""
 
     task_id: str
     cores: float
     per_hour: float
     seconds: float
     has_settled: bool
+    in_per_s: float | None = None
+    out_per_s: float | None = None
+    alternate: str = ""
+
+    @property
+    def key(self) -> str:
+        """What its meter is looked up by."""
+        return meter_key(self.task_id, self.alternate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +47,11 @@ class BilledHours:
     since: datetime
 
 
-def meters_of(task_ids: Collection[str]) -> dict[str, CostMeter]:
-    """The meters of running tasks, by id; of one that was not metered there is none."""
-    rows = TaskMeter.objects.filter(pk__in=list(task_ids)).values_list("fingerprint", "meter")
-    return {task_id: CostMeter(**meter) for task_id, meter in rows}
+def meters_of(keys: Collection[str]) -> dict[str, CostMeter]:
+    """The meters of running tasks, by what they are looked up by (`meter_key`); there is none of what was not metered.
+    """
+    rows = TaskMeter.objects.filter(pk__in=list(keys)).values_list("fingerprint", "meter")
+    return {key: CostMeter(**meter) for key, meter in rows}
 
 
 def note_meters(readings: Iterable[TaskReading], *, billed: Mapping[str, BilledHours], at: datetime) -> int:
@@ -49,18 +59,18 @@ def note_meters(readings: Iterable[TaskReading], *, billed: Mapping[str, BilledH
     readings = _by_task(readings)
     if not readings:
         return 0
-    before = meters_of({reading.task_id for reading in readings})
+    before = meters_of({reading.key for reading in readings})
     rows = []
     for reading in readings:
         meter = metered(
-            before.get(reading.task_id), cores=reading.cores, per_hour=reading.per_hour, seconds=reading.seconds,
-            at_ms=_ms(at))
-        hours = billed.get(reading.task_id)
+            before.get(reading.key), cores=reading.cores, per_hour=reading.per_hour, seconds=reading.seconds,
+            at_ms=_ms(at), in_per_s=reading.in_per_s, out_per_s=reading.out_per_s)
+        hours = None if reading.alternate else billed.get(reading.task_id)  # hours are billed whatever was on in them
         if hours is not None:
             meter = replace(
                 meter, billed_s=hours.seconds, billed_cores=hours.cores, billed_per_hour=hours.per_hour,
                 billed_since_ms=_ms(hours.since))
-        rows.append(TaskMeter(fingerprint=reading.task_id, at=at, meter=asdict(meter)))
+        rows.append(TaskMeter(fingerprint=reading.key, at=at, meter=asdict(meter)))
     TaskMeter.objects.bulk_create(
         rows, update_conflicts=True, unique_fields=["fingerprint"], update_fields=["at", "meter"], batch_size=1_000)
     TaskMeter.objects.filter(at__lt=at - KEPT).delete()
@@ -75,8 +85,15 @@ def _by_task(readings: Iterable[TaskReading]) -> list[TaskReading]:
     return [
         TaskReading(
             task_id, sum(part.cores for part in parts), sum(part.per_hour for part in parts),
-            max(part.seconds for part in parts), has_settled=True)
+            max(part.seconds for part in parts), has_settled=True,
+            in_per_s=_summed(part.in_per_s for part in parts), out_per_s=_summed(part.out_per_s for part in parts),
+            alternate=parts[0].alternate)
         for task_id, parts in by_task.items() if all(part.has_settled for part in parts)]
+
+
+def _summed(figures: Iterable[float | None]) -> float | None:
+    known = list(figures)
+    return None if None in known else sum(figure for figure in known if figure is not None)
 
 
 def _ms(moment: datetime) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.operations.latency_control.open_batches import why_not_set
 from dashboard.plans.models import PlanRecord
+from dashboard.plans.price_settings import prices
 from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
 from scheduler.guards.element_policies import policy_in
 from scheduler.model.plan import Plan
@@ -18,7 +19,8 @@ def _setting(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     if "alternate" in options:
         return plan_switch(
             estate, task=options["task"], alternate=options["alternate"], stays="hold_s" in options,
-            why=options.get("reason", ""), **computed_with(record))
+            why=options.get("reason", ""),
+            **computed_with(record, prices=prices(record.dataflow.latency_limits)))
     if "policy" in options:
         stated = options["policy"]
         return plan_policy(

@@ -6,6 +6,7 @@ from argparse import ArgumentParser
 
 from django.core.management.base import BaseCommand, CommandError
 
+from dashboard.approvals.near_miss_search import near_misses_in
 from dashboard.approvals.services import change_dataflow, submit_dataflow
 from dashboard.catalog.document_checks import parse_document
 from dashboard.catalog.selectors import dataflows
@@ -52,8 +53,10 @@ class Command(BaseCommand):
                 self._change(actor, chosen, text_of(file), fresh=fresh, begin=begin)
                 return
             choice = ScheduleChoice.of(pair=schedule.split("-"), rate_per_s=rate) if schedule else None
+            text = text_of(file)
+            misses = [] if schedule else near_misses_in(chosen, text)
             proposal = submit_dataflow(
-                actor=actor, team=chosen, text=text_of(file), fresh=fresh, begin=begin, schedule=choice)
+                actor=actor, team=chosen, text=text, fresh=fresh, begin=begin, schedule=choice)
         except InvalidDataflow as invalid:
             for problem in invalid.problems:
                 place = f"{file}:{problem.line}:{problem.column}" if problem.line else f"{file} {problem.path}"
@@ -62,6 +65,8 @@ class Command(BaseCommand):
         except WeirError as error:
             raise CommandError(error.full_message) from error
         self.stdout.write(f"{proposal.dataflow.name} is submitted for {chosen.name}: /proposals/{proposal.pk}/")
+        for miss in misses:
+            self.stdout.write(f"Near miss: {miss['summary']}. {miss['why_beside']}".rstrip())
 
     def _change(self, actor: User, team: Team, text: str, *, fresh: bool, begin: str) -> None:
         name = parse_document(text).name

@@ -12,6 +12,7 @@ from dashboard.approvals.services import switch_alternate
 from dashboard.catalog.models import DataflowRecord
 from dashboard.commands.proposing import ProposingCommand
 from dashboard.operations.dynamic_reader import DynamicTask, dynamic_tasks, with_switches
+from dashboard.plans.alternate_figures import with_figures
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.units import in_unit
@@ -37,16 +38,20 @@ class Command(ProposingCommand):
     def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
         if options["task"]:
             return super().act(record, actor, options)
-        tasks = with_switches(dynamic_tasks(viewer_of(actor), record.pk))
+        viewer = viewer_of(actor)
+        tasks = with_switches(with_figures(viewer, record.pk, dynamic_tasks(viewer, record.pk)))
         return "\n".join(line for task in tasks for line in _lines(task)) or (
             f"No task of {record.name} that runs has alternates.")
 
 
 def _lines(task: DynamicTask) -> Iterator[str]:
     yield f"{task.task}, in query {task.query}:"
-    for alternate in task.alternates:
+    for alternate, figures in zip(task.alternates, task.figures, strict=True):
         guard = f", while {alternate.guard}" if alternate.guard else ""
         yield f"  {'*' if alternate.name == task.on else ' '} {alternate.name}: {alternate.summary}, worth " \
             f"{alternate.value if isinstance(alternate.value, str) else f'{alternate.value:g}'}{guard}"
+        seen = "measured" if figures.selectivity_is_measured else "declared"
+        yield f"      {figures.event_s * 1e6:.3g} µs of CPU an event, {figures.cost.cores:.3f} cores " \
+            f"({figures.cost.basis}); {figures.selectivity:.3g} events out for each in ({seen})"
     for switch in task.switches:
         yield f"  from number {switch.seq} on: {switch.alternate} (batch {switch.batch} of {switch.query})"

@@ -1,0 +1,46 @@
+"""What running tasks do that are charged: the type by which each one's cost goes, and which alternate is on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from dashboard import jobs
+from dashboard.operations.estate_store.fragment_settings import settings_of
+from dashboard.operations.models import RunningTaskRow
+from scheduler.model.alternates import on_in, type_at_work
+from scheduler.model.fragment import Fragment
+from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.task_types import DYNAMIC
+
+
+@dataclass(frozen=True, slots=True)
+class ChargedTask:
+    """The name of the type by which a running task's cost goes, what that declares for an event (µs; 0 where it is not
+    installed any more), and of a dynamic task the alternate that is on."""
+
+    type: str
+    cost_us: float = 0.0
+    alternate: str = ""
+
+
+def charged_tasks(fragments: Mapping[str, Fragment]) -> dict[str, ChargedTask]:
+    """What all tasks of these fragments do, by running task; the fragments are by whatever executes them."""
+    by_id = {fragment.id: fragment for fragment in fragments.values()}
+    homes = {task: fragment.id for fragment in by_id.values() for task in fragment.tasks}
+    homes |= {task: fragment.id for fragment in by_id.values() for task in fragment.active_tasks}
+    types, names = jobs.task_types(), _types_of(homes)
+    charged = {
+        task: ChargedTask(name, types[name].cost_us if name in types else 0.0)
+        for task, name in names.items() if name != DYNAMIC}
+    dynamic = [task for task, name in names.items() if name == DYNAMIC]
+    chosen = settings_of({homes[task] for task in dynamic}) if dynamic else {}
+    for task, config in RunningTaskRow.objects.filter(pk__in=dynamic).values_list("fingerprint", "config"):
+        on = on_in(DYNAMIC, config, chosen.get(homes[task], USUAL).alternates.get(task))
+        at_work = type_at_work(DYNAMIC, config, types, on=on)
+        charged[task] = ChargedTask(at_work.name, at_work.cost_us, on)
+    return charged
+
+
+def _types_of(fingerprints: Collection[str]) -> dict[str, str]:
+    return dict(RunningTaskRow.objects.filter(pk__in=list(fingerprints)).values_list("fingerprint", "type"))

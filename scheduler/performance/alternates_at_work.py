@@ -1,0 +1,111 @@
+"""Alternates at work: what running tasks do now, and at which rates, by the alternates that are on of dynamic ones.
+
+The rate of a running task was noted when it started, with the alternates upstream that are on at first. Another one may
+give more events, or fewer: by as much as what is measured of the two differs, or, where one of them has not been on
+for long enough, as what their types declare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from scheduler.model.alternates import alternates_in, first_on, on_in, type_at_work
+from scheduler.model.cost_figures import CostMeter
+from scheduler.model.fragment import RunningTask
+from scheduler.model.ports import EstateView
+from scheduler.model.prices import Prices
+from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.task_types import DYNAMIC, TaskType, TaskTypes
+
+LEAST_METERED_S = 120.0  # before that a meter says nothing
+NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+def meter_key(task_id: str, alternate: str = "") -> str:
+    """What a running task's meter is looked up by: a dynamic task has one for each alternate."""
+    return f"{task_id}/{alternate}" if alternate else task_id
+
+
+class AlternatesAtWork:
+    """What running tasks of an estate do.
+
+    Parameters
+    ----------
+    on : mapping of str to str, optional
+        By running task the alternate that is taken to be on, instead of the one that is.
+    """
+
+    def __init__(
+        self, estate: EstateView, *, task_types: TaskTypes, prices: Prices, on: Mapping[str, str] = NOTHING
+    ) -> None:
+        self.estate, self.task_types, self.prices, self.on = estate, task_types, prices, on
+        self._times: dict[str, float] = {}
+
+    def alternate(self, task: RunningTask) -> str:
+        """The alternate that is on; empty of a task that is not dynamic."""
+        if task.type != DYNAMIC:
+            return ""
+        if task.id in self.on:
+            return self.on[task.id]
+        query, _ = self.estate.places[task.id]
+        return on_in(task.type, task.config, self.estate.settings.get(query, USUAL).alternates.get(task.id))
+
+    def task_type(self, task: RunningTask) -> TaskType | None:
+        """The type by which its cost goes; None where it is not installed any more."""
+        if task.type not in self.task_types:
+            return None
+        return type_at_work(task.type, task.config, self.task_types, on=self.alternate(task))
+
+    def types(self, task_ids: Iterable[str]) -> set[str]:
+        """The names of the types by which the cost of tasks goes."""
+        tasks = [self.estate.tasks[task_id] for task_id in task_ids]
+        return {task.type if (kind := self.task_type(task)) is None else kind.name for task in tasks}
+
+    def rate_per_s(self, task: RunningTask) -> float | None:
+        """Events per second that it is expected to work on; None where nobody noted that."""
+        return None if task.rate_per_s is None else task.rate_per_s * self.times_rate(task.id)
+
+    def times_rate(self, task_id: str) -> float:
+        """How many times the rate at which a task started it is expected to work at, by what is on upstream.
+
+        Of several parents each counts with as much as it gave then.
+        """
+        if task_id not in self._times:
+            whole = now = 0.0
+            for parent in (self.estate.tasks[name] for name in self.estate.tasks[task_id].parents):
+                gave = self._rate_given(parent)
+                whole += gave
+                now += gave * self.times_rate(parent.id) * self._times_selectivity(parent)
+            self._times[task_id] = now / whole if whole else 1.0
+        return self._times[task_id]
+
+    def selectivity(self, task: RunningTask, alternate: str) -> tuple[float, bool]:
+        """Events out for each event in of a dynamic task with an alternate on, and whether that was measured."""
+        measured = _selectivity_metered(self.prices.meters.get(meter_key(task.id, alternate)))
+        if measured is not None:
+            return measured, True
+        return type_at_work(task.type, task.config, self.task_types, on=alternate).selectivity, False
+
+    def _rate_given(self, task: RunningTask) -> float:
+        if task.type not in self.task_types:
+            return task.rate_per_s or 0.0
+        return (task.rate_per_s or 0.0) * type_at_work(task.type, task.config, self.task_types).selectivity
+
+    def _times_selectivity(self, task: RunningTask) -> float:
+        on = self.alternate(task)
+        first = first_on(alternates_in(task.type, task.config)).name if on else ""
+        if on == first:
+            return 1.0
+        pair = [self.selectivity(task, name) for name in (on, first)]
+        if not all(is_measured for _, is_measured in pair):  # like is held against like
+            pair = [(type_at_work(task.type, task.config, self.task_types, on=name).selectivity, False)
+                    for name in (on, first)]
+        (now, _), (then, _) = pair
+        return now / then if then else 1.0
+
+
+def _selectivity_metered(meter: CostMeter | None) -> float | None:
+    if meter is None or meter.seconds < LEAST_METERED_S or not meter.in_per_s:
+        return None
+    return meter.out_per_s / meter.in_per_s
