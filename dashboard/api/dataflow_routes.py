@@ -130,6 +130,13 @@ def pause(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     return schemas.proposal_row(services.pause_dataflow(actor=request.user, dataflow_id=dataflow_id))
 
 
+@router.post("/dataflows/{uuid:dataflow_id}/pause-at-once", response=ProposalRow)
+def pause_at_once(request: HttpRequest, dataflow_id: UUID, stop: schemas.PauseAtOnceIn) -> dict[str, Any]:
+    """Emergency stop: pause a running dataflow as soon as that is planned; nobody has to approve it."""
+    return schemas.proposal_row(services.pause_at_once(
+        actor=request.user, dataflow_id=dataflow_id, reason=stop.reason))
+
+
 @router.post("/dataflows/{uuid:dataflow_id}/resume", response=ProposalRow)
 def resume(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """Propose that a paused dataflow goes on."""

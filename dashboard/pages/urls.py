@@ -82,6 +82,8 @@ urlpatterns = [
     path("dataflows/<uuid:dataflow_id>/write-again/<path:task>", sinks.write_again, name="sink_write_again"),
     path("dataflows/<uuid:dataflow_id>/sinks/<path:task>", sinks.sink, name="sink"),
     path("dataflows/<uuid:dataflow_id>/retry", dataflows.dataflow_retry, name="dataflow_retry"),
+    path("dataflows/<uuid:dataflow_id>/pause-at-once", dataflows.dataflow_pause_at_once,
+         name="dataflow_pause_at_once"),
     path("dataflows/<uuid:dataflow_id>/rearrange/<slug:way>", dataflows.dataflow_rearrange, name="dataflow_rearrange"),
     path("dataflows/<uuid:dataflow_id>/schedule", schedules.schedule, name="schedule"),
     path("dataflows/<uuid:dataflow_id>/schedule/pairs.json", schedules.schedule_pairs, name="schedule_pairs"),

@@ -18,6 +18,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from dashboard import jobs
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
+from dashboard.approvals.emergency_stops import emergency_stops
 from dashboard.approvals.near_miss_search import near_misses_in
 from dashboard.audit import selectors as trail
 from dashboard.bills.dataflow_costs import cost_of
@@ -193,6 +194,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "may_renew": may and record.status in AT_REST, "is_running": record.status == RUNNING,
         "may_read_bill": request.viewer.sees_private_of(record.team_id),
         "live_topic": f"dataflow:{record.pk}", "hold_s": settings.HOLD_S,
+        "stop": emergency_stops([record.pk]).get(str(record.pk)),
         "latency": latency_card_told(request.viewer, record), "longest_ms": settings.LONGEST_TRIGGER_MS,
         "may_choose_latency": may, "may_choose_behind": request.viewer.has_role(record.team_id, Role.APPROVER),
         "when_behind_choices": WORDS, "when_behind_words": WORDS[record.behind_choice],
@@ -316,6 +318,19 @@ def dataflow_retry(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     flash.attempt(
         request, lambda: try_again(actor=request.user, dataflow_id=dataflow_id),
         text="Trying again. This page shows what comes of it.", code="try-again")
+    return redirect("dataflow", dataflow_id)
+
+
+@require_POST
+@login_required
+def dataflow_pause_at_once(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """Emergency stop: pause a dataflow without an approval."""
+    catalog.dataflow(request.viewer, dataflow_id)
+    flash.attempt(
+        request, lambda: services.pause_at_once(
+            actor=request.user, dataflow_id=dataflow_id, reason=request.POST.get("reason", "")),
+        text=lambda proposal: f"{proposal.dataflow.name} is being paused. An alert tells its team.",
+        code="paused-at-once")
     return redirect("dataflow", dataflow_id)
 
 
