@@ -17,6 +17,8 @@ from dashboard.operations.live_view.estate_view import view_for
 from dashboard.teams.permissions import Viewer
 from scheduler.guards.guard_compiling import CompiledElement, compile_element
 from scheduler.guards.guard_dry_run import GuardDryRun, dry_run, recorded_events
+from scheduler.guards.guard_traces import GuardTrace, GuardTracer
+from scheduler.guards.guard_tree import WINDOWS
 from scheduler.guards.guard_values import GuardEvent
 from scheduler.guards.task_figures import TASK_CATALOG, TASK_FIGURES, KeptFigures, TaskSubject, element_of, is_known
 from scheduler.history.points import Points
@@ -84,6 +86,22 @@ def dry_run_of(
     InvalidGuard
         A guard that is tried is none.
     """
+    end_s = int(timezone.now().timestamp())
+    begin_s = end_s - min(max(hours, 1), MOST_HOURS) * HOUR_S
+    return replayed(viewer, dataflow_id, task, begin_s=begin_s, end_s=end_s, guards=guards)[0]
+
+
+def replayed(
+    viewer: Viewer, dataflow_id: UUID | str, task: str, *, begin_s: int, end_s: int,
+    guards: Mapping[str, str] | None = None,
+) -> tuple[GuardDryRun, GuardTrace]:
+    """The same over any time, with what guards saw; raises as `dry_run_of` does.
+
+    Parameters
+    ----------
+    begin_s, end_s : int
+        In seconds since the epoch. What was measured before fills windows, as far as they reach.
+    """
     record = dataflow_for(viewer, dataflow_id)
     estate = view_for(viewer).estate
     entry = estate.submitted.get(str(record.pk))
@@ -96,14 +114,22 @@ def dry_run_of(
         raise NotFound(f"Task {task} has no alternate {min(unknown)}.", remedy="Name one of "
                        f"{', '.join(each.name for each in alternates)}.", task=task)
     tried = [replace(each, guard=(guards or {}).get(each.name, each.guard)) for each in alternates]
-    end_s = int(timezone.now().timestamp())
-    begin_s = end_s - min(max(hours, 1), MOST_HOURS) * HOUR_S
-    figures = _recorded(subject_of(estate, running.id), begin_s, end_s)
     element = element_of(task, tried)
-    events = list(_known(compile_element(element, TASK_CATALOG), recorded_events(figures)))
-    return dry_run(
-        element, TASK_CATALOG, events, begin_ms=events[0].at_ms if events else end_s * 1000, end_ms=end_s * 1000,
-        on=first_on(alternates).name)
+    compiled = compile_element(element, TASK_CATALOG)
+    figures = _recorded(subject_of(estate, running.id), begin_s - _longest_s(compiled), end_s)
+    events = list(_known(compiled, recorded_events(figures)))
+    begin_ms = max(events[0].at_ms, begin_s * 1000) if events else end_s * 1000
+    tracer = GuardTracer(compiled)
+    run = dry_run(
+        element, TASK_CATALOG, events, begin_ms=begin_ms, end_ms=end_s * 1000, on=first_on(alternates).name,
+        seen=tracer)
+    return run, tracer.trace(begin_ms=begin_ms, end_ms=end_s * 1000)
+
+
+def _longest_s(compiled: CompiledElement) -> int:
+    """How far back its windows reach, a week at most."""
+    reach = [node.value[-1] for node, _ in compiled.words if node.word in WINDOWS and isinstance(node.value, tuple)]
+    return min(max((int(str(ms)) for ms in reach), default=0) // 1000, MOST_HOURS * HOUR_S)
 
 
 def _known(compiled: CompiledElement, events: Iterable[GuardEvent]) -> Iterator[GuardEvent]:
