@@ -33,11 +33,10 @@ from dashboard.approvals.services.version_proposals import change_dataflow, prop
 from dashboard.approvals.services.waiting_plans import carry_over_waiting
 
 __all__ = [
-    "REARRANGEMENTS", "adopt_near_miss", "agree_to_rules", "approve_proposal", "cancel_proposal", "carry_over_waiting",
-    "change_dataflow", "choose_joining", "comment_on", "decline_rules", "defragment_dataflow", "drop_left_bundles",
-    "edit_comment", "empty_nodes",
-    "enact_held", "forget_plans", "guard", "move_query", "pause_at_once", "pause_dataflow", "prepare_proposal",
-    "propose_schedule", "propose_version", "recompute_proposal", "record_progress", "reject_proposal",
-    "remove_dataflow", "resolve_thread", "resume_dataflow", "roll_back_proposal", "see_mentions", "set_rules", "submit_dataflow",
-    "switch_alternate",
+    "REARRANGEMENTS", "adopt_near_miss", "agree_to_rules", "approve_proposal", "cancel_proposal",
+    "carry_over_waiting", "change_dataflow", "choose_joining", "comment_on", "decline_rules", "defragment_dataflow",
+    "drop_left_bundles", "edit_comment", "empty_nodes", "enact_held", "forget_plans", "guard", "move_query",
+    "pause_at_once", "pause_dataflow", "prepare_proposal", "propose_schedule", "propose_version",
+    "recompute_proposal", "record_progress", "reject_proposal", "remove_dataflow", "resolve_thread",
+    "resume_dataflow", "roll_back_proposal", "see_mentions", "set_rules", "submit_dataflow", "switch_alternate",
 ]
