@@ -109,7 +109,7 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
         Chart("memory", "Memory of its slots", {"memory_mb": "memory"}),
         Chart("disk", "Free space of its data folder", {"disk_free_mb": "free"})),
 }
-UNITS = {"/s": "/s", "ms": " ms", "s": " s", "MB": " MB", "GB": " GB", "cores": " cores", "blocks": "", "": ""}
+_UNITS = {"/s": "/s", "ms": " ms", "s": " s", "MB": " MB", "GB": " GB", "cores": " cores", "blocks": "", "": ""}
 # Of what happened: nouns of plans, and others where a name is not what people call it.
 _WORDS = {name: kind.noun.lower() for name, kind in PLAN_KINDS.items()} | {
     **dict.fromkeys(names_where("has_document"), "merge"), "fragment_failed": "query failed",
@@ -152,7 +152,7 @@ def chart_figure(
         and whether it is ``faint``.
     """
     scale, unit = _scale(chart, [kept_history, *([earlier.kept_history] if earlier else [])])
-    suffix = "%" if scale == 100 else UNITS[unit]
+    suffix = "%" if scale == 100 else _UNITS[unit]
     traces = _traces(chart, kept_history, scale=scale, suffix=suffix)
     if earlier is not None:
         traces += [

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from dashboard.operations.live_view.chart_marks import Mark
-from dashboard.pages.charts import UNITS, group_marks, iso_moment, mark_shapes
+from dashboard.pages.charts import group_marks, iso_moment, mark_shapes
 from scheduler.contracts.switches import AlternateSwitch
+from scheduler.guards.figure_streams import DATAFLOW_FIGURES
 from scheduler.guards.guard_dry_run import GuardDryRun
 from scheduler.guards.guard_traces import GuardTerm, GuardTrace
 from scheduler.guards.task_figures import TASK_FIGURES
-from scheduler.history.series import metric_named
 
 ON = "on"  # the chart of alternates
 POINTS = 480  # of a line
@@ -97,8 +97,10 @@ def figure_charts(
 
 def chart_names(trace: GuardTrace) -> list[tuple[str, str, str]]:
     """Of each such chart: what it is called in addresses, the figure or calculation, and what that is."""
-    names = dict.fromkeys(term.drawn_with for term in trace.terms)
-    return [(chart_name(name), name, TASK_FIGURES[name].doc if name in TASK_FIGURES else "") for name in names]
+    docs = {name: figure.doc for name, figure in TASK_FIGURES.items()} | {
+        f"dataflow.{name}": figure.doc for name, figure in DATAFLOW_FIGURES.items()}
+    return [(chart_name(name), name, docs.get(name, ""))
+            for name in dict.fromkeys(term.drawn_with for term in trace.terms)]
 
 
 def chart_name(text: str) -> str:
@@ -110,8 +112,7 @@ def _figure(
     name: str, terms: Sequence[GuardTerm], trace: GuardTrace, shapes: Sequence[Mapping[str, Any]], begin_s: int,
     end_s: int,
 ) -> dict[str, Any]:
-    metric = metric_named(TASK_FIGURES[name].metric) if name in TASK_FIGURES else None
-    suffix = UNITS[metric.unit] if metric else ""
+    suffix = _unit_of(name)
     step_s = max(1, (end_s - begin_s) // POINTS)
     moments = range(begin_s * 1000, end_s * 1000 + 1, step_s * 1000)
     lines, limits = [], [limit for limit in trace.limits if limit.term in {term.text for term in terms}]
@@ -127,9 +128,10 @@ def _figure(
             "text": f"{limit.alternate}: {_WORDS[limit.word]} {limit.value:.6g}{suffix}", "textposition": "start",
             "xanchor": "left", "yanchor": "bottom", "font": {"size": 10}}} for limit in limits]
     seen = {limit.alternate for limit in limits} or set(trace.true_ms)
-    lanes = [{"name": f"guard of {alternate} is true", "series": 3 if not lane else 4,
-              "spans": [[iso_moment(begin / 1000), iso_moment(end / 1000)] for begin, end in trace.true_ms[alternate]]}
-             for lane, alternate in enumerate(sorted(seen)[:2]) if trace.true_ms.get(alternate)]
+    true = [(alternate, trace.true_ms[alternate]) for alternate in sorted(seen) if trace.true_ms.get(alternate)]
+    lanes = [{"name": f"guard of {alternate} is true", "series": series,
+              "spans": [[iso_moment(begin / 1000), iso_moment(end / 1000)] for begin, end in spans]}
+             for series, (alternate, spans) in zip((3, 2), true, strict=False)]
     return {
         "name": chart_name(name), "unit": suffix.strip(), "over": "", "data": lines,
         "layout": {"xaxis": {"range": [iso_moment(begin_s), iso_moment(end_s)]}, "yaxis": {"ticksuffix": suffix},
@@ -138,6 +140,15 @@ def _figure(
         "empty": "" if lines else "Nothing was measured in this time. The line begins when events reach the task.",
         "summary": f"{name}{f', in {suffix.strip()}' if suffix.strip() else ''}. " + "; ".join(
             f"{limit.alternate} asks for {limit.term} {limit.word} {limit.value:.6g}" for limit in limits)}
+
+
+def _unit_of(name: str) -> str:
+    """The unit of a figure, by its name as guards write it; empty for a calculation."""
+    figure = name.rpartition(".")[2]
+    if not figure.isidentifier():
+        return ""
+    return " ms" if figure.endswith("_ms") else "/s" if figure.startswith("rate") else (
+        " cores" if figure.endswith("cpu") else "")
 
 
 def _bars(kind: str, spans: Sequence[AlternateSpan]) -> dict[str, Any]:

@@ -19,16 +19,16 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from dashboard import jobs, queue
-from dashboard.approvals.services.guarded_switches import propose_switches
+from dashboard.approvals.services.source_switches import propose_switches
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.health import findings
-from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.latency_control.pacer import Pacer
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.findings import Finding
 from dashboard.operations.live_view.handover_pauses import note_pauses
 from dashboard.operations.live_view.recording import annotations_of_events, annotations_of_findings, values_of
 from dashboard.operations.live_view.telemetry import EVERYTHING
+from dashboard.operations.policy_choosers import PolicyChoosers
 from scheduler.history.port import History
 
 log = structlog.get_logger(__name__)
@@ -58,7 +58,7 @@ class Recorder:
         self._event = ""
         self._findings: dict[str, Finding] | None = None
         self._pacer = Pacer(timezone.now)
-        self._guards = GuardWatches()
+        self._policies = PolicyChoosers()
 
     def tick(self, now_s: int) -> int:
         """Record this second; how many values it had, 0 where another process records."""
@@ -68,7 +68,7 @@ class Recorder:
         if self._history is None:
             self._history, self._event, self._findings = self._make_history(), "", None
             self._pacer = Pacer(timezone.now)  # what was seen before this turn is long ago
-            self._guards = GuardWatches()
+            self._policies = PolicyChoosers()
         view = view_for(EVERYTHING)
         values = values_of(view)
         if values:
@@ -85,9 +85,9 @@ class Recorder:
             self._annotate(now_s, {finding.key: finding for finding in wrong})
         if now_s % TIDY_EVERY_S == 0:
             self._history.tidy(now_s)
-        wanted = self._guards.look(view.estate, values, now_s)
+        wanted = self._policies.look(view.estate, values, now_s)
         if now_s % FLUSH_EVERY_S == 0:
-            self._guards.store()
+            self._policies.store()
         propose_switches(wanted, view.estate, at=timezone.now())
         return len(values)
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import isnan
 
-from ..history.points import Points
 from .element_watch import MOST_SWITCHES_PER_H, ElementSwitch, ElementWatch, state_with
 from .guard_compiling import compile_element
-from .guard_values import FigureValue, GuardCatalog, GuardedElement, GuardEvent
+from .guard_values import GuardCatalog, GuardedElement, GuardEvent
 
 SHOWN = 20  # switches that the text tells one by one
 
@@ -116,22 +114,6 @@ def _passed(watch: ElementWatch, to_ms: int, seen: Callable[[ElementWatch, int],
         at_ms = int(watch.due)
         yield from watch.advance(at_ms)
         seen(watch, at_ms)
-
-
-def recorded_events(figures: Mapping[tuple[str, str], Points]) -> Iterator[GuardEvent]:
-    """Points of history as events, one for each stream and moment at which a value is another than before.
-
-    Parameters
-    ----------
-    figures : mapping
-        The points of each (stream, figure). NaN is a value that is not known.
-    """
-    moments: dict[tuple[int, str], dict[str, FigureValue]] = {}
-    for (stream, figure), points in figures.items():
-        for at_s, value in zip(points.times_s.tolist(), points.values.tolist(), strict=True):
-            moments.setdefault((at_s * 1000, stream), {})[figure] = None if isnan(value) else value
-    for (at_ms, stream), values in sorted(moments.items(), key=lambda moment: moment[0]):
-        yield GuardEvent(at_ms, stream, values)
 
 
 def _durations(

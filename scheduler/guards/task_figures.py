@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ..history.series import QUERY, SLOT, STREAM, TASK, Series
 from ..model.alternates import TaskAlternate
+from ..model.estate import Estate
 from .guard_compiling import CompiledElement
 from .guard_values import NUMBER, VALUE, FigureValue, GuardCatalog, GuardedAlternate, GuardedElement, GuardEvent
 
@@ -57,9 +58,19 @@ class TaskSubject:
             SLOT: [self.slot]}[stated.kind]
         return tuple(Series(stated.kind, subject, stated.metric) for subject in subjects)
 
+    def series_of_all(self) -> tuple[Series, ...]:
+        """The series of all figures."""
+        return tuple(dict.fromkeys(line for figure in TASK_FIGURES for line in self.series(figure)))
+
     def figures(self, values: Mapping[Series, float]) -> dict[str, FigureValue]:
         """Each figure from the values of one moment; None where nothing of it was measured."""
         return {figure: _sum(values.get(line) for line in self.series(figure)) for figure in TASK_FIGURES}
+
+
+def subject_of(estate: Estate, task_id: str) -> TaskSubject:
+    """What a running task's figures are of."""
+    query, _ = estate.places[task_id]
+    return TaskSubject(task_id, query, estate.fragments[query].slot, tuple(estate.tasks[task_id].parents))
 
 
 class KeptFigures:
@@ -85,10 +96,10 @@ class KeptFigures:
 
 
 def is_known(compiled: CompiledElement, event: GuardEvent) -> bool:
-    """Whether an event of `KeptFigures` says something of every figure that guards name: it is known, or has been
-    waited for. Before that an element does not begin, else it would switch because nothing is measured yet.
+    """Whether an event of `KeptFigures` says something of every figure of its stream that guards name: it is known, or
+    has been waited for. Before that an element does not begin, else it would switch because nothing is measured yet.
     """
-    return {figure.figure for figure in compiled.figures.get("", ())} <= event.values.keys()
+    return {figure.figure for figure in compiled.figures.get(event.stream, ())} <= event.values.keys()
 
 
 def element_of(task: str, alternates: Iterable[TaskAlternate]) -> GuardedElement:

@@ -17,6 +17,7 @@ from .dataflow import Task, _frozen
 from .task_types import DYNAMIC, TaskType
 
 ALTERNATES = "alternates"  # the key in a document, and the parameter of the type
+GUARDS = "guards"  # the same of what kind its guards are
 
 
 class AlternatesDiffer(ColumnError):
@@ -48,6 +49,11 @@ def alternates_in(task_type: str, config: Mapping[str, Any]) -> tuple[TaskAltern
             stated["name"], stated["type"], stated.get("config") or {}, stated.get("value", 1.0),
             stated.get("guard") or "")
         for stated in config[ALTERNATES])
+
+
+def guards_kind(config: Mapping[str, Any]) -> str:
+    """Of which kind the guards of a dynamic task are: ``value``, or ``activation`` where its document says so."""
+    return config.get(GUARDS) or "value"
 
 
 def first_on(alternates: Sequence[TaskAlternate]) -> TaskAlternate:

@@ -17,6 +17,7 @@ from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, ROLLED_BACK, 
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.plan_in_force import plans_in_force
 from dashboard.approvals.proposal_states import move_proposal
+from dashboard.approvals.services.alternate_holds import end_hold, hold_switched
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.dataflow_states import move_dataflow
@@ -24,6 +25,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import visible_to
 from dashboard.catalog.services import take_version
 from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations.element_policies import note_policies
 from dashboard.operations.estate_store.estate_reader import StoredEstate
 from dashboard.operations.estate_store.estate_writer import drop_bundles, on_slots_there, store_plan
 from dashboard.operations.estate_store.generation import lock_generation
@@ -81,6 +83,7 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     proposal.progress = {"done": [], "failing": {}}
     move_proposal(proposal, EXECUTING)
     store_plan(plan)
+    note_policies(plan, proposal=proposal.pk, author=proposal.author, at=proposal.approved_at)
     if site.becomes:
         move_dataflow(proposal.dataflow, site.becomes)
     if site.becomes == dataflows.REMOVING:
@@ -178,6 +181,8 @@ def take_back(audit: Audit, proposal: Proposal, *, generation: int, why: str = "
     plan = _undoing(proposal, record, generation=generation, was_done=was_done)
     proposal.rollback_plan = plans.freeze(record=record, plan=plan)
     store_plan(plan)
+    note_policies(plan, proposal=proposal.pk, author=actor, at=timezone.now())
+    end_hold(proposal)
     proposal.progress = {"done": [], "failing": {}}
     proposal.save()
     if back.becomes:
@@ -313,6 +318,8 @@ def _status_after(before: str, plan: Plan, progress: Mapping, at: datetime) -> s
 def _finish(proposal: Proposal, after: str, at: datetime) -> None:
     if after in {DONE, ROLLED_BACK}:
         proposal.finished_at = at
+        if after == DONE:
+            hold_switched(proposal, at=at)
         DatabaseHistory().annotate(_annotations(proposal, after, at))
     move_proposal(proposal, after)
     if after in {DONE, ROLLED_BACK} and proposal.dataflow.status in dataflows.COMES_TO_REST:

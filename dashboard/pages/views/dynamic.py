@@ -1,4 +1,8 @@
-"""The dynamic tasks of a dataflow: which alternate of each is on and why, what guards saw, and what others would do."""
+"""The dynamic tasks of a dataflow: which alternate of each is on and why, what its guards saw, and its policy.
+
+A policy is tried over the time that the page shows, proposed, and proposed again in an earlier version; an alternate is
+switched to by hand and held, and released.
+"""
 
 from __future__ import annotations
 
@@ -13,18 +17,29 @@ from uuid import UUID
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 
 from dashboard import jobs
-from dashboard.approvals.services.guarded_switches import held_until
+from dashboard.approvals import services
+from dashboard.approvals.policy_drafts import PolicyDraft, policy_for
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.operations.dynamic_reader import DynamicTask, dynamic_tasks, with_switches
+from dashboard.operations.element_policies import (
+    RunningElement,
+    ToldGuard,
+    ToldPolicy,
+    ToldVersion,
+    known_to,
+    policy_told,
+    running_element,
+)
 from dashboard.operations.guard_dry_runs import MOST_HOURS, replayed
 from dashboard.operations.live_view.chart_marks import marks_of
+from dashboard.pages import flash
 from dashboard.pages.charts import group_marks, mark_rows
 from dashboard.pages.dynamic_charts import (
     AlternateSpan,
@@ -34,19 +49,37 @@ from dashboard.pages.dynamic_charts import (
     spans_on,
     spans_tried,
 )
+from dashboard.pages.policy_changes import PolicyChange, policy_changes
 from dashboard.pages.ranges import ChosenRange, chosen, chosen_or_default
 from dashboard.teams.models import Role
+from scheduler.guards.element_policies import ElementPolicy
+from scheduler.guards.figure_streams import DATAFLOW_FIGURES
 from scheduler.guards.guard_dry_run import GuardDryRun
 from scheduler.guards.guard_traces import GuardTrace
-from scheduler.guards.guard_values import InvalidGuard
+from scheduler.guards.guard_values import ACTIVATION, VALUE
 from scheduler.guards.task_figures import TASK_FIGURES
 from scheduler.history.series import DATAFLOW
 from scheduler.model.alternates import TaskAlternate, first_on
-from scheduler.model.errors import NotFound
+from scheduler.model.errors import WeirError
 from scheduler.model.task_types import DYNAMIC
 
 LONGEST_S = MOST_HOURS * 3600  # of what is played again
 SWITCHES_SHOWN = 100
+VERSIONS_SHOWN = 20
+KINDS = {VALUE: "the most valuable of those that are allowed", ACTIVATION: "the one whose guard is true"}
+HOLDS = {900: "15 min", 3600: "1 h", 14400: "4 h", 86400: "1 day", 604800: "1 week"}
+
+
+@dataclass(frozen=True, slots=True)
+class AlternateRow:
+    """An alternate as a row: by its policy, by its document, and what one event is declared to cost in µs."""
+
+    guard: ToldGuard
+    alternate: TaskAlternate
+    worth: float | None  # γ, from 0 to 1
+    cost_us: float | None
+    form_guard: str
+    form_value: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +87,31 @@ class ElementPanel:
     """A dynamic task as its page shows it."""
 
     task: DynamicTask
-    alternates: list[tuple[TaskAlternate, str, float | None]]  # each with the guard in the form, and its cost in µs
+    told: ToldPolicy
+    kind: str
+    rows: list[AlternateRow]
     charts: list[tuple[str, str, str]]
     charts_address: str
-    held_until: datetime | None
-    failure: InvalidGuard | None  # why guards cannot be played
+    failure: WeirError | None  # why the policy that is tried, or the one in force, cannot be played
     run: GuardDryRun | None  # the dry run, where one was asked for
     shares: list[tuple[str, float]]  # for how much of the time each alternate would have been on, in percent
+    versions: list[tuple[ToldVersion, datetime | None, list[PolicyChange]]]
 
     @property
-    def rows(self) -> int:
+    def is_tried(self) -> bool:
+        """Whether a dry run was asked for, though its policy cannot be one."""
+        return self.run is not None or any(
+            (row.form_guard, row.form_value) != (row.guard.guard, str(row.guard.value)) for row in self.rows)
+
+    @property
+    def high(self) -> int:
         """How many rows its chart of alternates is made high for."""
-        return min(max(len(self.alternates), 2), 6)
+        return min(max(len(self.rows), 2), 6)
+
+    @property
+    def held_until(self) -> datetime | None:
+        """Until when somebody holds what is on."""
+        return _moment(self.told.held_until_ms)
 
     @property
     def switches(self) -> list[tuple[datetime, Any]]:
@@ -77,38 +123,37 @@ class ElementPanel:
 @require_safe
 @login_required
 def dynamic(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
-    """The page; ``try`` names the task of which the guards in the form (``guard_…``) are played over the range."""
+    """The page; ``try`` names the task of which the policy in the form is played over the range."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     span = chosen_or_default(request.GET, now_s=int(timezone.now().timestamp()))
     panels = [_panel(request, dataflow_id, task, span) for task in dynamic_tasks(request.viewer, dataflow_id)]
-    named = [task["id"] for task in catalog.graph_of(record)["tasks"] if task["type"] == DYNAMIC]
-    is_refused = any(panel.failure and panel.task.task == request.GET.get("try") for panel in panels)
+    tried = request.GET.get("try", "")
+    is_engineer = request.viewer.has_role(record.team_id, Role.ENGINEER)
     return render(request, "dynamic.html", {
-        "record": record, "panels": panels, "named": named, "tried": request.GET.get("try", ""),
-        "may_switch": request.viewer.has_role(record.team_id, Role.ENGINEER) and record.status == RUNNING,
-        "figures": TASK_FIGURES.items(), "range_query": span.query,
-        "range_fields": parse_qsl(span.query),
-    }, status=400 if is_refused else 200)
+        "record": record, "panels": panels, "tried": tried, "kinds": KINDS, "holds": HOLDS,
+        "named": [task["id"] for task in catalog.graph_of(record)["tasks"] if task["type"] == DYNAMIC],
+        "may_switch": is_engineer and record.status == RUNNING, "known": known_to(record.team.slug),
+        "figures": [*((name, figure.doc) for name, figure in TASK_FIGURES.items()),
+                    *((f"dataflow.{name}", figure.doc) for name, figure in DATAFLOW_FIGURES.items())],
+        "range_query": span.query, "range_fields": parse_qsl(span.query),
+    }, status=400 if any(panel.failure and panel.task.task == tried for panel in panels) else 200)
 
 
 @require_safe
 @login_required
 def dynamic_charts(request: HttpRequest, dataflow_id: UUID, task: str) -> JsonResponse:
     """The charts of one dynamic task over a range: its alternates, then what guards saw (``only`` names some)."""
-    now_s = int(timezone.now().timestamp())
-    found = next((each for each in dynamic_tasks(request.viewer, dataflow_id) if each.task == task), None)
-    if found is None:
-        raise NotFound("There is no such task with alternates that runs.",
-                       remedy="Choose one on the dataflow's page.", task=task)
-    span = chosen(request.GET, now_s=now_s)
+    element = running_element(request.viewer, dataflow_id, task)
+    span = chosen(request.GET, now_s=int(timezone.now().timestamp()))
     marks = marks_of(request.viewer, DATAFLOW, str(dataflow_id), begin_s=span.begin_s, end_s=span.end_s + 1)
-    tried = _tried(request, found)
-    run, trace = _played(request, dataflow_id, found, span, tried)
+    draft = _draft(request.GET, element) if request.GET.get("try") == task else None
+    policy = policy_for(request.viewer, element, draft) if draft else element.policy
+    run, trace = _played(element, policy, span)
+    tried = spans_tried(run, first_on(element.alternates).name) if draft else ()
     drawn = {"marks": marks, "begin_s": span.begin_s, "end_s": span.end_s}
-    would = spans_tried(run, first_on(found.alternates).name) if tried else ()
     charts = [
-        alternates_figure([each.name for each in found.alternates], on=_on(found, span), trace=trace, tried=would,
-                          **drawn),
+        alternates_figure([each.name for each in element.alternates], on=_on(request, dataflow_id, task, span),
+                          trace=trace, tried=tried, **drawn),
         *figure_charts(trace, **drawn)]
     only = request.GET.getlist("only")
     return JsonResponse({
@@ -118,54 +163,126 @@ def dynamic_charts(request: HttpRequest, dataflow_id: UUID, task: str) -> JsonRe
         "marks": mark_rows(group_marks(marks, span.begin_s, span.end_s))}, json_dumps_params={"separators": (",", ":")})
 
 
-def _panel(request: HttpRequest, dataflow_id: UUID, task: DynamicTask, span: ChosenRange) -> ElementPanel:
-    """Guards that are tried and cannot be read are told, and the charts are of those in force."""
-    types, tried = jobs.task_types(), _tried(request, task)
-    failure = None
+@require_POST
+@login_required
+def propose_policy(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
+    """Propose the policy in the form, or a ``version`` again."""
+    version = request.POST.get("version", "")
     try:
-        run, trace = _played(request, dataflow_id, task, span, tried)
-    except InvalidGuard as error:
-        failure, run, trace = error, None, None
-    if trace is None and tried:
-        with suppress(InvalidGuard):
-            _, trace = _played(request, dataflow_id, task, span, {})
-    whole = sum(run.on_ms.values()) if run else 0
+        element = running_element(request.viewer, dataflow_id, task)
+        proposal = services.propose_policy(
+            actor=request.user, dataflow_id=dataflow_id, task=task, reason=request.POST.get("reason", ""),
+            version=int(version) if version.isdecimal() and len(version) < 10 else None,
+            draft=None if version else _draft(request.POST, element))
+    except WeirError as error:
+        return _refused(request, dataflow_id, error)
+    flash.proposed(request, proposal)
+    return redirect("proposal", proposal.pk)
+
+
+@require_POST
+@login_required
+def hold(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
+    """Propose that an alternate is on and stays so for a time; or let the policy decide again."""
+    try:
+        if "release" in request.POST:
+            services.release_alternate(actor=request.user, dataflow_id=dataflow_id, task=task)
+            flash.success(request, f"The policy of {task} decides again.", code="released")
+            return redirect("dynamic", dataflow_id)
+        chosen_s = request.POST.get("hold_s", "")
+        proposal = services.switch_alternate(
+            actor=request.user, dataflow_id=dataflow_id, task=task, alternate=request.POST.get("alternate", ""),
+            hold_s=float(chosen_s) if chosen_s.isdecimal() and len(chosen_s) < 10 else None)
+    except WeirError as error:
+        return _refused(request, dataflow_id, error)
+    flash.proposed(request, proposal)
+    return redirect("proposal", proposal.pk)
+
+
+def _refused(request: HttpRequest, dataflow_id: UUID, error: WeirError) -> HttpResponse:
+    catalog.dataflow(request.viewer, dataflow_id)  # of what is hidden nothing is told
+    flash.failure(request, error)
+    return redirect("dynamic", dataflow_id)
+
+
+def _panel(request: HttpRequest, dataflow_id: UUID, task: DynamicTask, span: ChosenRange) -> ElementPanel:
+    """A policy that is tried and cannot be one is told, and the charts are of the one in force."""
+    element, told = (read(request.viewer, dataflow_id, task.task) for read in (running_element, policy_told))
+    is_tried = request.GET.get("try") == task.task
+    draft = _draft(request.GET if is_tried else {}, element)
+    failure, run, trace = None, None, None
+    try:
+        policy = policy_for(request.viewer, element, draft) if is_tried else element.policy
+        run, trace = _played(element, policy, span)
+    except WeirError as error:
+        failure = error
+        with suppress(WeirError):
+            _, trace = _played(element, element.policy, span)
+    whole = sum(run.on_ms.values()) if run and is_tried else 0
     return ElementPanel(
-        task,
-        [(each, tried.get(each.name, each.guard), types[each.type].cost_us if each.type in types else None)
-         for each in task.alternates],
-        chart_names(trace) if trace else [], _charts_address(dataflow_id, task, tried if run else {}),
-        held_until([(str(dataflow_id), task.task)], at=timezone.now()), failure, run if tried else None,
-        [(name, 100 * ms / whole) for name, ms in run.on_ms.items()] if run and whole else [])
+        task, told, draft.kind, _rows(element, told, draft), chart_names(trace) if trace else [],
+        _charts_address(request, dataflow_id, task.task, is_tried=is_tried and run is not None), failure,
+        run if is_tried else None,
+        [(name, 100 * ms / whole) for name, ms in run.on_ms.items()] if run and whole else [], _versions(told))
 
 
-def _charts_address(dataflow_id: UUID, task: DynamicTask, tried: Mapping[str, str]) -> str:
-    address = reverse("dynamic_charts", args=[dataflow_id, task.task])
-    guards = {f"guard_{name}": guard for name, guard in tried.items()}
-    return f"{address}?{urlencode({'try': task.task, **guards})}" if tried else address
+def _rows(element: RunningElement, told: ToldPolicy, draft: PolicyDraft) -> list[AlternateRow]:
+    types, alternates = jobs.task_types(), {each.name: each for each in element.alternates}
+    known = [each.worth for each in told.guards if isinstance(each.worth, float | int) and each.worth > 0]
+    most = max(known, default=1)
+    return [
+        AlternateRow(
+            each, alternates[each.name], each.worth / most if isinstance(each.worth, float | int) else None,
+            types[alternates[each.name].type].cost_us if alternates[each.name].type in types else None,
+            draft.guards[each.name], str(draft.values[each.name])) for each in told.guards]
 
 
-def _tried(request: HttpRequest, task: DynamicTask) -> Mapping[str, str]:
-    """The guards in the form, by alternate; none where this task's are not tried."""
-    if request.GET.get("try") != task.task:
-        return {}
-    return {each.name: request.GET.get(f"guard_{each.name}", each.guard) for each in task.alternates}
+def _versions(told: ToldPolicy) -> list[tuple[ToldVersion, datetime | None, list[PolicyChange]]]:
+    """Each with what it changed of the one before it, the newest first."""
+    before = [*told.versions[1:], None]
+    return [
+        (version, _moment(version.at_ms), policy_changes(older.policy, version.policy) if older else [])
+        for version, older in zip(told.versions, before, strict=True)][:VERSIONS_SHOWN]
 
 
-def _played(
-    request: HttpRequest, dataflow_id: UUID, task: DynamicTask, span: ChosenRange, guards: Mapping[str, str]
-) -> tuple[GuardDryRun, GuardTrace]:
-    """The guards in force, but for those given, over a range; of a longer one over its last week."""
-    return replayed(
-        request.viewer, dataflow_id, task.task, begin_s=max(span.begin_s, span.end_s - LONGEST_S), end_s=span.end_s,
-        guards=guards)
+def _charts_address(request: HttpRequest, dataflow_id: UUID, task: str, *, is_tried: bool) -> str:
+    address = reverse("dynamic_charts", args=[dataflow_id, task])
+    form = [
+        (name, value) for name, value in request.GET.items() if name.startswith(("guard_", "value_", "kind", "try"))]
+    return f"{address}?{urlencode(form)}" if is_tried else address
 
 
-def _on(task: DynamicTask, span: ChosenRange) -> list[AlternateSpan]:
+def _played(element: RunningElement, policy: ElementPolicy, span: ChosenRange) -> tuple[GuardDryRun, GuardTrace]:
+    """A policy over a range; of a longer one over its last week."""
+    return replayed(element, policy, begin_s=max(span.begin_s, span.end_s - LONGEST_S), end_s=span.end_s)
+
+
+def _on(request: HttpRequest, dataflow_id: UUID, task: str, span: ChosenRange) -> list[AlternateSpan]:
     """Which alternate was on when; nothing where the broker cannot be asked."""
     try:
-        [noted] = with_switches([task])
+        noted = with_switches([each for each in dynamic_tasks(request.viewer, dataflow_id) if each.task == task])
     except jobs.BrokerAway:
         return []
-    return spans_on(noted.switches, begin_ms=1000 * span.begin_s, end_ms=1000 * span.end_s)
+    return [part for each in noted
+            for part in spans_on(each.switches, begin_ms=1000 * span.begin_s, end_ms=1000 * span.end_s)]
 
+
+def _draft(form: Mapping[str, str], element: RunningElement) -> PolicyDraft:
+    """The policy of a form; what it lacks is as it is in force."""
+    guarded = element.policy.element(element.task, element.alternates).alternates
+    return PolicyDraft(
+        {each.name: form.get(f"guard_{each.name}", each.guard) for each in guarded},
+        {each.name: _value(form.get(f"value_{each.name}", str(each.value))) for each in guarded},
+        form.get("kind", element.policy.kind))
+
+
+def _value(text: str) -> float | str:
+    """A number, or a value function."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _moment(at_ms: int | None) -> datetime | None:
+    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
