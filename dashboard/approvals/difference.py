@@ -15,12 +15,16 @@ from dashboard.approvals.wording import step_text
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import visible_to
 from dashboard.catalog.selectors import graph_of
+from dashboard.operations.estate_store.fragment_settings import settings_of
 from dashboard.operations.models import RunningTaskRow, Use
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
+from scheduler.model.alternates import on_in
 from scheduler.model.encoding import to_json
 from scheduler.model.plan import Plan
+from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.task_types import DYNAMIC
 
 
 def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
@@ -55,6 +59,7 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
     refined = _add_refinements(tasks, streams, plan)
     _add_users(tasks, touched)
     _add_places(tasks, plan)
+    _add_alternates(tasks, plan)
     finished = set(proposal.progress.get("done", ())) if proposal.rollback_plan_id is None else set()
     return {
         "kind": plan.kind, "generation": proposal.plan.generation, "digest": plan.digest,
@@ -179,6 +184,18 @@ def _add_places(tasks: dict, plan: Plan) -> None:
             for task in fragment.tasks:
                 if task in tasks:
                     tasks[task]["fragment"], tasks[task]["slot"] = fragment.id, fragment.slot
+
+
+def _add_alternates(tasks: dict, plan: Plan) -> None:
+    """By which alternate each dynamic task is done once the plan is in force."""
+    dynamic = [entry for entry in tasks.values() if entry["type"] == DYNAMIC]
+    if not dynamic:
+        return
+    settings = settings_of({entry["fragment"] for entry in dynamic if entry.get("fragment")}) | dict(
+        plan.settings_after)
+    for entry in dynamic:
+        own = settings.get(entry.get("fragment") or "", USUAL)
+        entry["on"] = on_in(entry["type"], entry["config"], own.alternates.get(entry["id"]))
 
 
 def _user(record: DataflowRecord) -> dict[str, str]:

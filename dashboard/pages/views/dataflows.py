@@ -288,7 +288,9 @@ def dataflow_graph_json(request: HttpRequest, dataflow_id: UUID) -> JsonResponse
     record = catalog.dataflow(request.viewer, dataflow_id)
     live = operations.live_dataflow(request.viewer, dataflow_id)
     shared_with = {task: live_task["shared_with"] for task, live_task in live["tasks"].items()}
-    return JsonResponse(dataflow_graph(catalog.graph_of(record), shared_with=shared_with))
+    return JsonResponse(dataflow_graph(
+        catalog.graph_of(record), shared_with=shared_with,
+        on={task: live_task["on"] for task, live_task in live["tasks"].items()}))
 
 
 @require_safe
