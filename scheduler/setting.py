@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .guards.element_policies import ElementPolicy
-from .model.alternates import alternates_in, on_in, type_at_work
+from .model.alternates import alternates_in, on_in
 from .model.errors import InvalidTransition, NotFound
 from .model.estate import Submitted
 from .model.fragment import Fragment, RunningTask
@@ -23,7 +23,7 @@ from .model.ports import EstateView
 from .model.prices import Prices
 from .model.settings_of_fragments import USUAL, FragmentSettings
 from .model.task_types import DYNAMIC, TaskTypes
-from .performance.pricing import cores_at
+from .performance.pricing import cores_at_work
 from .plan_building import heads_of, plan_of_rearrangement, plan_taking_back, submitted_in
 from .reuse.activity import FragmentChange
 from .step_kinds import POLICY, SET_FRAGMENT, SWITCH, StepKind, kind_of
@@ -126,8 +126,8 @@ def plan_switch(
     before, after = (
         replace(own, alternates={**own.alternates, running.id: name}) for name in (on, alternate))
     cores_now, cores_then = (
-        cores_at(type_at_work(running.type, running.config, task_types, on=name), running.rate_per_s or 0.0,
-                 prices=prices)
+        cores_at_work(running.type, running.config, running.rate_per_s or 0.0, task_types=task_types, prices=prices,
+                      on=name)
         for name in (on, alternate))
     return plan_of_rearrangement(
         SET, estate, submitted, _of_task(SWITCH, fragment, running.id), heads=[running.id], task_types=task_types,

@@ -88,6 +88,11 @@ class Problems:
             raise UnreadableDocument
         self._found.append(Problem(code, message, remedy, position.path, position.line, position.column, task_id))
 
+    def within(self, where: str, task_id: str | None) -> Problems:
+        """The same problems, for what stands within a task: each that is added to these says where, and is the task's.
+        They are true where one was."""
+        return _ProblemsWithin(self, where, task_id)
+
     def stop(self, code: str, position: TextPosition, message: str, remedy: str) -> UnreadableDocument:
         """Report a problem as `add` does, one that ends the reading; raise what this returns.
 
@@ -127,6 +132,22 @@ class Problems:
         by_fold = {candidate.casefold(): candidate for candidate in names}
         close = difflib.get_close_matches(name.casefold(), by_fold, n=1, cutoff=0.6)
         return by_fold[close[0]] if close else None
+
+
+class _ProblemsWithin(Problems):
+    def __init__(self, whole: Problems, where: str, task_id: str | None) -> None:
+        self._whole, self._where, self._task_id = whole, where, task_id
+        self._is_any = False
+
+    def __bool__(self) -> bool:
+        return self._is_any
+
+    def add(self, code: str, position: TextPosition, message: str, remedy: str, *, task_id: str | None = None) -> None:
+        self._is_any = True
+        self._whole.add(code, position, f"{self._where}: {message}", remedy, task_id=self._task_id)
+
+    def nearest(self, name: str, candidates: Iterable[str]) -> str | None:
+        return self._whole.nearest(name, candidates)
 
 
 def child_path(path: str, key: str | int) -> str:

@@ -123,13 +123,14 @@ class Joining(Answer):
 
 
 class VersionChange(Answer):
-    """Another version in place of the one that runs: which tasks of both keep their state, and what is left to
-    others."""
+    """Another version in place of the one that runs: which tasks of both keep their state, what is left to others, and
+    what alternates of tasks of both have otherwise, in sentences by task."""
 
     number: int
     former: int
     with_state: list[str]
     left: list[str]
+    alternates: dict[str, list[str]]
 
 
 class PlanDifference(Answer):

@@ -38,7 +38,7 @@ def _lines(task: DynamicTask) -> Iterator[str]:
     yield f"{task.task}, in query {task.query}:"
     for alternate in task.alternates:
         guard = f", while {alternate.guard}" if alternate.guard else ""
-        yield f"  {'*' if alternate.name == task.on else ' '} {alternate.name}: {alternate.type}, worth " \
+        yield f"  {'*' if alternate.name == task.on else ' '} {alternate.name}: {alternate.summary}, worth " \
             f"{alternate.value:g}{guard}"
     for switch in task.switches:
         yield f"  from number {switch.seq} on: {switch.alternate} (batch {switch.batch} of {switch.query})"
