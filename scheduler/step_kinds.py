@@ -90,6 +90,8 @@ class StepKind:
         What it starts is new: nothing goes on in it.
     divides_streams : bool
         Whoever writes for the fragment divides its events anew.
+    of_policy : bool
+        By what a task is switched becomes another: no query is told.
     """
 
     name: str
@@ -104,6 +106,7 @@ class StepKind:
     hands_over: bool = False
     begins: bool = False
     divides_streams: bool = False
+    of_policy: bool = False
 
 
 def _every_query(
@@ -243,7 +246,7 @@ SWITCH = StepKind(
     reverse="switch", rank=6, is_done=_is_switched)
 POLICY = StepKind(
     name="policy", words="{task} is switched by another policy: {setting}",
-    reverse="policy", rank=6, is_done=lambda step, fragment, evidence: True)  # no query is told
+    reverse="policy", rank=6, is_done=lambda step, fragment, evidence: True, of_policy=True)
 OPEN_TAIL = StepKind(
     name="open_tail", words="{fragment} works on {active} of its tasks again",
     reverse="close_tail", rank=7, is_done=_every_query(_tail_is_open), unnoticed=True)

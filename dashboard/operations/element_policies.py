@@ -31,7 +31,7 @@ from scheduler.model.fragment import RunningTask
 from scheduler.model.plan import Plan
 from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.task_types import DYNAMIC
-from scheduler.step_kinds import POLICY
+from scheduler.step_kinds import kind_of
 
 NOT_READ = "not_read"
 
@@ -171,7 +171,7 @@ def note_policies(plan: Plan, *, proposal: UUID, author: User | None, at: dateti
     if not inside_command():
         raise RuntimeError("policies are changed inside an audited command only")
     for step in plan.steps:
-        if step.kind == POLICY.name:
+        if kind_of(step).of_policy:
             task = step.task or ""
             newest = PolicyVersion.objects.filter(task=task).order_by("-number").first()
             document = plan.settings_after[step.fragment].policies.get(task)

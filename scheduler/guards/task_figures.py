@@ -10,10 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..history.series import QUERY, SLOT, STREAM, TASK, Series
-from ..model.alternates import TaskAlternate
 from ..model.estate import Estate
 from .guard_compiling import CompiledElement
-from .guard_values import NUMBER, VALUE, FigureValue, GuardCatalog, GuardedAlternate, GuardedElement, GuardEvent
+from .guard_values import NUMBER, FigureValue, GuardCatalog, GuardEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,12 +99,6 @@ def is_known(compiled: CompiledElement, event: GuardEvent) -> bool:
     has been waited for. Before that an element does not begin, else it would switch because nothing is measured yet.
     """
     return {figure.figure for figure in compiled.figures.get(event.stream, ())} <= event.values.keys()
-
-
-def element_of(task: str, alternates: Iterable[TaskAlternate]) -> GuardedElement:
-    """A dynamic task as guards see it: what its guards allow, the alternate of the highest value is on."""
-    return GuardedElement(
-        task, tuple(GuardedAlternate(each.name, each.guard, each.value) for each in alternates), VALUE)
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

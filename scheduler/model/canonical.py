@@ -101,7 +101,8 @@ def _in_form(parameter: Parameter, value: Any) -> Any:
 
 
 def _alternates_in_form(task_types: Mapping[str, TaskType], stated: Any) -> list[Any]:
-    """By name, with canonical configs, and values relative to the largest: γ = f / max f of the thesis."""
+    """By name, with canonical configs, and values relative to the largest: γ = f / max f of the thesis. Beside value
+    functions numbers stay as they are."""
     def config_of(task_type: str, config: Mapping[str, Any]) -> dict[str, Any]:
         return canonical_config(task_types[task_type], config) if task_type in task_types else plain(config)
 
@@ -111,15 +112,21 @@ def _alternates_in_form(task_types: Mapping[str, TaskType], stated: Any) -> list
                 alternate, config_of=lambda task: config_of(task.type, task.config), text=canonical_json)
         return {"type": alternate["type"], "config": config_of(alternate["type"], alternate.get("config") or {})}
 
-    largest = max(alternate.get("value", 1) for alternate in stated)
+    values = [alternate.get("value", 1) for alternate in stated]
+    largest = 1 if any(isinstance(value, str) for value in values) else max(values)
     alternates = [
         {
             "name": alternate["name"], **way_of(alternate),
-            "value": float(f"{alternate.get('value', 1) / largest:.12g}"),  # 0.1 of 0.3 is 1 of 3
-            "guard": " ".join((alternate.get("guard") or "").split()),
+            "value": _on_one_line(value) if isinstance(value := alternate.get("value", 1), str)
+            else float(f"{value / largest:.12g}"),  # 0.1 of 0.3 is 1 of 3
+            "guard": _on_one_line(alternate.get("guard") or ""),
         }
         for alternate in stated]
     return sorted(alternates, key=itemgetter("name"))
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _element_in_form(parameter: Parameter, element: Any) -> Any:

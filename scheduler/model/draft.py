@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from .alternates import ALTERNATES, why_no_alternate
+from .alternates import ALTERNATES, GUARDS, why_no_alternate
 from .bounds import DOCUMENT_QUERIES, DOCUMENT_TASKS, LOOP_TURNS
 from .draft_values import Draft, DraftLoop, DraftStream, DraftTask
 from .graph_checks import check_graph
@@ -118,6 +118,10 @@ class DraftReader:
         if LOOP in node.value:
             self._loop(node, task_id)
             return
+        if GUARDS in node.value:
+            self.problems.add(
+                "guards_without_alternates", node.keys[GUARDS], "Only a task with alternates has guards.",
+                "Let it list alternates, or leave guards out.", task_id=task_id)
         task_type = self._task_type(node.value.get("type"), task_id)
         if config is None or config.value is None:
             config = DocumentNode({}, node.position)
@@ -152,8 +156,10 @@ class DraftReader:
             listed.append(stated.plain() | (way.config if way.path is not None else {}))
         if task_id is None:
             return
+        parameters = {key: node.value[key] for key in (ALTERNATES, GUARDS) if key in node.value}
+        config = {key: parameter.plain() for key, parameter in parameters.items()} | {ALTERNATES: listed}
         self.draft.tasks[task_id] = DraftTask(
-            task_id, self.task_types[DYNAMIC], {ALTERNATES: listed}, node.value["id"].position, {ALTERNATES: node.value[ALTERNATES]},
+            task_id, self.task_types[DYNAMIC], config, node.value["id"].position, parameters,
             _text(node.value.get("chain")) or "allowed", alternates=alternates)
         if (rate := node.value.get("rate")) is not None:
             self._rate(task_id, rate)

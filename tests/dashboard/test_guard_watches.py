@@ -12,15 +12,15 @@ from django.test import Client
 from dashboard import jobs
 from dashboard.approvals.lifecycle import EXECUTING
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.services import prepare_proposal, switch_alternate
 from dashboard.approvals.policy_drafts import PolicyDraft, trial_of
+from dashboard.approvals.services import prepare_proposal, switch_alternate
 from dashboard.approvals.services.alternate_holds import HELD_FOR
 from dashboard.approvals.services.source_switches import propose_switches
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations import guard_dry_runs
-from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.element_policies import hold_of, users_of
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.models import GuardState
 from dashboard.teams.permissions import viewer_of

@@ -141,17 +141,17 @@ def _propose(actor: User, dataflow_id: UUID | str, *, kind: PlanKind, **options:
         already = Proposal.objects.open().filter(dataflow=record, plan__kind=kind.name, **same).first()
         if already is not None:
             return asked_again(audit, already, actor=actor)
-        _require_open(actor, record, kind)
+        _require_open(actor, record, kind, is_policy="policy" in options)
         proposal = open_proposal(audit, record, kind.name, options=options)
         audit.subject, audit.team = record, record.team
         audit.details = {"proposal": str(proposal.pk), **options}
         return proposal
 
 
-def _require_open(actor: User, record: DataflowRecord, kind: PlanKind) -> None:
-    """Raise where no plan of this kind can be proposed for a dataflow as things stand."""
+def _require_open(actor: User, record: DataflowRecord, kind: PlanKind, *, is_policy: bool = False) -> None:
+    """Raise where no plan of this kind can be proposed for a dataflow as things stand; a policy touches no query."""
     require_at_rest(record, SITE_PLAN_KINDS[kind.name].proposed_from, kind.name)
-    if kind.moves_queries:
+    if kind.moves_queries and not is_policy:
         require_calm(actor)
 
 
