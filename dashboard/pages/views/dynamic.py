@@ -81,6 +81,11 @@ class AlternateRow:
     form_guard: str
     form_value: str
 
+    @property
+    def function(self) -> str:
+        """Its value function; empty where its value is a number."""
+        return self.guard.value if isinstance(self.guard.value, str) else ""
+
 
 @dataclass(frozen=True, slots=True)
 class ElementPanel:
