@@ -126,7 +126,7 @@ def _figure(
         "type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": limit.value, "y1": limit.value,
         "tone": "limit", "label": {
             "text": f"{limit.alternate}: {_WORDS[limit.word]} {limit.value:.6g}{suffix}", "textposition": "start",
-            "xanchor": "left", "yanchor": "bottom", "font": {"size": 10}}} for limit in limits]
+            "xanchor": "left", "yanchor": "top", "font": {"size": 10}}} for limit in limits]
     seen = {limit.alternate for limit in limits} or set(trace.true_ms)
     true = [(alternate, trace.true_ms[alternate]) for alternate in sorted(seen) if trace.true_ms.get(alternate)]
     lanes = [{"name": f"guard of {alternate} is true", "series": series,

@@ -43,6 +43,8 @@ from dashboard.pages.line_changes import line_changes
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from scheduler.contracts.reports import FAILING
+from scheduler.guards.guard_tree import EXAMPLES, MEANINGS, TEMPORAL
+from scheduler.guards.task_figures import TASK_FIGURES
 from scheduler.model.behind import WORDS
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
 from scheduler.model.task_types import DYNAMIC
@@ -53,6 +55,9 @@ if TYPE_CHECKING:
     from dashboard.teams.models import Team
 
 PER_PAGE = 25
+GUARD_LANGUAGE = {  # what the editor completes and explains in guards
+    "figures": {name: figure.doc for name, figure in TASK_FIGURES.items()},
+    "words": {name: {"example": EXAMPLES[name], "meaning": MEANINGS[name]} for name in TEMPORAL}}
 EVENTS_SHOWN = 10
 LETTERS_SHOWN = 100
 
@@ -377,7 +382,7 @@ def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **giv
     chosen = request.POST.get("team") or (record.team.slug if record else "")
     changed = _record_to_change(request)
     return {"teams": may, "record": record, "samples": () if changed else catalog.samples(), "format": "yaml",
-            "chosen_team": chosen, "changed": changed, **given}
+            "chosen_team": chosen, "changed": changed, "guard_language": GUARD_LANGUAGE, **given}
 
 
 def _outputs(request: HttpRequest, record: DataflowRecord) -> list[dict[str, str]]:
