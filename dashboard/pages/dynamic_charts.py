@@ -42,7 +42,7 @@ def spans_on(switches: Iterable[AlternateSwitch], *, begin_ms: int, end_ms: int)
     noted = sorted(switches, key=lambda switch: switch.at_ms)
     ends = [switch.at_ms for switch in noted[1:]] + [end_ms]
     joined: list[AlternateSpan] = []
-    for switch, until_ms in zip(noted, ends, strict=True):
+    for switch, until_ms in zip(noted, ends, strict=False):
         since = max(switch.at_ms, begin_ms)
         if min(until_ms, end_ms) <= since:
             continue

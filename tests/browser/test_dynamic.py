@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import expect
 
 from tests.browser.conftest import PageOf
 from tests.browser.drive import drawn, settled
+from tests.browser.flows import write
 from tests.browser.site import RunningSite
 
 pytestmark = pytest.mark.browser
@@ -77,3 +76,101 @@ print(proposal.dataflow_id)
 def alarms(site: RunningSite) -> str:
     """The address of the dataflow."""
     return f"{site.url}/dataflows/{site.python(_RUNNING).split()[-1]}/"
+
+
+def test_charts_and_a_dry_run_on_one_time_line_without_fault_for_axe(alarms: str, page_of: PageOf) -> None:
+    page, axe, found = page_of(width=1280), Axe(), {}
+    page.goto(f"{alarms}dynamic?range=1h")
+    settled(page)
+    expect(page.locator("[data-chart='on'][data-drawn]")).to_be_visible()
+    page.get_by_text("Try another policy on this time").click()
+    page.get_by_label("exact is allowed while").fill("rate < 100")
+    page.get_by_role("button", name="Dry run").click()
+    page.wait_for_url("**try=score**")
+    settled(page)
+    expect(page.locator("[data-trial]")).to_contain_text("It would have switched")
+    legend = page.locator("[data-chart='on'] .chart-legend")
+    expect(legend).to_contain_text("dry run: would be on")
+    page.locator("[data-chart='on'] summary").click()
+    expect(page.locator("[data-chart='on'] [data-part='table']")).to_contain_text("sampled on")
+    for width, theme in ((1280, "light"), (400, "dark")):
+        page.set_viewport_size({"width": width, "height": 860})
+        page.emulate_media(color_scheme=theme)
+        violations = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        found |= {f"{width} {each['id']}": [node["target"] for node in each["nodes"]] for each in violations}
+        assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    assert found == {}
+
+
+def test_a_dynamic_task_opens_in_the_graph_by_keyboard(alarms: str, page_of: PageOf) -> None:
+    page = page_of()
+    page.goto(alarms)
+    settled(page)
+    drawn(page)
+    nodes = "window.weirGraphs[0].cy.nodes('.way').map((node) => node.data('text')).sort()"
+    assert page.evaluate(nodes) == []
+    page.evaluate("window.weirGraphs[0].select('score')")
+    page.locator(".graph-canvas").press("Enter")
+    expect(page.locator("[data-graph-do='ways']")).to_have_text("Close its alternates")
+    ways = page.evaluate(nodes)
+    assert {text[2:] for text in ways} == {"coarse", "exact", "sampled"}
+    assert sum(text.startswith("●") for text in ways) == 1
+    page.locator(".graph-canvas").press("Enter")
+    expect(page.locator("[data-graph-do='ways']")).to_have_text("Open its alternates")
+    assert page.evaluate(nodes) == []
+
+
+def test_the_editor_completes_and_explains_guards(site: RunningSite, page_of: PageOf) -> None:
+    page = page_of()
+    page.goto(f"{site.url}/dataflows/new")
+    settled(page)
+    write(page, _TEXT)
+    expect(page.locator("#problems")).to_contain_text("line 9, column 17")
+    expect(page.locator("#problems")).to_contain_text("there is no figure lat")
+    page.evaluate("""() => { const editor = window.weirEditor, at = editor.text().indexOf('"lat"') + 4;
+        editor.view.dispatch({selection: {anchor: at}}); editor.view.focus(); }""")
+    page.keyboard.type("e")
+    options = page.locator(".cm-tooltip-autocomplete li")
+    expect(options.first).to_contain_text("latency_ms")
+    expect(options.first).to_contain_text("mean age of the events that leave it, in ms")
+    page.keyboard.press("Enter")
+    expect(page.locator("#problems")).not_to_contain_text("there is no figure")
+    explained = page.evaluate("""() => { const editor = window.weirEditor, text = editor.text(), say = (part, more) => {
+        const found = editor.columns.explain(editor.view.state, text.indexOf(part) + more);
+        return found && found.create().dom.textContent; };
+        return [say("guard:", 2), say("latency_ms", 3), say("exact", 2)]; }""")
+    assert explained[0] == "When it may be on." and "mean age" in explained[1] and explained[2] is None
+
+
+def test_an_emergency_stop_asks_for_a_reason_and_enter_sends_it(alarms: str, page_of: PageOf) -> None:
+    page = page_of()
+    page.goto(alarms)
+    settled(page)
+    page.get_by_role("button", name="Pause at once").press("Enter")
+    reason = page.locator("#confirm").get_by_label("Reason")
+    expect(reason).to_be_focused()
+    reason.press("Enter")
+    expect(page.locator("#confirm")).to_be_visible()  # a reason is needed
+    reason.fill("It writes wrong rows.")
+    reason.press("Enter")
+    expect(page.locator("[data-flash='paused-at-once']")).to_be_visible()
+    expect(page.locator("[data-note='stopped']")).to_contain_text("Emergency stop by carla: It writes wrong rows.")
+
+
+_TEXT = """\
+name: air
+tasks:
+  - {id: readings, type: urban_sensing}
+  - id: work
+    alternates:
+      - name: exact
+        type: sql
+        config: {query: "SELECT * FROM input"}
+        guard: "lat"
+      - {name: few, type: sql, config: {query: "SELECT * FROM input"}}
+  - {id: keep, type: output, config: {name: kept}}
+streams:
+  - {from: readings, to: work}
+  - {from: work, to: keep}
+rates: {readings: 10}
+"""
