@@ -53,7 +53,8 @@ query = estate.places[running][0]
 for second in range(now - 3600, now - 60, 10):
     part = (second - now + 3600) / 3600
     rate = 70 + 75 * math.exp(-((part - 0.32) / 0.07) ** 2) + 130 * math.exp(-((part - 0.7) / 0.06) ** 2)
-    history.append(second, {rates[0]: rate + 6 * math.sin(second / 23), late[0]: 180 + rate + 30 * math.sin(second / 41)})
+    waves = math.sin(second / 23), math.sin(second / 41)
+    history.append(second, {rates[0]: rate + 6 * waves[0], late[0]: 180 + rate + 30 * waves[1]})
     if second % 300 < 10:
         history.flush()
 history.flush()

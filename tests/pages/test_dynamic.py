@@ -1,4 +1,4 @@
-"""The page of dynamic tasks and its charts, switches as marks, dynamic tasks in graphs, and places of guards in texts."""
+"""The page of dynamic tasks and its charts, switches as marks, dynamic tasks in graphs, places of guards in texts."""
 
 from __future__ import annotations
 
@@ -118,7 +118,9 @@ def test_the_page_says_which_is_on_tries_a_policy_and_says_what_is_wrong_with_on
     assert "Switch to" not in client_of("vera").get(address).text
 
 
-def test_what_a_version_changed_of_the_policy_is_told(record: DataflowRecord, world: World, client_of: ClientOf) -> None:
+def test_what_a_version_changed_of_the_policy_is_told(
+    record: DataflowRecord, world: World, client_of: ClientOf
+) -> None:
     enacted(approved(prepare_proposal(proposal_id=propose_policy(
         actor=world.carla, dataflow_id=record.pk, task="work", reason="Rush hours",
         draft=PolicyDraft({"all": "rate < 50"}, {"few": 0.25})).pk), world.ana))
@@ -127,7 +129,9 @@ def test_what_a_version_changed_of_the_policy_is_told(record: DataflowRecord, wo
     assert "<del>mean(rate, &#x27;1 min&#x27;) &lt; 100</del>" in page and "<ins>0.25</ins>" in page
 
 
-def test_pages_without_a_dynamic_task_that_runs_say_so(record: DataflowRecord, world: World, client_of: ClientOf) -> None:
+def test_pages_without_a_dynamic_task_that_runs_say_so(
+    record: DataflowRecord, world: World, client_of: ClientOf
+) -> None:
     plain = running(world.carla, world.city, document("plain", window=7), world.ana)
     client = client_of("carla")
     assert 'data-note="none"' in client.get(f"/dataflows/{plain.pk}/dynamic").text
@@ -167,7 +171,9 @@ def test_spans_join_where_another_query_goes_on_and_end_with_the_time() -> None:
         assert one.end_ms == other.begin_ms
 
 
-def test_a_graph_has_the_alternates_of_a_dynamic_task_and_which_is_on(record: DataflowRecord, client_of: ClientOf) -> None:
+def test_a_graph_has_the_alternates_of_a_dynamic_task_and_which_is_on(
+    record: DataflowRecord, client_of: ClientOf
+) -> None:
     graph = client_of("vera").get(f"/dataflows/{record.pk}/graph.json").json()
     [work] = [task for task in graph["tasks"] if task["id"] == "work"]
     assert "dynamic" in work["marks"]

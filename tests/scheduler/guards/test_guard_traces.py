@@ -1,4 +1,4 @@
-"""What guards saw: values at each moment, limits, and when each guard was true, held to looking again at every moment."""
+"""What guards saw: values at each moment, limits, and when each guard was true, held to looking at every moment."""
 
 from __future__ import annotations
 
