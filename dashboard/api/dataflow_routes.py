@@ -48,9 +48,9 @@ from dashboard.catalog.services import choose_latency, choose_when_behind
 from dashboard.controllers.latency_told import latency_prices_told, latency_told
 from dashboard.operations import dynamic_reader, fragmentation_reader
 from dashboard.operations import selectors as operations
-from dashboard.operations.element_policies import policy_told, running_element
 from dashboard.operations.live_view import failing_queries as failing
 from dashboard.operations.live_view.sink_statuses import write_again
+from dashboard.operations.policy_reader import policy_told, running_element
 from dashboard.operations.services import try_again
 from dashboard.teams import selectors as teams
 from scheduler.model.encoding import to_json
@@ -190,7 +190,7 @@ def policy(request: HttpRequest, dataflow_id: UUID, task: str) -> dict[str, Any]
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates/{task}/policy", response=ProposalRow)
 def change_policy(
-    request: HttpRequest, dataflow_id: UUID, task: str, choice: schemas.PolicyIn
+    request: HttpRequest, dataflow_id: UUID, task: str, choice: schemas.ElementPolicyIn
 ) -> dict[str, Any]:
     """Propose another policy for a dynamic task, or one of its versions again; no query is touched."""
     return schemas.proposal_row(services.propose_policy(

@@ -123,7 +123,7 @@ class _PolicyTexts(Schema):
     kind: Literal["", "value", "activation"] = ""
 
 
-class PolicyIn(_PolicyTexts):
+class ElementPolicyIn(_PolicyTexts):
     """A policy: guards and values by alternate, the kind of its guards, the source that decides; or the number of an
     earlier ``version``, alone."""
 

@@ -12,6 +12,7 @@ from datetime import date
 from typing import Any
 
 import structlog
+from django.db import Error as DatabaseError
 from django.utils import timezone
 
 from dashboard.core.database import writing
@@ -21,7 +22,7 @@ from scheduler.guards.element_policies import ElementPolicy, policy_of
 from scheduler.guards.element_watch import ElementWatch, state_with
 from scheduler.guards.figure_streams import MEASURED
 from scheduler.guards.guard_compiling import CompiledElement, compile_element
-from scheduler.guards.guard_values import GuardEvent, InvalidGuard
+from scheduler.guards.guard_values import GuardEvent
 from scheduler.guards.policy_sources import RULES, WantedSwitch
 from scheduler.guards.task_figures import KeptFigures, TaskSubject, is_known, subject_of
 from scheduler.history.series import Series
@@ -31,6 +32,7 @@ from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.task_types import DYNAMIC
 
 log = structlog.get_logger(__name__)
+Days = Mapping[str, frozenset[date]]  # calendars by name
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ def elements_of(estate: Estate, source: str) -> dict[str, SwitchedTask]:
 class _WatchedElement:
     """One element while its guards are evaluated, and what its streams have brought so far."""
 
-    def __init__(self, element: SwitchedTask, days: Mapping[str, frozenset[date]]) -> None:
+    def __init__(self, element: SwitchedTask, days: Days) -> None:
         self.element, self.days = element, days
         self.compiled: CompiledElement = compile_element(
             element.policy.element(element.task, element.alternates), catalog_of(element.policy, days))
@@ -113,29 +115,46 @@ class GuardWatches:
 
     def __init__(self) -> None:
         self._watched: dict[str, _WatchedElement] = {}
-        self._broken: dict[str, tuple[ElementPolicy, Mapping[str, frozenset[date]]]] = {}
+        self._broken: dict[str, tuple[ElementPolicy, Days]] = {}
         self._stored: dict[str, Mapping[str, Any]] | None = None
+
+    @property
+    def are_there(self) -> bool:
+        """Whether the guards of any element are evaluated."""
+        return bool(self._watched)
 
     def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> list[WantedSwitch]:
         """Take in the values of a second; what guards want to be otherwise than it is set."""
+        if self._stored is None:
+            self._stored = dict(GuardState.objects.values_list("task", "state"))
         elements = elements_of(estate, RULES)
         for gone in self._watched.keys() - elements.keys():
             del self._watched[gone]
-        return [wanted for element in elements.values()
-                for wanted in self._look(estate, element, values, now_s * 1000)]
+        wanted = []
+        for element in elements.values():
+            days = calendars_of(element.policy.calendars)
+            if self._broken.get(element.task) == (element.policy, days):
+                continue
+            try:
+                wanted += self._look(estate, element, days, values, now_s * 1000)
+            except DatabaseError:  # of all: the next second tries again
+                raise
+            except Exception as error:  # of this task alone: a calendar is gone, or Weir is of another version
+                self._broken[element.task] = element.policy, days
+                self._watched.pop(element.task, None)
+                log.warning("guard_not_read", task=element.task, error=f"{type(error).__name__}: {error}")
+        return wanted
 
     def _look(
-        self, estate: Estate, element: SwitchedTask, values: Mapping[Series, float], now_ms: int
+        self, estate: Estate, element: SwitchedTask, days: Days, values: Mapping[Series, float], now_ms: int
     ) -> Iterator[WantedSwitch]:
         own = subject_of(estate, element.task)
         if all(value is None for value in own.figures(values).values()):
             return  # nothing is measured: it does not run, or has just begun to
-        watched = self._watching(element)
-        if watched is None:
-            return
+        watched = self._watching(element, days)
         events = watched.events(estate, own, values, now_ms)
         if watched.watch is None:
-            state = self._state_of(element.task)
+            state = (self._stored or {}).get(element.task)
             if state is None and not all(is_known(watched.compiled, event) for event in events):
                 return
             watched.begin(state, events[-1])
@@ -157,26 +176,13 @@ class GuardWatches:
                 update_fields=["state", "readings", "because", "trouble", "verdicts", "advice", "at"])
         self._stored = {row.task: row.state for row in rows}
 
-    def _state_of(self, task: str) -> Mapping[str, Any] | None:
-        if self._stored is None:
-            self._stored = dict(GuardState.objects.values_list("task", "state"))
-        return self._stored.get(task)
-
-    def _watching(self, element: SwitchedTask) -> _WatchedElement | None:
-        """What evaluates an element by the policy that is in force; None where that cannot be read."""
-        watched, days = self._watched.get(element.task), calendars_of(element.policy.calendars)
+    def _watching(self, element: SwitchedTask, days: Days) -> _WatchedElement:
+        """What evaluates an element by the policy that is in force."""
+        watched = self._watched.get(element.task)
         if watched is not None and (watched.element.policy, watched.days) == (element.policy, days):
             watched.element = element
             return watched
-        if self._broken.get(element.task) == (element.policy, days):
-            return None
-        try:
-            made = _WatchedElement(element, days)
-        except InvalidGuard as invalid:  # a calendar is gone, or Weir is of another version: people switch it
-            self._broken[element.task] = element.policy, days
-            self._watched.pop(element.task, None)
-            log.warning("guard_not_read", task=element.task, error=invalid.message)
-            return None
+        made = _WatchedElement(element, days)
         if watched is not None and watched.watch is not None:  # another policy keeps what it has in common
             before = watched.watch
             made.kept = watched.kept

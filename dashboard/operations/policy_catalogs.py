@@ -22,8 +22,8 @@ from django.db.models import Q
 from dashboard import jobs
 from dashboard.catalog.document_checks import columns_in
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.element_policies import RunningElement
 from dashboard.operations.estate_store.readable import require_readable
+from dashboard.operations.policy_reader import RunningElement
 from dashboard.operations.policy_streams import calendars_of, event_figures
 from dashboard.teams.permissions import Viewer
 from scheduler.guards.figure_streams import OF_DATAFLOW, OF_EVENTS, OF_OUTPUT, OF_TASK, figures_in, kind_of_column
@@ -71,14 +71,14 @@ def _others(element: RunningElement, names: Iterable[str]) -> dict[str, Dataflow
     readable = Q(visibility="shared")
     if element.running.scope:  # of the team alone
         readable |= Q(team=element.record.team)
-    found: dict[str, list[DataflowRecord]] = {}
+    named: dict[str, list[DataflowRecord]] = {}
     for record in DataflowRecord.objects.select_related("team").filter(
             readable, pk__in=list(element.estate.submitted)).order_by("pk"):
         for written in (record.name, f"{record.team.slug}.{record.name}"):
             if any(f"{name}.".startswith(f"{written}.") for name in wanted):
-                found.setdefault(written, []).append(record)
+                named.setdefault(written, []).append(record)
     chosen = {}
-    for written, records in found.items():
+    for written, records in named.items():
         own = [record for record in records if record.team_id == element.record.team_id]
         if own or len(records) == 1:
             chosen[written] = (own or records)[0]

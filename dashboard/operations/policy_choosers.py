@@ -23,6 +23,11 @@ class PolicyChoosers:
     def __init__(self, choosers: Mapping[str, Callable[[], AlternateChooser]] = CHOOSERS) -> None:
         self._choosers = [make() for make in choosers.values()]
 
+    @property
+    def are_there(self) -> bool:
+        """Whether any source decides about a task."""
+        return any(chooser.are_there for chooser in self._choosers)
+
     def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> list[WantedSwitch]:
         """What any source wants otherwise than it is set."""
         return [wanted for chooser in self._choosers for wanted in chooser.look(estate, values, now_s)]

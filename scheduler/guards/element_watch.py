@@ -126,13 +126,13 @@ class ElementWatch:
 
     def verdicts(self) -> dict[str, dict[str, FigureValue]]:
         """By alternate what its ``guard`` and its ``value`` function come to, of those that have one; None is NULL."""
-        told: dict[str, dict[str, FigureValue]] = {}
+        verdicts: dict[str, dict[str, FigureValue]] = {}
         guards, values = self.compiled.guards, self.compiled.values
         for name, result in zip(guards, self.results or (), strict=False):
-            told.setdefault(name, {})["guard"] = result
+            verdicts.setdefault(name, {})["guard"] = result
         for name, result in zip(values, (self.results or [])[len(guards):], strict=False):
-            told.setdefault(name, {})["value"] = result
-        return told
+            verdicts.setdefault(name, {})["value"] = result
+        return verdicts
 
     def state(self) -> dict[str, Any]:
         """All that it needs to go on, as JSON."""

@@ -79,7 +79,7 @@ class DataflowSubject:
 
     def _missed(self, values: Mapping[Series, float]) -> int | None:
         """How many limits are below the latency along their ways; None where none of them was measured."""
-        told = []
+        misses = []
         parts: Sequence[float | None] = ()
         for number in range(self.limits):
             own = [values.get(Series(DATAFLOW, self.dataflow, of_limit(part, number))) for part in PARTS]
@@ -87,8 +87,8 @@ class DataflowSubject:
             limit_ms = values.get(Series(DATAFLOW, self.dataflow, of_limit("latency_limit_ms", number)))
             known = [each for each in parts if each is not None]
             if limit_ms is not None and known:
-                told.append(sum(known) > limit_ms)
-        return sum(told) if told else None
+                misses.append(sum(known) > limit_ms)
+        return sum(misses) if misses else None
 
 
 def figures_in(stream: Mapping[str, Any]) -> Mapping[str, str]:

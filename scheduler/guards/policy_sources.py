@@ -60,6 +60,11 @@ class WantedSwitch:
 class AlternateChooser(Protocol):
     """A source that decides by itself: it looks once a second, and stores what another process needs to go on."""
 
+    @property
+    def are_there(self) -> bool:
+        """Whether it decides about any task: else nobody has to look each second."""
+        ...
+
     def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> Sequence[WantedSwitch]:
         """Take in the values of a second; what is wanted otherwise than it is set, of elements whose policies name this
         source."""

@@ -113,8 +113,8 @@ def changed_settings(
 
 
 def _changed_tasks(was: Mapping[str, Any], own: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {task: chosen for task, chosen in now.items() if task in own or task not in was}
-    return kept | {task: chosen for task, chosen in own.items() if was.get(task) != chosen}
+    others = {task: chosen for task, chosen in now.items() if task in own or task not in was}
+    return others | {task: chosen for task, chosen in own.items() if was.get(task) != chosen}
 
 
 def settings_applied(plan: Plan, settings: Mapping[str, FragmentSettings], fragments: Mapping[str, Fragment]) -> (

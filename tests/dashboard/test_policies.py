@@ -29,17 +29,16 @@ from dashboard.approvals.services.source_switches import propose_switches
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations import policy_choosers
-from dashboard.operations.element_policies import hold_of, policy_told
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.guard_watches import GuardWatches, elements_of
-from dashboard.operations.models import AlternateHold, GuardState, PolicyVersion, PostedEvent
+from dashboard.operations.models import AlternateHold, PolicyVersion, PostedEvent
 from dashboard.operations.policy_choosers import PolicyChoosers
-from dashboard.operations.posted_events import KEPT, MOST_FIGURES, post_event
+from dashboard.operations.policy_reader import hold_of, policy_told
+from dashboard.operations.posted_events import post_event
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import delete_calendar, set_calendar
-from dashboard.teams.team_limits import AskedTooOften
 from scheduler.guards.guard_values import InvalidGuard
 from scheduler.guards.policy_sources import MODELS, WantedSwitch
 from scheduler.guards.task_figures import subject_of
@@ -99,16 +98,16 @@ def test_a_policy_is_proposed_approved_versioned_and_taken_back(world: World, re
     assert (proposal.plan.kind, proposal.status) == ("set", "pending")
     assert policy_told(viewer, record.pk, "work").number == 0
     enacted(approved(proposal, world.ana))
-    told = policy_told(viewer, record.pk, "work")
-    assert (told.number, told.policy.kind, dict(told.policy.guards)) == (1, "activation", FAST.guards)
-    assert [(each.number, each.author, each.reason) for each in told.versions] == [
+    policy = policy_told(viewer, record.pk, "work")
+    assert (policy.number, policy.policy.kind, dict(policy.policy.guards)) == (1, "activation", FAST.guards)
+    assert [(each.number, each.author, each.reason) for each in policy.versions] == [
         (1, "carla", "too slow at noon"), (0, "", "")]
     after = load_estate()
     assert (before.tasks, before.fragments) == (after.tasks, after.fragments), "no query was touched"
     assert record.versions.count() == 1, "nor is there another version of the document"
     enacted(roll_back_proposal(actor=world.ana, proposal_id=proposal.pk))
-    told = policy_told(viewer, record.pk, "work")
-    assert (told.number, told.policy.kind) == (2, "value") and load_estate().settings == {}
+    policy = policy_told(viewer, record.pk, "work")
+    assert (policy.number, policy.policy.kind) == (2, "value") and load_estate().settings == {}
     in_force(world, record, None, version=1)
     assert policy_told(viewer, record.pk, "work").policy.kind == "activation"
     assert PolicyVersion.objects.count() == 3
@@ -166,9 +165,9 @@ def test_exactly_one_activation_guard_is_on_and_trouble_is_told(world: World, re
     assert wanted(watches, second=1, per_s=60.0) == ["few"]
     assert wanted(watches, second=2, per_s=45.0) == [], "both are true: the one that was on is kept"
     watches.store()
-    told = policy_told(viewer_of(world.carla), record.pk, "work")
-    assert told.trouble == "both_on" and {each.name: each.allowed for each in told.guards} == {"all": True, "few": True}
-    assert [finding.what for finding in told.findings] == ["both_on"]
+    policy = policy_told(viewer_of(world.carla), record.pk, "work")
+    assert policy.trouble == "both_on" and [each.allowed for each in policy.guards] == [True, True]
+    assert [finding.what for finding in policy.findings] == ["both_on"]
 
 
 def test_value_functions_choose_and_those_that_are_not_known_are_told(world: World, record: DataflowRecord) -> None:
@@ -176,8 +175,8 @@ def test_value_functions_choose_and_those_that_are_not_known_are_told(world: Wor
     watches = GuardWatches()
     assert wanted(watches, second=0) == ["few"], "a division by zero is NULL, and comes after any number"
     watches.store()
-    told = policy_told(viewer_of(world.carla), record.pk, "work")
-    assert {each.name: each.worth for each in told.guards} == {"all": None, "few": 0.5}
+    policy = policy_told(viewer_of(world.carla), record.pk, "work")
+    assert {each.name: each.worth for each in policy.guards} == {"all": None, "few": 0.5}
     assert wanted(watches, second=1, per_s=21.0) == []
 
 
@@ -266,8 +265,8 @@ def test_posted_events_and_calendars_decide_and_a_changed_calendar_counts_at_onc
     assert wanted(watches, second=3) == ["few"]
     delete_calendar(actor=world.ana, team=world.city, name="holidays")
     assert wanted(watches, second=4) == []
-    told = policy_told(viewer_of(world.carla), record.pk, "work")
-    assert told.trouble == "not_read" and "holidays" in told.because
+    policy = policy_told(viewer_of(world.carla), record.pk, "work")
+    assert policy.trouble == "not_read" and "holidays" in policy.because
 
 
 @pytest.mark.parametrize(("draft", "message"), [
@@ -401,64 +400,6 @@ def test_an_alternate_is_held_from_a_minute_to_a_month(world: World, record: Dat
         switch_alternate(actor=world.carla, dataflow_id=record.pk, task="work", alternate="few", hold_s=hold_s)
 
 
-# -- posted events and calendars ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("stream", "values", "message"), [
-    ("", {}, "no name of a stream"), ("a.b", {}, "no name of a stream"), ("x" * 64, {}, "no name of a stream"),
-    ("a", {"": 1}, "no name of a field"), ("a", {"b.c": 1}, "no name of a field"), ("a", {"v": float("nan")}, "finite"),
-    ("a", {"v": float("inf")}, "finite"), ("a", {"v": 1e201}, "finite"), ("a", {"v": "x" * 201}, "characters"),
-    ("a", {"v": "\0"}, "characters"), ("a", {"v": [1]}, "a list or a mapping"),
-    ("a", {f"f{number}": 1 for number in range(MOST_FIGURES + 1)}, "fields"), ("kept", {"v": "text"}, "has been"),
-    ("kept", {"v": True}, "has been")])
-def test_an_event_that_cannot_be_one_is_refused(
-    world: World, stream: str, values: dict[str, Any], message: str
-) -> None:
-    post_event(actor=world.carla, team=world.city, stream="kept", values={"v": 1})
-    with pytest.raises(InvalidValue, match=message) as refused:
-        post_event(actor=world.carla, team=world.city, stream=stream, values=values)
-    assert refused.value.remedy and PostedEvent.objects.count() == 1
-
-
-def test_times_of_events_are_bounded_by_the_clock_and_old_ones_go(world: World) -> None:
-    def posted(at_ms: int | None) -> PostedEvent:
-        return post_event(actor=world.carla, team=world.city, stream="a", values={}, at_ms=at_ms)
-
-    before_ms = int(timezone.now().timestamp() * 1000)
-    ahead = posted(before_ms + 10**9)
-    assert ahead.at_ms <= int(timezone.now().timestamp() * 1000) + 1
-    assert posted(before_ms - 60_000).at_ms == before_ms - 60_000
-    with pytest.raises(InvalidValue, match="older than an hour"):
-        posted(before_ms - 2 * 3_600_000)
-    PostedEvent.objects.filter(pk=ahead.pk).update(posted=timezone.now() - KEPT - timedelta(minutes=1))
-    posted(None)
-    assert not PostedEvent.objects.filter(pk=ahead.pk).exists()
-
-
-def test_a_team_posts_so_many_events_an_hour(world: World, settings: Any) -> None:
-    settings.TEAM_EVENTS_PER_H = 2
-    _alarm(world), _alarm(world)
-    with pytest.raises(AskedTooOften) as refused:
-        _alarm(world)
-    assert refused.value.facts["retry_after_s"] >= 1
-    PostedEvent.objects.update(posted=timezone.now() - timedelta(minutes=61))
-    _alarm(world)
-
-
-def test_who_may_post_and_who_may_set_a_calendar(world: World) -> None:
-    for actor in (world.vera, world.mo):
-        with pytest.raises(PermissionDenied):
-            post_event(actor=actor, team=world.city, stream="a", values={})
-    for actor in (world.carla, world.ben):
-        with pytest.raises(PermissionDenied):
-            set_calendar(actor=actor, team=world.city, name="h", days=[])
-    with pytest.raises(InvalidValue):
-        set_calendar(actor=world.ana, team=world.city, name="'", days=[])
-    with pytest.raises(InvalidValue):
-        set_calendar(actor=world.ana, team=world.city, name="h", days=[
-            date(2020, 1, 1) + timedelta(days=day) for day in range(1_001)])
-
-
 # -- API, page, command ------------------------------------------------------------------------------------------------
 
 
@@ -472,9 +413,9 @@ def test_api_page_and_command_tell_and_propose(world: World, record: DataflowRec
     watches = GuardWatches()
     wanted(watches, second=0)
     watches.store()
-    told = client.get(f"{address}/policy").json()
-    assert told["number"] == 1 and told["policy"]["guards"] == {"few": "rate > 5"}
-    assert [(each["name"], each["allowed"], each["worth"]) for each in told["guards"]] == [
+    policy = client.get(f"{address}/policy").json()
+    assert policy["number"] == 1 and policy["policy"]["guards"] == {"few": "rate > 5"}
+    assert [(each["name"], each["allowed"], each["worth"]) for each in policy["guards"]] == [
         ("all", None, 1.0), ("few", True, 10.0)]
     wrong = client.post(f"{address}/policy", {"guards": {"few": "rte > 5"}}, content_type="application/json")
     assert wrong.status_code == 422 and "Did you mean rate?" in wrong.json()["remedy"]
@@ -486,7 +427,7 @@ def test_api_page_and_command_tell_and_propose(world: World, record: DataflowRec
     assert "/proposals/" in held["Location"]
     assert Proposal.objects.filter(plan__options__hold_s=900).count() == 1
     AlternateHold.objects.create(
-        task=told["running"], alternate="all", by=world.carla, until=timezone.now() + timedelta(hours=1))
+        task=policy["running"], alternate="all", by=world.carla, until=timezone.now() + timedelta(hours=1))
     assert client.get(f"{address}/policy").json()["held"] == "all"
     assert client.post(f"{address}/release").json()["held"] == ""
     out = StringIO()
@@ -497,21 +438,3 @@ def test_api_page_and_command_tell_and_propose(world: World, record: DataflowRec
     assert Proposal.objects.filter(plan__options__reason="less").exists()
     call_command("switch", str(record.pk), "work", "few", "--hold", "2 h", username="carla", stdout=out)
     assert Proposal.objects.filter(plan__options__hold_s=7200).exists()
-
-
-def test_events_and_calendars_over_the_api(world: World, client: Client) -> None:
-    client.force_login(world.ana)
-    posted = client.post("/api/teams/city/events/alert", {"values": {"level": "red", "n": 1}},
-                         content_type="application/json")
-    assert posted.status_code == 201 and posted.json()["stream"] == "alert"
-    assert client.get("/api/teams/city/events").json() == [
-        {"name": "alert", "figures": {"level": "text", "n": "number"}}]
-    put = client.put("/api/teams/city/calendars/holidays", {"days": ["2026-12-25", "2026-12-25"]},
-                     content_type="application/json")
-    assert put.json() == {"name": "holidays", "days": ["2026-12-25"]}
-    assert client.get("/api/teams/city/calendars").json() == [put.json()]
-    assert client.put("/api/teams/city/calendars/h", {"days": ["25.12."]}, content_type="application/json"
-                      ).status_code == 422
-    assert client.delete("/api/teams/city/calendars/holidays").status_code == 204
-    assert client.delete("/api/teams/city/calendars/holidays").status_code == 404
-    assert GuardState.objects.count() == 0

@@ -9,14 +9,13 @@ from django.utils import timezone
 
 from dashboard.approvals.models import Proposal
 from dashboard.audit.trail import audited
-from dashboard.operations.element_policies import running_element
 from dashboard.operations.models import AlternateHold
+from dashboard.operations.policy_reader import running_element
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.model.errors import NotFound
-from scheduler.step_kinds import SWITCH
 
 HELD_FOR = timedelta(hours=1)  # where nothing else is said
 LEAST_HOLD, LONGEST_HOLD = timedelta(minutes=1), timedelta(days=31)
@@ -37,7 +36,7 @@ def hold_switched(proposal: Proposal, *, at: datetime) -> None:
         return
     for_s = options.get("hold_s") or HELD_FOR.total_seconds()
     for step in plan_of(proposal.plan).steps:
-        if step.kind == SWITCH.name:
+        if step.task:
             AlternateHold.objects.update_or_create(pk=step.task, defaults={
                 "alternate": options["alternate"], "until": at + timedelta(seconds=for_s), "by": proposal.author})
 
@@ -45,7 +44,7 @@ def hold_switched(proposal: Proposal, *, at: datetime) -> None:
 def end_hold(proposal: Proposal) -> None:
     """Hold no longer what was taken back; inside the caller's command."""
     if "alternate" in proposal.plan.options:
-        tasks = [step.task for step in plan_of(proposal.plan).steps if step.kind == SWITCH.name]
+        tasks = [step.task for step in plan_of(proposal.plan).steps if step.task]
         AlternateHold.objects.filter(pk__in=tasks).delete()
 
 

@@ -25,11 +25,11 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import visible_to
 from dashboard.catalog.services import take_version
 from dashboard.history.history_store import DatabaseHistory
-from dashboard.operations.element_policies import note_policies
 from dashboard.operations.estate_store.estate_reader import StoredEstate
 from dashboard.operations.estate_store.estate_writer import drop_bundles, on_slots_there, store_plan
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.operations.models import EstateState
+from dashboard.operations.policy_reader import note_policies
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
 from dashboard.plans.joining_options import by_schedule, last_options

@@ -10,7 +10,7 @@ from uuid import UUID
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.policy_drafts import PolicyDraft, policy_for
 from dashboard.approvals.services.rearrangement_proposals import propose_setting
-from dashboard.operations.element_policies import policy_told, running_element
+from dashboard.operations.policy_reader import policy_told, running_element
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import NotFound
@@ -30,7 +30,7 @@ def propose_policy(
     version : int, optional
         A version's number; 0 is what the document says.
     reason : str, optional
-        What it is for.
+        Why, for those who review it.
 
     Raises
     ------
@@ -43,8 +43,8 @@ def propose_policy(
     if draft is not None:
         policy = policy_for(viewer_of(actor), element, draft)
     else:
-        told = policy_told(viewer_of(actor), dataflow_id, task)
-        known = {each.number: each.policy for each in told.versions}
+        current = policy_told(viewer_of(actor), dataflow_id, task)
+        known = {each.number: each.policy for each in current.versions}
         if version not in known:
             raise NotFound(f"The policy of {task} has no version {version}.",
                            remedy=f"Name one from 0 to {max(known)}.", task=task)

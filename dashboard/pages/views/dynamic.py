@@ -28,7 +28,9 @@ from dashboard.approvals.policy_drafts import PolicyDraft, policy_for
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.operations.dynamic_reader import DynamicTask, dynamic_tasks, with_switches
-from dashboard.operations.element_policies import (
+from dashboard.operations.guard_dry_runs import MOST_HOURS, replayed
+from dashboard.operations.live_view.chart_marks import marks_of
+from dashboard.operations.policy_reader import (
     RunningElement,
     ToldGuard,
     ToldPolicy,
@@ -37,8 +39,6 @@ from dashboard.operations.element_policies import (
     policy_told,
     running_element,
 )
-from dashboard.operations.guard_dry_runs import MOST_HOURS, replayed
-from dashboard.operations.live_view.chart_marks import marks_of
 from dashboard.pages import flash
 from dashboard.pages.charts import group_marks, mark_rows
 from dashboard.pages.dynamic_charts import (
@@ -172,6 +172,7 @@ def dynamic_charts(request: HttpRequest, dataflow_id: UUID, task: str) -> JsonRe
 @login_required
 def propose_policy(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
     """Propose the policy in the form, or a ``version`` again."""
+    catalog.dataflow(request.viewer, dataflow_id)
     version = request.POST.get("version", "")
     try:
         element = running_element(request.viewer, dataflow_id, task)
@@ -189,6 +190,7 @@ def propose_policy(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRe
 @login_required
 def hold(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
     """Propose that an alternate is on and stays so for a time; or let the policy decide again."""
+    catalog.dataflow(request.viewer, dataflow_id)
     try:
         if "release" in request.POST:
             services.release_alternate(actor=request.user, dataflow_id=dataflow_id, task=task)
@@ -205,7 +207,6 @@ def hold(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
 
 
 def _refused(request: HttpRequest, dataflow_id: UUID, error: WeirError) -> HttpResponse:
-    catalog.dataflow(request.viewer, dataflow_id)  # of what is hidden nothing is told
     flash.failure(request, error)
     return redirect("dynamic", dataflow_id)
 

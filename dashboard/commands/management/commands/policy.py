@@ -13,7 +13,7 @@ from dashboard.approvals.policy_drafts import PolicyDraft
 from dashboard.approvals.services import propose_policy, release_alternate
 from dashboard.catalog.models import DataflowRecord
 from dashboard.commands.proposing import DataflowCommand
-from dashboard.operations.element_policies import ToldPolicy, policy_told
+from dashboard.operations.policy_reader import ToldPolicy, policy_told
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.guards.guard_values import ACTIVATION, VALUE
@@ -41,14 +41,14 @@ class Command(DataflowCommand):
         if options["release"]:
             release_alternate(actor=actor, dataflow_id=record.pk, task=task)
             return f"Nobody holds {task} any more."
-        told = policy_told(viewer_of(actor), record.pk, task)
+        policy = policy_told(viewer_of(actor), record.pk, task)
         changes = options["guard"], options["value"], options["kind"], options["source"]
         if again is None and not any(changes):
-            return "\n".join(_lines(told))
+            return "\n".join(_lines(policy))
         draft = None if again is not None else PolicyDraft(
-            {**told.policy.guards, **_by_alternate(options["guard"])},
-            {**told.policy.values, **{name: _value(text) for name, text in _by_alternate(options["value"]).items()}},
-            options["kind"] or told.policy.kind, options["source"] or told.policy.source)
+            {**policy.policy.guards, **_by_alternate(options["guard"])},
+            {**policy.policy.values, **{name: _value(text) for name, text in _by_alternate(options["value"]).items()}},
+            options["kind"] or policy.policy.kind, options["source"] or policy.policy.source)
         proposal = propose_policy(
             actor=actor, dataflow_id=record.pk, task=task, draft=draft, version=again, reason=options["why"])
         return f"Proposed for {record.name}: /proposals/{proposal.pk}/"
@@ -68,17 +68,17 @@ def _value(text: str) -> float | str:
         return text
 
 
-def _lines(told: ToldPolicy) -> Iterator[str]:
-    yield f"{told.task} is switched by {told.policy.source}, version {told.number}, {told.policy.kind}:"
-    for each in told.guards:
+def _lines(policy: ToldPolicy) -> Iterator[str]:
+    yield f"{policy.task} is switched by {policy.policy.source}, version {policy.number}, {policy.policy.kind}:"
+    for each in policy.guards:
         yield f"  {'*' if each.on else ' '} {each.name}: {f'while {each.guard}' if each.guard else 'always'}, worth " \
             f"{each.value if isinstance(each.value, str) else f'{each.value:g}'}"
-    for words in (told.because, told.advice, *(f"{each.message} {each.remedy}" for each in told.findings)):
+    for words in (policy.because, policy.advice, *(f"{each.message} {each.remedy}" for each in policy.findings)):
         if words:
             yield f"  {words}"
-    if told.held_until_ms is not None:
-        yield f"  {told.held_by} holds {told.held} until {_at(told.held_until_ms)}"
-    for version in told.versions:
+    if policy.held_until_ms is not None:
+        yield f"  {policy.held_by} holds {policy.held} until {_at(policy.held_until_ms)}"
+    for version in policy.versions:
         when = f", {_at(version.at_ms)} by {version.author or 'Weir'}" if version.at_ms is not None else ""
         yield f"  {version.number}{when}: {version.policy.words}{f' ({version.reason})' if version.reason else ''}"
 

@@ -144,13 +144,13 @@ def findings_of(element: RunningElement, policy: ElementPolicy) -> tuple[GuardFi
 
 
 def _guards(element: RunningElement, verdicts: Mapping[str, Mapping[str, FigureValue]]) -> list[ToldGuard]:
-    told = []
+    rows = []
     for each in element.policy.element(element.task, element.alternates).alternates:
         verdict = verdicts.get(each.name, {})
         worth = verdict.get("value") if isinstance(each.value, str) else each.value
-        told.append(ToldGuard(
+        rows.append(ToldGuard(
             each.name, each.name == element.on, each.guard, each.value, verdict.get("guard"), worth))
-    return told
+    return rows
 
 
 def _versions(element: RunningElement) -> tuple[ToldVersion, ...]:
