@@ -30,15 +30,19 @@ def _changes(
             continue
         old, new = before[name], after[name]
         if _worth(old, before) != _worth(new, after):
-            yield f"Alternate {name} is worth {_worth(new, after):g} of the best, not {_worth(old, before):g}."
+            yield f"Alternate {name} is worth {_worth(new, after)}, not {_worth(old, before)}."
         if old.guard.split() != new.guard.split():
             yield f"Alternate {name} may be on {_while(new)}, not {_while(old)}."
         for change in _inside(old, new, task_types):
             yield f"Alternate {name}: {change}."
 
 
-def _worth(alternate: TaskAlternate, among: Mapping[str, TaskAlternate]) -> float:
-    return round(alternate.value / max(each.value for each in among.values()), 9)
+def _worth(alternate: TaskAlternate, among: Mapping[str, TaskAlternate]) -> str:
+    """γ; the value as it stands where one of them is no number."""
+    values = [each.value for each in among.values()]
+    if not all(isinstance(value, int | float) for value in values):
+        return str(alternate.value)
+    return f"{alternate.value / max(values):.9g}"
 
 
 def _while(alternate: TaskAlternate) -> str:

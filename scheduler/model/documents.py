@@ -213,7 +213,8 @@ def _read(
     draft = _draft(text, format, problems, task_types)
     check_graph(draft, problems)
     if check_config is not None and not problems:
-        for task in draft.tasks.values():
+        written_once = {task.position: task for task in reversed(draft.tasks.values())}  # each iteration has them
+        for task in reversed(written_once.values()):
             steps = [(way, step) for way in task.ways for step in way.steps]
             for way, step in [*steps, *([(task, task)] if task.alternates else [])]:
                 if problem := check_config(step.type, canonical_config(step.type, step.config)):

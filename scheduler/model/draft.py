@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from .alternates import ALTERNATES, GUARDS, why_no_alternate
-from .bounds import DOCUMENT_QUERIES, DOCUMENT_TASKS, DYNAMIC_TASKS, LOOP_TURNS
+from .bounds import DOCUMENT_QUERIES, DOCUMENT_TASKS, DYNAMIC_TASKS, LOOP_ITERATIONS
 from .draft_values import Draft, DraftLoop, DraftStream, DraftTask
 from .graph_checks import check_graph
 from .latency_reading import read_latency
@@ -47,8 +47,7 @@ class DraftReader:
         self.task_types = task_types
         self.type_remedy = type_remedy
         self.draft = Draft()
-        self.parsed_characters = self.tasks_read = 0
-        self.dynamic_tasks = 0
+        self.parsed_characters = self.tasks_read = self.dynamic_tasks = 0
 
     def read(self, root: DocumentNode) -> Draft:
         """The draft of a document; raises Unreadable where there is none."""
@@ -95,7 +94,7 @@ class DraftReader:
         if self.tasks_read > DOCUMENT_TASKS.most:
             raise self.problems.stop(
                 "too_many_tasks", position,
-                f"There are more than {DOCUMENT_TASKS.most:,} tasks, with those of paths and of each turn of loops.",
+                f"There are more than {DOCUMENT_TASKS.most:,} tasks, with those of paths and of each iteration of loops.",
                 "Split the dataflow.")
 
     def _split(self, task_id: str, task_type: str, config: DocumentNode) -> DraftTask | None:
@@ -174,6 +173,7 @@ class DraftReader:
     def _alternate(self, node: DocumentNode, task_id: str | None) -> DraftTask:
         stated_type, config = node.value.get("type"), node.value.get("config")
         name = _text(node.value.get("name")) or ""
+        self._count(node.value.get("guard"), task_id or "without an id")
         if TASKS in node.value:
             return self._path(node, task_id, name)
         task_type = self._task_type(stated_type, task_id)
@@ -185,7 +185,6 @@ class DraftReader:
             named = task_id or "without an id"
             check_config(task_type, config, self.problems, task_id=named)
             self._count_parsed(task_type, config, named)
-        self._count(node.value.get("guard"), task_id or "without an id")
         place = node.value["name"].position if "name" in node.value else node.position
         return DraftTask(
             task_id or "", task_type, config.plain() if config.is_mapping else {}, place,
@@ -224,7 +223,7 @@ class DraftReader:
         return way
 
     def _loop(self, node: DocumentNode, task_id: str | None) -> None:
-        """The tasks of a loop, once for each of its turns."""
+        """The tasks of a loop, once for each of its iterations."""
         for key in ("type", "config", "rate"):
             if key in node.value:
                 self.problems.add(
@@ -235,6 +234,7 @@ class DraftReader:
             return
         name = task_id or "without an id"
         problems = self.problems.within(f"Loop {name}", task_id)
+        parsed_before = self.parsed_characters
         body = self._between(stated, stated.position, problems)
         for step in body.tasks.values():
             step.chain = _text(node.value.get("chain")) or "allowed"
@@ -242,23 +242,26 @@ class DraftReader:
         for stream in body.streams:
             if (stream.source and stream.source.value, stream.target and stream.target.value) == (INPUT, OUTPUT):
                 problems.add(
-                    "passes_by", stream.position, "A stream lets events pass by a turn.",
-                    "Let a task of the turn pass on what is done: an sql task can.")
+                    "passes_by", stream.position, "A stream lets events pass by an iteration.",
+                    "Let a task of the iteration pass on what is done: an sql task can.")
         times = _number(stated.value.get("times"))
         if task_id is None:
             return
         position = node.value["id"].position
-        if problems or times is None or not 1 <= times <= LOOP_TURNS.most or times % 1:
+        if problems or times is None or not 1 <= times <= LOOP_ITERATIONS.most or times % 1:
             self.draft.tasks[task_id] = DraftTask(task_id, None, {}, position)
             return
         loop = DraftLoop(task_id, int(times), position)
-        names = [loop.in_turn(turn, step) for turn in range(1, loop.times + 1) for step in body.tasks if step not in ENDS]
+        names = [
+            loop.in_iteration(number, step) for number in range(1, loop.times + 1) for step in body.tasks
+            if step not in ENDS]
         self._count_tasks(len(names) - len(names) // loop.times, position)
-        for turned in names:
-            if turned in self.draft.tasks or len(turned) > LONGEST_ID:
+        self._count_characters((self.parsed_characters - parsed_before) * (loop.times - 1), position, task_id)
+        for repeated in names:
+            if repeated in self.draft.tasks or len(repeated) > LONGEST_ID:
                 self.problems.add(
-                    "invalid_id", position, f"A task of a turn would have the id {shown(turned)}, "
-                    f"{'which is taken' if turned in self.draft.tasks else 'which is too long'}.",
+                    "invalid_id", position, f"A task of an iteration would have the id {shown(repeated)}, "
+                    f"{'which is taken' if repeated in self.draft.tasks else 'which is too long'}.",
                     "Give the loop, or its task, another id.", task_id=task_id)
                 self.draft.tasks[task_id] = DraftTask(task_id, None, {}, position)
                 return
@@ -280,11 +283,14 @@ class DraftReader:
                 self._count(config.value.get(parameter.name), task_id)
 
     def _count(self, node: DocumentNode | None, task_id: str) -> None:
-        text = _text(node)
-        self.parsed_characters += len(text or "")
-        if node is not None and text and self.parsed_characters > DOCUMENT_QUERIES.most:
+        if node is not None and (text := _text(node)):
+            self._count_characters(len(text), node.position, task_id)
+
+    def _count_characters(self, number: int, position: TextPosition, task_id: str) -> None:
+        self.parsed_characters += number
+        if self.parsed_characters > DOCUMENT_QUERIES.most:
             raise self.problems.stop(
-                "too_long", node.position,
+                "too_long", position,
                 f"The queries and guards up to task {task_id} have more than {DOCUMENT_QUERIES.most:,} characters.",
                 "Split the dataflow, or let tasks share what several of them compute.")
 

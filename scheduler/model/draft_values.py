@@ -64,7 +64,7 @@ class DraftStream:
 
 @dataclass(slots=True)
 class DraftLoop:
-    """A loop whose turns are among the tasks: of the first turn the ids of those that what enters goes to, and of the
+    """A loop whose iterations are among the tasks: of the first iteration the ids of those that what enters goes to, and of the
     last those that give what leaves."""
 
     id: str
@@ -73,9 +73,9 @@ class DraftLoop:
     entering: list[str] = field(default_factory=list)
     leaving: list[str] = field(default_factory=list)
 
-    def in_turn(self, turn: int, task_id: str) -> str:
-        """The id of a task of the loop in one of its turns, from 1."""
-        return f"{self.id}.{turn}.{task_id}"
+    def in_iteration(self, iteration: int, task_id: str) -> str:
+        """The id of a task of the loop in one of its iterations, from 1."""
+        return f"{self.id}.{iteration}.{task_id}"
 
 
 @dataclass(slots=True)
@@ -90,4 +90,4 @@ class Draft:
     rates_per_s: dict[str, float] = field(default_factory=dict)
     latency: Limits | None = None
     invalid_ids: set[str] = field(default_factory=set)  # streams may name them
-    loops: dict[str, DraftLoop] = field(default_factory=dict)  # whose turns are among the tasks
+    loops: dict[str, DraftLoop] = field(default_factory=dict)  # whose iterations are among the tasks

@@ -50,7 +50,7 @@ class TaskPath:
 
     def follow(
         self, entering: Frame, *, work: Callable[[Task, Frame], Frame], join: Callable[[Frame, Frame], Frame],
-        split: Callable[[Frame, str], Frame] = lambda frame, _: frame,
+        share: Callable[[Frame], Frame] = lambda frame: frame,
     ) -> Frame:
         """What leaves, where each task does its work on what it reads.
 
@@ -58,15 +58,15 @@ class TaskPath:
         ----------
         join : callable
             One of two streams that enter a task.
-        split : callable, optional
-            Of a stream that several read, by the id of its task, one that each of them may read.
+        share : callable, optional
+            Of a stream that several read, one that each of them may read.
         """
         tasks, shared = {task.id: task for task in self.tasks}, self.shared()
-        made = {INPUT: split(entering, INPUT) if INPUT in shared else entering}
+        made = {INPUT: share(entering) if INPUT in shared else entering}
         for name, above in self.parents().items():
             read = reduce(join, (made[source] for source in above))
             given = work(tasks[name], read) if name in tasks else read
-            made[name] = split(given, name) if name in shared else given
+            made[name] = share(given) if name in shared else given
         return made[OUTPUT]
 
     def numbered(self, labels: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:

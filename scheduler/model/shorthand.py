@@ -18,7 +18,7 @@ ROUND_ROBIN, KEY_SPLIT = "round_robin", "key_split"  # the task types that deal 
 
 
 def unroll(loop: DraftLoop, body: Draft, draft: Draft, problems: Problems) -> None:
-    """Add the tasks and streams of each turn to a draft; what leaves a turn enters the next.
+    """Add the tasks and streams of each iteration to a draft; what leaves an iteration enters the next.
 
     Parameters
     ----------
@@ -27,26 +27,26 @@ def unroll(loop: DraftLoop, body: Draft, draft: Draft, problems: Problems) -> No
     """
     first = [stream for stream in body.streams if _start(stream) == INPUT]
     last = [stream for stream in body.streams if _end(stream) == OUTPUT]
-    for turn in range(1, loop.times + 1):
+    for iteration in range(1, loop.times + 1):
         for name, step in body.tasks.items():
             if name not in ENDS:
-                task_id = loop.in_turn(turn, name)
+                task_id = loop.in_iteration(iteration, name)
                 draft.tasks[task_id] = replace(step, id=task_id)
         for stream in body.streams:
             if stream not in first and stream not in last:
                 draft.streams.append(_joined(
-                    stream, loop.in_turn(turn, _start(stream)), loop.in_turn(turn, _end(stream))))
-        if turn > 1:
+                    stream, loop.in_iteration(iteration, _start(stream)), loop.in_iteration(iteration, _end(stream))))
+        if iteration > 1:
             draft.streams += [
-                _joined(tail, loop.in_turn(turn - 1, _start(tail)), loop.in_turn(turn, _end(head)))
+                _joined(tail, loop.in_iteration(iteration - 1, _start(tail)), loop.in_iteration(iteration, _end(head)))
                 for tail in last for head in first]
         require_few(draft.streams, loop.position, problems)
-    loop.entering = [loop.in_turn(1, _end(stream)) for stream in first]
-    loop.leaving = [loop.in_turn(loop.times, _start(stream)) for stream in last]
+    loop.entering = [loop.in_iteration(1, _end(stream)) for stream in first]
+    loop.leaving = [loop.in_iteration(loop.times, _start(stream)) for stream in last]
 
 
 def join_loops(draft: Draft, problems: Problems) -> None:
-    """Let streams that name a loop begin and end with tasks of its turns."""
+    """Let streams that name a loop begin and end with tasks of its iterations."""
     streams: list[DraftStream] = []
     for stream in draft.streams:
         entered, left = (draft.loops.get(name) for name in (_end(stream), _start(stream)))
@@ -99,7 +99,7 @@ def require_few(streams: list[DraftStream], position: TextPosition, problems: Pr
     if len(streams) > DOCUMENT_STREAMS.most:
         raise problems.stop(
             "too_many_streams", position,
-            f"There are more than {DOCUMENT_STREAMS.most:,} streams, with those of each turn of loops.",
+            f"There are more than {DOCUMENT_STREAMS.most:,} streams, with those of each iteration of loops.",
             "Split the dataflow.")
 
 

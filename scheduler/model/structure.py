@@ -20,7 +20,7 @@ CODES = {  # by the keyword of the schema, or the keyword and the title of what 
     "minItems tasks of the path": "no_tasks", "minItems tasks of the loop": "no_tasks",
     "maxItems tasks of the path": "too_many_tasks", "maxItems tasks of the loop": "too_many_tasks",
     "maxItems streams of the path": "too_many_streams", "maxItems streams of the loop": "too_many_streams",
-    "minimum number of turns": "out_of_range",
+    "minimum number of iterations": "out_of_range",
     "pattern name": "empty_name", "pattern task id": "invalid_id", "minItems tasks": "no_tasks",
     "maxItems tasks": "too_many_tasks", "maxItems streams": "too_many_streams",
 }

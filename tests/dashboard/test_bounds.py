@@ -124,7 +124,7 @@ def wide(columns: int, *, of: str = "c") -> str:
 
 
 def looped(times: int, queries: list[str]) -> str:
-    """A document whose second task is so many turns of queries that follow one another."""
+    """A document whose second task is so many iterations of queries that follow one another."""
     whole, body = json.loads(chain("SELECT * FROM input")), json.loads(chain(*queries))
     named = {"s": "input", "o": "output"}
     streams = [{key: named.get(end, end) for key, end in stream.items()} for stream in body["streams"]]
@@ -154,10 +154,11 @@ DOCUMENTS = [
     ("DOCUMENT_STREAMS", json.dumps({"name": "x", "tasks": [{"id": "s", "type": "urban_sensing"}], "streams": [
         {"from": "s", "to": "s"}] * (bounds.DOCUMENT_STREAMS.most + 1)}), "too_many_streams", None),
     ("PATH_TASKS", looped(1, ["SELECT 1 AS x FROM input"] * (bounds.PATH_TASKS.most + 1)), "too_many_tasks", None),
-    ("LOOP_TURNS", looped(bounds.LOOP_TURNS.most + 1, ["SELECT * FROM input"]), "out_of_range", None),
+    ("LOOP_ITERATIONS", looped(bounds.LOOP_ITERATIONS.most + 1, ["SELECT * FROM input"]), "out_of_range", None),
     ("DOCUMENT_QUERIES", chain(*[wide(1_000)] * 12), "too_long", None),
     ("DYNAMIC_TASKS", dynamic(bounds.DYNAMIC_TASKS.most + 1), "too_many_dynamic_tasks", None),
     ("DOCUMENT_QUERIES", dynamic(60, guard="rate > 1" + " OR rate > 1{0}" * 130), "too_long", None),
+    ("DOCUMENT_QUERIES", looped(bounds.LOOP_ITERATIONS.most, [wide(100)] * 2), "too_long", None),
     ("TYPE_CHARACTERS", doubling(21), "types_too_long", "t10"),
     ("STREAM_COLUMNS", chain(wide(1_200), "SELECT *, " + wide(1_200, of="d")[7:]), "types_too_long", "t1"),
     ("STREAM_CHARACTERS", chain(
@@ -204,6 +205,6 @@ def test_the_published_schema_has_the_bounds_of_tasks_and_streams() -> None:
     assert properties["streams"]["maxItems"] == bounds.DOCUMENT_STREAMS.most
     definitions = dataflow_schema()["$defs"]
     loop = definitions["loop"]["properties"]
-    assert loop["times"]["maximum"] == bounds.LOOP_TURNS.most
+    assert loop["times"]["maximum"] == bounds.LOOP_ITERATIONS.most
     for within in (loop, definitions["alternate"]["properties"]):
         assert within["tasks"]["maxItems"] == bounds.PATH_TASKS.most

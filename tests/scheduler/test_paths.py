@@ -135,9 +135,9 @@ def test_a_path_is_read_and_written_in_every_form(format: str) -> None:
      "/streams/0/selectivity", "no key selectivity"),
 ])
 def test_a_mistake_in_a_path_is_told_with_its_place(path: dict, code: str, place: str, words: str) -> None:
-    found = {problem.code: problem for problem in problems_of(document(path))}
-    assert code in found, found
-    problem = found[code]
+    known = {problem.code: problem for problem in problems_of(document(path))}
+    assert code in known, known
+    problem = known[code]
     assert words in problem.message and problem.remedy
     assert problem.path.startswith("/tasks/1/alternates/1") and problem.path.endswith(place)
     assert problem.task_id == "work" or code == "too_many_tasks", "which ends the reading"
@@ -263,11 +263,11 @@ def test_the_profile_of_a_path_is_what_its_tasks_come_to_in_one_query() -> None:
         {"name": "p", "tasks": [task("a"), task("b", "scale", by=1)], "streams": joining("input a b output")},
         {"name": "z", "type": "thin", "value": 0.5}]})
     assert [(step.type, share) for step, share in done_at_first(work, TYPES)] == [("thin", 1.0), ("scale", 0.1)]
-    found = Profiles([thin, scale], task_types=TYPES).find(work)
-    assert found is not None and [point.threads for point in found.points] == [1]
-    assert found.one.rate_per_s == pytest.approx(1 / (1 / 1_000 + 0.1 / 100))  # 500/s: half of the time each
-    assert found.one.cpu == pytest.approx(0.75) and found.one.memory == pytest.approx(0.3)
-    assert (found.machine, found.origin) == ("m", "estimated by trials")
+    known = Profiles([thin, scale], task_types=TYPES).find(work)
+    assert known is not None and [point.threads for point in known.points] == [1]
+    assert known.one.rate_per_s == pytest.approx(1 / (1 / 1_000 + 0.1 / 100))  # 500/s: half of the time each
+    assert known.one.cpu == pytest.approx(0.75) and known.one.memory == pytest.approx(0.3)
+    assert (known.machine, known.origin) == ("m", "estimated by trials")
     assert Profiles([thin], task_types=TYPES).find(work) is None
 
 
@@ -297,16 +297,19 @@ def test_what_differs_between_versions_is_told_down_to_parameters() -> None:
         "Alternate careful: the stream a -> b is gone.", "Alternate careful: the stream b -> output is gone.",
         "Alternate careful: the stream input -> b is new.", "Alternate careful: the stream b -> c is new.",
         "Alternate careful: the stream c -> output is new.", "Alternate old is gone.", "Alternate new is new."]
+    cheaper = [replace(each, value=1.0 if each.name == "careful" else each.value) for each in before]
+    assert "Alternate careful is worth 1, not 0.5." in alternate_changes(
+        [replace(each, value=2.0 if each.name == "old" else 1.0) for each in cheaper], cheaper, task_types=TYPES)
     line, one = before[1], before[0]
     turned = alternate_changes([line], [replace(one, name="careful", value=1)], task_types=TYPES)
     assert turned == ["Alternate careful: thin instead of thin → scale."]
 
 
-def test_a_path_is_followed_upstream_first_and_what_several_read_is_split() -> None:
+def test_a_path_is_followed_upstream_first_and_what_several_read_is_shared() -> None:
     path = alternates_in("dynamic", read(DOCUMENT).task("work").config)[1].path
     assert path is not None and path.shared() == {"first"}
     assert list(path.parents()) == ["first", "less", "more", OUTPUT] and path.parents()["first"] == (INPUT,)
     made = path.follow(
         "x", work=lambda step, read: f"{step.id}({read})", join=lambda left, right: f"{left}+{right}",
-        split=lambda read, name: f"<{read}>")
+        share=lambda read: f"<{read}>")
     assert made == "less(<first(x)>)+more(<first(x)>)"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scheduler.model.columns import Columns
 from scheduler.model.documents import columns_of_document, dump_document, read_document
 from scheduler.model.editing import with_values
-from scheduler.model.errors import InvalidDataflow
+from scheduler.model.errors import InvalidDataflow, WeirError
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
 from scheduler.reuse.fingerprint import fingerprints
 
@@ -68,11 +68,11 @@ def test_a_loop_is_its_turns_written_out() -> None:
                            streams=joining("input a b output", "input c output")), streams=joining("s again out"))
     dataflow = read(looped)
     assert [each.id for each in dataflow.tasks] == [
-        "s", *(f"again.{turn}.{name}" for turn in (1, 2, 3) for name in "abc"), "out"]
-    turns = [task(f"{name}{turn}", kind, **config) for turn in (1, 2, 3)
+        "s", *(f"again.{iteration}.{name}" for iteration in (1, 2, 3) for name in "abc"), "out"]
+    iterations = [task(f"{name}{iteration}", kind, **config) for iteration in (1, 2, 3)
              for name, kind, config in (("a", "scale", {"by": 1}), ("b", "count", {}), ("c", "thin", {}))]
     written = joining("s a1 b1 a2 b2 a3 b3 out", "s c1 a2", "b1 c2", "c1 c2 a3", "b2 c3", "c2 c3 out")
-    assert same(looped, document(*turns, streams=written))
+    assert same(looped, document(*iterations, streams=written))
     assert read(json.loads(dump_document(dataflow, "json"))) == dataflow, "written down it is unrolled"
     looped["tasks"][1]["chain"] = "never"
     assert set(read(looped).unchained) == {each.id for each in dataflow.tasks} - {"s", "out"}
@@ -115,15 +115,23 @@ def test_a_loop_within_a_path_is_unrolled_there() -> None:
     (loop(2, name="x" * 63), "invalid_id", "/tasks/1/id", "too long"),
 ])
 def test_a_mistake_in_a_loop_is_told_once_with_its_place(wrong: dict, code: str, place: str, words: str) -> None:
-    found = problems_of(document(wrong, streams=joining(f"s {wrong['id']} out")))
-    matching = [problem for problem in found if problem.code == code and words in problem.message]
-    assert matching, found
+    problems = problems_of(document(wrong, streams=joining(f"s {wrong['id']} out")))
+    matching = [problem for problem in problems if problem.code == code and words in problem.message]
+    assert matching, problems
     problem = matching[0]
     assert problem.remedy and len({(each.path, each.message) for each in matching}) == len(matching)
     assert problem.path.startswith("/tasks/1") and problem.path.endswith(place)
 
 
-def test_turns_must_not_take_the_ids_of_others() -> None:
+def test_a_config_that_cannot_be_is_told_once() -> None:
+    def check_config(kind, config):
+        return WeirError("Never.", remedy="Leave it.") if kind.name == "scale" else None
+
+    [wrong] = problems_of(document(loop(3), streams=joining("s again out")), check_config=check_config)
+    assert wrong.path == "/tasks/1/loop/tasks/0/id"
+
+
+def test_iterations_must_not_take_the_ids_of_others() -> None:
     [taken] = problems_of(document(task("again.2.a", by=2), loop(2), streams=joining("s again.2.a again out")))
     assert taken.code == "invalid_id" and "taken" in taken.message
 
@@ -159,13 +167,13 @@ def split(source: str, target: str, **stated) -> dict:
 def test_a_split_stream_is_a_task_at_its_head() -> None:
     branches = [task("a", by=1), task("b", by=2), task("c", by=3)]
     ends = joining("a out", "b out", "c out")
-    said = document(*branches, streams=[
+    short = document(*branches, streams=[
         split("s", "a", of=2, part=1), split("s", "b", of=2, part=1), split("s", "c", of=2, part=2), *ends])
     written = document(
         *branches, task("one", "round_robin", of=2, part=1), task("two", "round_robin", of=2, part=2),
         streams=[*joining("s one a", "one b", "s two c"), *ends])
-    assert same(said, written)
-    assert [each.id for each in read(said).tasks[-2:]] == ["s.part1of2", "s.part2of2"]
+    assert same(short, written)
+    assert [each.id for each in read(short).tasks[-2:]] == ["s.part1of2", "s.part2of2"]
     keyed = document(*branches[:2], streams=[
         split("s", "a", by=["city"], of=2, part=1), split("s", "b", of=2, part=1), *ends[:2]])
     assert [(each.id, each.type) for each in read(keyed).tasks[-2:]] == [
@@ -173,12 +181,12 @@ def test_a_split_stream_is_a_task_at_its_head() -> None:
 
 
 def test_streams_into_a_loop_and_out_of_it_may_be_split() -> None:
-    said = document(loop(2), task("b", by=2), streams=[
+    short = document(loop(2), task("b", by=2), streams=[
         split("s", "again", of=2, part=1), split("again", "b", of=3, part=2), *joining("b out")])
     written = document(
         task("x", by=1), task("y", by=1), task("b", by=2), task("p", "round_robin", of=2, part=1),
         task("q", "round_robin", of=3, part=2), streams=joining("s p x y q b out"))
-    assert same(said, written)
+    assert same(short, written)
     inner = document(loop(2, streams=[split("input", "a", of=2, part=1), *joining("a output")]),
                      streams=joining("s again out"))
     outer = document(loop(1, streams=[split("input", "a", of=2, part=1), *joining("a output")]),
@@ -199,10 +207,10 @@ def test_streams_into_a_loop_and_out_of_it_may_be_split() -> None:
     ({"of": 2, "part": 1, "by": "city"}, "ill_typed", "/streams/0/split/by", "by is text"),
 ])
 def test_a_mistake_in_a_split_is_told_with_its_place(stated: dict, code: str, place: str, words: str) -> None:
-    found = {problem.code: problem for problem in problems_of(
+    problems = {problem.code: problem for problem in problems_of(
         document(task("a", by=1), streams=[split("s", "a", **stated), *joining("a out")]))}
-    assert code in found, found
-    assert found[code].path == place and words in found[code].message and found[code].remedy
+    assert code in problems, problems
+    assert problems[code].path == place and words in problems[code].message and problems[code].remedy
 
 
 def test_a_split_that_contradicts_another_is_told() -> None:

@@ -233,15 +233,10 @@ def one_of(
     return reduce(lambda left, right: left.unionByName(right), made)
 
 
-def shared(events: DataFrame, name: str) -> DataFrame:
+def shared(events: DataFrame) -> DataFrame:
     """Events that several parts of a query read, each of which comes to one partition with the others: worked out once.
-
-    Parameters
-    ----------
-    name : str
-        Unique in the query.
     """
-    return DataFrame(events.sparkSession._jvm.weir.Tee.of(events._jdf, name), events.sparkSession)
+    return DataFrame(events.sparkSession._jvm.weir.Tee.of(events._jdf), events.sparkSession)
 
 
 def count_late(events: DataFrame, config: ChannelConfig, *, fragment: str, position: int) -> DataFrame:

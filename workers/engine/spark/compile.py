@@ -177,7 +177,7 @@ def _compiled(
                 config_here = opened(task.config, redis_url=config.redis_url, data_dir=folder)
                 if alternates := alternates_in(task.type, task.config):
                     frame = one_of(
-                        frame, _builds(alternates, task_types, position), config, task=task.id,
+                        frame, _builds(alternates, task_types), config, task=task.id,
                         fragment=chain.fragment, position=position)
                 else:
                     frame = _built(task_type, config_here, frame)
@@ -205,23 +205,22 @@ def _compiled(
 
 
 def _builds(
-    alternates: Sequence[TaskAlternate], task_types: Mapping[str, TaskType], position: int
+    alternates: Sequence[TaskAlternate], task_types: Mapping[str, TaskType]
 ) -> dict[str, Callable[[DataFrame], DataFrame]]:
     """How each alternate is built, the one first that is on at first."""
     first = first_on(alternates)
     return {
         alternate.name: partial(_built, task_types[alternate.type], alternate.config) if alternate.path is None
-        else partial(_along, alternate.path, task_types, f"{position} {alternate.name}")
+        else partial(_along, alternate.path, task_types)
         for alternate in sorted(alternates, key=lambda alternate: alternate is not first)}
 
 
-def _along(path: TaskPath, task_types: Mapping[str, TaskType], name: str, events: DataFrame) -> DataFrame:
+def _along(path: TaskPath, task_types: Mapping[str, TaskType], events: DataFrame) -> DataFrame:
     """What leaves a path. Where its streams part, all that is along it is one partition, as what they share asks for.
     """
     made = path.follow(
         events, work=lambda task, read: _built(task_types[task.type], task.config, read),
-        join=lambda left, right: joined(left, right).coalesce(1),
-        split=lambda frame, task: shared(frame, f"{name} {task}"))
+        join=lambda left, right: joined(left, right).coalesce(1), share=shared)
     return made.coalesce(1) if path.shared() else made
 
 

@@ -25,7 +25,7 @@ def in_python(frames: Iterator) -> Iterator:
 
 def forked(events: DataFrame) -> DataFrame:
     """Two branches of one stream, and their union."""
-    both = shared(events, "1 forked")
+    both = shared(events)
     left = both.where("_seq % 2 = 0").withColumn("made", F.lit("left"))
     right = both.where("_seq % 2 = 1").mapInPandas(in_python, "_seq long, _time long, _born long, made string")
     return left.unionByName(right).coalesce(1)

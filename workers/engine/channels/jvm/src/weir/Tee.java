@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.Iterator;
 import java.util.List;
 import java.util.Map;
+import java.util.UUID;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.function.MapPartitionsFunction;
@@ -18,15 +19,11 @@ import org.apache.spark.util.TaskCompletionListener;
  */
 public final class Tee implements MapPartitionsFunction<Row, Row> {
   private static final Map<String, Pulled> OPEN = new ConcurrentHashMap<>();
-  private final String id; // unique in the query
-
-  private Tee(String id) {
-    this.id = id;
-  }
+  private final String id = UUID.randomUUID().toString(); // the same for all readers, wherever Spark copies it
 
   /** The events, for any number of readers that come together in one partition again. */
-  public static Dataset<Row> of(Dataset<Row> events, String id) {
-    return events.coalesce(1).mapPartitions(new Tee(id), events.encoder());
+  public static Dataset<Row> of(Dataset<Row> events) {
+    return events.coalesce(1).mapPartitions(new Tee(), events.encoder());
   }
 
   @Override
