@@ -43,7 +43,8 @@ EXAMPLES = {
     "weekdays": "weekdays('mon', 'fri', 'Asia/Kolkata')", "days": "days('holidays', 'Asia/Kolkata')"}
 
 MEANINGS = {
-    "mean": "the mean of the values of the last five minutes", "min": "the lowest of them", "max": "the highest of them",
+    "mean": "the mean of the values of the last five minutes", "min": "the lowest of them",
+    "max": "the highest of them",
     "sum": "their sum", "count": "how many there were", "quantile": "the value at that part of them, within 2 %",
     "rate_of_change": "last value less first, by the seconds between them",
     "for_at_least": "true once the condition has been true for so long without a break",

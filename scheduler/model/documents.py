@@ -220,7 +220,8 @@ def _read(
                 if problem := check_config(step.type, canonical_config(step.type, step.config)):
                     place = task.alternates.get(str(problem.facts.get("alternate")), step)
                     within = problems if step is way else problems.within(way.where, way.id)
-                    within.add(problem.code, _place_of(problem, place, text), problem.message, problem.remedy, task_id=way.id)
+                    within.add(
+                        problem.code, _place_of(problem, place, text), problem.message, problem.remedy, task_id=way.id)
     if columns_of is not None and not problems:
         columns_by_task(draft, columns_of, problems)
     if problems:

@@ -357,7 +357,8 @@ class DraftReader:
 
 def _conditions(node: DocumentNode) -> list[DocumentNode]:
     """The texts of an alternate that guards are read from."""
-    return [node.value[key] for key in ("guard", "value") if key in node.value and isinstance(node.value[key].value, str)]
+    stated = [node.value[key] for key in ("guard", "value") if key in node.value]
+    return [each for each in stated if isinstance(each.value, str)]
 
 
 def _text(node: DocumentNode | None) -> str | None:
