@@ -71,13 +71,22 @@ HOLDS = {900: "15 min", 3600: "1 h", 14400: "4 h", 86400: "1 day", 604800: "1 we
 
 
 @dataclass(frozen=True, slots=True)
+class AlternateNumbers:
+    """What one event costs with an alternate, in µs of CPU, measured or declared; events out for each in, measured."""
+
+    cost_us: float | None
+    is_measured: bool = False
+    selectivity: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class AlternateRow:
-    """An alternate as a row: by its policy, by its document, and what one event is declared to cost in µs."""
+    """An alternate as a row: by its policy, by its document, and γ, c and s as far as they are known."""
 
     guard: ToldGuard
     alternate: TaskAlternate
     worth: float | None  # γ, from 0 to 1
-    cost_us: float | None
+    known: AlternateNumbers
     form_guard: str
     form_value: str
 
@@ -233,14 +242,22 @@ def _panel(request: HttpRequest, dataflow_id: UUID, task: DynamicTask, span: Cho
 
 
 def _rows(element: RunningElement, told: ToldPolicy, draft: PolicyDraft) -> list[AlternateRow]:
-    types, alternates = jobs.task_types(), {each.name: each for each in element.alternates}
+    numbers, alternates = _numbers(element), {each.name: each for each in element.alternates}
     known = [each.worth for each in told.guards if isinstance(each.worth, float | int) and each.worth > 0]
     most = max(known, default=1)
     return [
         AlternateRow(
             each, alternates[each.name], each.worth / most if isinstance(each.worth, float | int) else None,
-            types[alternates[each.name].type].cost_us if alternates[each.name].type in types else None,
-            draft.guards[each.name], str(draft.values[each.name])) for each in told.guards]
+            numbers[each.name], draft.guards[each.name], str(draft.values[each.name])) for each in told.guards]
+
+
+def _numbers(element: RunningElement) -> dict[str, AlternateNumbers]:
+    """What is known of each alternate, by its name: until it is measured, what the types of its tasks declare."""
+    types = jobs.task_types()
+    return {
+        each.name: AlternateNumbers(sum(types[step.type].cost_us for step in each.tasks) if all(
+            step.type in types for step in each.tasks) else None)
+        for each in element.alternates}
 
 
 def _versions(told: ToldPolicy) -> list[tuple[ToldVersion, datetime | None, list[PolicyChange]]]:
