@@ -203,12 +203,6 @@ class WriteAgainIn(Schema):
     understood: bool = False
 
 
-class PauseAtOnceIn(Schema):
-    """Why a dataflow is paused without an approval: 1 to 300 characters on one line."""
-
-    reason: str
-
-
 class LatencyIn(Schema):
     """Latency limits as a document has them (``docs/dataflow_format.md``): a time, ``none``, a mapping or a list of
     them; null for what the dataflow's document says, or its team."""

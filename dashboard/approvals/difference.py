@@ -36,7 +36,8 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
         ``kind``, ``generation``, ``digest``; ``tasks``: ``id`` (running task id), ``name`` (submitted task id, or the
         type for a neighbour), ``type``, ``config``, ``status`` (``started``, ``reused``, ``stopped``, or ``neighbour``
         for tasks of touched dataflows that stay as they are), ``used_by`` (``id``, ``name``, ``team`` of other
-        dataflows), ``fragment``, ``slot``; ``streams``: ``source``, ``target`` (running task ids), ``status``;
+        dataflows), ``fragment``, ``slot``, ``on`` (the alternate of a dynamic task); ``streams``: ``source``,
+        ``target`` (running task ids), ``status``;
         ``steps``: ``key``, ``kind``, ``text``, ``done``; ``touched``: ``id``, ``name``, ``team`` of the first
         of those that it touches, ``touched_more`` how many there are besides, at least; ``price``: the fields of
         ``scheduler.model.plan.Price``; ``refined``: ``task`` (submitted id) and ``wider``, the entry of the running
@@ -187,7 +188,9 @@ def _add_places(tasks: dict, plan: Plan) -> None:
 
 
 def _add_alternates(tasks: dict, plan: Plan) -> None:
-    """By which alternate each dynamic task is done once the plan is in force."""
+    """By which alternate each dynamic task is done once the plan is in force; empty of others."""
+    for entry in tasks.values():
+        entry["on"] = ""
     dynamic = [entry for entry in tasks.values() if entry["type"] == DYNAMIC]
     if not dynamic:
         return

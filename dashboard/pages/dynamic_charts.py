@@ -88,11 +88,11 @@ def figure_charts(
     trace: GuardTrace, *, marks: Sequence[Mark] = (), begin_s: int, end_s: int
 ) -> list[dict[str, Any]]:
     """A chart for each figure that guards name, and for each calculation that they compare."""
-    together: dict[str, list[GuardTerm]] = {}
+    by_chart: dict[str, list[GuardTerm]] = {}
     for term in trace.terms:
-        together.setdefault(term.drawn_with, []).append(term)
+        by_chart.setdefault(term.drawn_with, []).append(term)
     shapes = mark_shapes(group_marks(marks, begin_s, end_s))
-    return [_figure(name, terms, trace, shapes, begin_s, end_s) for name, terms in together.items()]
+    return [_figure(name, terms, trace, shapes, begin_s, end_s) for name, terms in by_chart.items()]
 
 
 def chart_names(trace: GuardTrace) -> list[tuple[str, str, str]]:

@@ -84,13 +84,13 @@ def place_in(document: str, node: DocumentNode, word: int) -> TextPosition:
 def _offset(text: str, word: int) -> int:
     """Where the ``word``-th character of a text with single spaces between its words stands in the text itself."""
     seen, ended = 0, 0
-    for found in re.finditer(r"\S+", text):
+    for part in re.finditer(r"\S+", text):
         seen += bool(ended)  # the space between
         if word <= seen:
             return ended
-        if word <= seen + len(found.group()):
-            return found.start() + word - seen - 1
-        seen, ended = seen + len(found.group()), found.end()
+        if word <= seen + len(part.group()):
+            return part.start() + word - seen - 1
+        seen, ended = seen + len(part.group()), part.end()
     return ended
 
 

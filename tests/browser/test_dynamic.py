@@ -80,7 +80,7 @@ def alarms(site: RunningSite) -> str:
 
 
 def test_charts_and_a_dry_run_on_one_time_line_without_fault_for_axe(alarms: str, page_of: PageOf) -> None:
-    page, axe, found = page_of(width=1280), Axe(), {}
+    page, axe, faults = page_of(width=1280), Axe(), {}
     page.goto(f"{alarms}dynamic?range=1h")
     settled(page)
     expect(page.locator("[data-chart='on'][data-drawn]")).to_be_visible()
@@ -98,9 +98,9 @@ def test_charts_and_a_dry_run_on_one_time_line_without_fault_for_axe(alarms: str
         page.set_viewport_size({"width": width, "height": 860})
         page.emulate_media(color_scheme=theme)
         violations = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
-        found |= {f"{width} {each['id']}": [node["target"] for node in each["nodes"]] for each in violations}
+        faults |= {f"{width} {each['id']}": [node["target"] for node in each["nodes"]] for each in violations}
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
-    assert found == {}
+    assert faults == {}
 
 
 def test_a_dynamic_task_opens_in_the_graph_by_keyboard(alarms: str, page_of: PageOf) -> None:

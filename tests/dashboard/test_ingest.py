@@ -184,8 +184,8 @@ def test_a_source_that_nobody_reads_takes_nothing(posted: Posted):
 
 
 def test_a_refusal_says_what_is_wrong_with_the_first_event(posted: Posted):
-    told = [posted.post(body, content_type="application/json").json()["remedy"] for body in ('{"a": "x"}', "{garbage")]
-    assert told[0].startswith("The first: field a is 'x', which is no ") and told[1].startswith("The first: is no JSON")
+    value, text = (posted.post(body).json()["remedy"] for body in ('{"a": "x"}', "{garbage"))
+    assert value.startswith("The first: field a is 'x', which is no ") and text.startswith("The first: is no JSON")
 
 
 def test_what_cannot_be_read_is_counted_and_browsable_by_who_may_see_the_dataflow(posted: Posted, world):

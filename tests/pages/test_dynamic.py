@@ -63,10 +63,10 @@ def now_s() -> int:
 @pytest.fixture
 def history(task: str, now_s: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ten minutes: few events, many for three minutes, few; and what queries noted of switches."""
-    [line], kept = subject_of(load_estate(), task).series("rate"), DatabaseHistory()
+    [line], store = subject_of(load_estate(), task).series("rate"), DatabaseHistory()
     for second in range(now_s - 600, now_s, 10):
-        kept.append(second, {line: 200.0 if now_s - 480 <= second < now_s - 300 else 20.0})
-    kept.flush()
+        store.append(second, {line: 200.0 if now_s - 480 <= second < now_s - 300 else 20.0})
+    store.flush()
     noted = [AlternateSwitch(name, "f1-0", batch, 10 * batch, 1000 * (now_s - ago))
              for batch, (name, ago) in enumerate([("all", 590), ("few", 440), ("all", 250)])]
     monkeypatch.setattr(jobs, "switches_of", lambda tasks: dict.fromkeys(tasks, tuple(noted)))

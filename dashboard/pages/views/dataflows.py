@@ -37,14 +37,13 @@ from dashboard.operations.live_view.failing_queries import failures
 from dashboard.operations.live_view.query_states import GAVE_UP
 from dashboard.operations.services import try_again
 from dashboard.pages import flash
+from dashboard.pages.editor_words import GUARD_LANGUAGE
 from dashboard.pages.event_table import event_table
 from dashboard.pages.graphs import dataflow_graph, pair_graph, preview_graph, stream_id
 from dashboard.pages.line_changes import line_changes
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from scheduler.contracts.reports import FAILING
-from scheduler.guards.guard_tree import EXAMPLES, MEANINGS, TEMPORAL
-from scheduler.guards.task_figures import TASK_FIGURES
 from scheduler.model.behind import WORDS
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
 from scheduler.model.task_types import DYNAMIC
@@ -55,9 +54,6 @@ if TYPE_CHECKING:
     from dashboard.teams.models import Team
 
 PER_PAGE = 25
-GUARD_LANGUAGE = {  # what the editor completes and explains in guards
-    "figures": {name: figure.doc for name, figure in TASK_FIGURES.items()},
-    "words": {name: {"example": EXAMPLES[name], "meaning": MEANINGS[name]} for name in TEMPORAL}}
 EVENTS_SHOWN = 10
 LETTERS_SHOWN = 100
 

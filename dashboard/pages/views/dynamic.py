@@ -101,7 +101,7 @@ class ElementPanel:
     """A dynamic task as its page shows it."""
 
     task: DynamicTask
-    told: ToldPolicy
+    policy: ToldPolicy
     kind: str
     rows: list[AlternateRow]
     charts: list[tuple[str, str, str]]
@@ -125,7 +125,7 @@ class ElementPanel:
     @property
     def held_until(self) -> datetime | None:
         """Until when somebody holds what is on."""
-        return _moment(self.told.held_until_ms)
+        return _moment(self.policy.held_until_ms)
 
     @property
     def switches(self) -> list[tuple[datetime, Any]]:
@@ -222,7 +222,7 @@ def _refused(request: HttpRequest, dataflow_id: UUID, error: WeirError) -> HttpR
 
 def _panel(request: HttpRequest, dataflow_id: UUID, task: DynamicTask, span: ChosenRange) -> ElementPanel:
     """A policy that is tried and cannot be one is told, and the charts are of the one in force."""
-    element, told = (read(request.viewer, dataflow_id, task.task) for read in (running_element, policy_told))
+    element, policy_now = (read(request.viewer, dataflow_id, task.task) for read in (running_element, policy_told))
     is_tried = request.GET.get("try") == task.task
     draft = _draft(request.GET if is_tried else {}, element)
     failure, run, trace = None, None, None
@@ -235,20 +235,20 @@ def _panel(request: HttpRequest, dataflow_id: UUID, task: DynamicTask, span: Cho
             _, trace = _played(element, element.policy, span)
     whole = sum(run.on_ms.values()) if run and is_tried else 0
     return ElementPanel(
-        task, told, draft.kind, _rows(element, told, draft), chart_names(trace) if trace else [],
+        task, policy_now, draft.kind, _rows(element, policy_now, draft), chart_names(trace) if trace else [],
         _charts_address(request, dataflow_id, task.task, is_tried=is_tried and run is not None), failure,
         run if is_tried else None,
-        [(name, 100 * ms / whole) for name, ms in run.on_ms.items()] if run and whole else [], _versions(told))
+        [(name, 100 * ms / whole) for name, ms in run.on_ms.items()] if run and whole else [], _versions(policy_now))
 
 
-def _rows(element: RunningElement, told: ToldPolicy, draft: PolicyDraft) -> list[AlternateRow]:
+def _rows(element: RunningElement, policy: ToldPolicy, draft: PolicyDraft) -> list[AlternateRow]:
     numbers, alternates = _numbers(element), {each.name: each for each in element.alternates}
-    known = [each.worth for each in told.guards if isinstance(each.worth, float | int) and each.worth > 0]
+    known = [each.worth for each in policy.guards if isinstance(each.worth, float | int) and each.worth > 0]
     most = max(known, default=1)
     return [
         AlternateRow(
             each, alternates[each.name], each.worth / most if isinstance(each.worth, float | int) else None,
-            numbers[each.name], draft.guards[each.name], str(draft.values[each.name])) for each in told.guards]
+            numbers[each.name], draft.guards[each.name], str(draft.values[each.name])) for each in policy.guards]
 
 
 def _numbers(element: RunningElement) -> dict[str, AlternateNumbers]:
@@ -260,12 +260,12 @@ def _numbers(element: RunningElement) -> dict[str, AlternateNumbers]:
         for each in element.alternates}
 
 
-def _versions(told: ToldPolicy) -> list[tuple[ToldVersion, datetime | None, list[PolicyChange]]]:
+def _versions(policy: ToldPolicy) -> list[tuple[ToldVersion, datetime | None, list[PolicyChange]]]:
     """Each with what it changed of the one before it, the newest first."""
-    before = [*told.versions[1:], None]
+    before = [*policy.versions[1:], None]
     return [
         (version, _moment(version.at_ms), policy_changes(older.policy, version.policy) if older else [])
-        for version, older in zip(told.versions, before, strict=True)][:VERSIONS_SHOWN]
+        for version, older in zip(policy.versions, before, strict=True)][:VERSIONS_SHOWN]
 
 
 def _charts_address(request: HttpRequest, dataflow_id: UUID, task: str, *, is_tried: bool) -> str:
