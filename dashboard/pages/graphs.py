@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from scheduler.model.alternates import alternates_in
+from scheduler.model.alternates import alternates_in, on_in
 from scheduler.model.task_types import DYNAMIC, TaskTypes
 
 NAMED_IN_NOTE = 1
@@ -136,6 +136,7 @@ def preview_graph(preview: Mapping[str, Any], *, task_types: TaskTypes) -> dict[
             "id": task.id, "label": task.id, "type": task.type, "kind": _kind(task.type, task_types),
             "config": dict(task.config), "users": users, "note": _note(users, count=count),
             "marks": ["shared"] if task.id in reused else ["starts"],
+            "on": on_in(task.type, task.config, None) if task.type == DYNAMIC and task.id not in reused else "",
         })
     streams = [
         {"id": stream_id(stream.source, stream.target), "source": stream.source, "target": stream.target,
