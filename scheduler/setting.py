@@ -202,18 +202,19 @@ def _with(own: FragmentSettings, of: str, task: str, chosen: Any) -> FragmentSet
 
 
 def _plan_task_back(estate: EstateView, plan: Plan, submitted: Submitted, step: Step) -> Plan:
-    task, of = step.task or "", "policies" if step.kind == POLICY.name else "alternates"
+    kind, task = kind_of(step), step.task or ""
+    of = "policies" if kind.of_policy else "alternates"
     was, made = (
         getattr(settings.get(step.fragment, USUAL), of).get(task)
         for settings in (plan.settings_before, plan.settings_after))
     fragment = estate.fragments[estate.places[task][0]] if task in estate.tasks else None
     own = USUAL if fragment is None else estate.settings.get(fragment.id, USUAL)
     if fragment is None or getattr(own, of).get(task) != made:
-        since = "is switched by another policy" if step.kind == POLICY.name else "was switched to another alternate"
+        since = "is switched by another policy" if kind.of_policy else "was switched to another alternate"
         raise InvalidTransition(
             f"{submitted.name} {since} since.", remedy="There is nothing left to undo.", dataflow=submitted.id)
     return plan_taking_back(
-        estate, plan, _of_task(kind_of(step), fragment, task), heads=[task], settings_before={fragment.id: own},
+        estate, plan, _of_task(kind, fragment, task), heads=[task], settings_before={fragment.id: own},
         settings_after={fragment.id: _with(own, of, task, was)})
 
 

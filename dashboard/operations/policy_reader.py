@@ -13,13 +13,11 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from dashboard.audit.trail import inside_command
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.models import AlternateHold, GuardState, PolicyVersion
 from dashboard.operations.policy_streams import calendars_of, catalog_of, event_figures
-from dashboard.teams.models import User
 from dashboard.teams.permissions import Viewer
 from scheduler.guards.element_policies import ElementPolicy, policy_in, policy_of, stated_policy
 from scheduler.guards.guard_checks import GuardFinding, check_element
@@ -28,10 +26,8 @@ from scheduler.model.alternates import TaskAlternate, alternates_in, guards_kind
 from scheduler.model.errors import NotFound
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import RunningTask
-from scheduler.model.plan import Plan
 from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.task_types import DYNAMIC
-from scheduler.step_kinds import kind_of
 
 NOT_READ = "not_read"
 
@@ -164,20 +160,6 @@ def _versions(element: RunningElement) -> tuple[ToldVersion, ...]:
 
 def _ms(at: datetime) -> int:
     return round(at.timestamp() * 1000)
-
-
-def note_policies(plan: Plan, *, proposal: UUID, author: User | None, at: datetime) -> None:
-    """Write the versions that a plan brings into the estate; inside an audited command that holds its lock."""
-    if not inside_command():
-        raise RuntimeError("policies are changed inside an audited command only")
-    for step in plan.steps:
-        if kind_of(step).of_policy:
-            task = step.task or ""
-            newest = PolicyVersion.objects.filter(task=task).order_by("-number").first()
-            document = plan.settings_after[step.fragment].policies.get(task)
-            PolicyVersion.objects.create(
-                task=task, number=newest.number + 1 if newest else 1, proposal=proposal, author=author,
-                document=None if document is None else policy_in(document).document(), reason=plan.why, at=at)
 
 
 def hold_of(task: str, *, at: datetime) -> AlternateHold | None:

@@ -3,7 +3,6 @@ holds; calendars and posted events."""
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, date, datetime, timedelta
 from io import StringIO
 from typing import Any
@@ -20,70 +19,28 @@ from dashboard.approvals.policy_drafts import PolicyDraft
 from dashboard.approvals.services import (
     prepare_proposal,
     propose_policy,
-    release_alternate,
     roll_back_proposal,
     switch_alternate,
 )
-from dashboard.approvals.services.alternate_holds import HELD_FOR
 from dashboard.approvals.services.source_switches import propose_switches
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations import policy_choosers
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.guard_watches import GuardWatches, elements_of
-from dashboard.operations.models import AlternateHold, PolicyVersion, PostedEvent
-from dashboard.operations.policy_choosers import PolicyChoosers
-from dashboard.operations.policy_reader import hold_of, policy_told
+from dashboard.operations.guard_watches import GuardWatches
+from dashboard.operations.models import AlternateHold, PolicyVersion
+from dashboard.operations.policy_reader import policy_told
 from dashboard.operations.posted_events import post_event
 from dashboard.plans.selectors import plan_of
-from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import delete_calendar, set_calendar
 from scheduler.guards.guard_values import InvalidGuard
-from scheduler.guards.policy_sources import MODELS, WantedSwitch
 from scheduler.guards.task_figures import subject_of
 from scheduler.history.series import DATAFLOW, Series
-from scheduler.model.errors import InvalidDataflow, InvalidTransition, NotFound, PermissionDenied
+from scheduler.model.errors import InvalidDataflow, InvalidTransition, NotFound
 from tests.dashboard.building import World, approved, document, enacted, planned, running
+from tests.dashboard.policies import FAST, NOW_S, in_force, posted, proposed, rates, switched, wanted
 
 pytestmark = pytest.mark.django_db
-NOW_S = 1_800_000_000
-FAST = PolicyDraft({"all": "rate < 50", "few": "rate >= 50"}, kind="activation")
-
-
-def switched(name: str, *, guard: str = "", kind: str = "", value: Any = 2, visibility: str = "shared") -> str:
-    """A chain whose third task has two alternates, of which the document says only so much."""
-    whole = json.loads(document(name, visibility=visibility))
-    ways = [
-        {"name": "all", "type": "sql", "config": {"query": "SELECT *, 'all' AS made FROM input"}, "value": value,
-         "guard": guard},
-        {"name": "few", "type": "sql", "config": {"query": "SELECT *, 'few' AS made FROM input WHERE value > 20"}}]
-    whole["tasks"][2] = {"id": "work", "alternates": ways} | ({"guards": kind} if kind else {})
-    whole["streams"] = [
-        {key: {"average": "work"}.get(end, end) for key, end in stream.items()} for stream in whole["streams"]]
-    return json.dumps(whole)
-
-
-def proposed(world: World, record: DataflowRecord, draft: PolicyDraft | None = FAST, **more: Any) -> Proposal:
-    return prepare_proposal(proposal_id=propose_policy(
-        actor=world.carla, dataflow_id=record.pk, task="work", draft=draft, **more).pk)
-
-
-def in_force(world: World, record: DataflowRecord, draft: PolicyDraft | None = FAST, **more: Any) -> Proposal:
-    return enacted(approved(proposed(world, record, draft, **more), world.ana))
-
-
-def rates(per_s: float) -> dict[Series, float]:
-    """What is measured of the one dynamic task: events that reach it."""
-    estate = load_estate()
-    [task] = [task.id for task in estate.tasks.values() if task.type == "dynamic"]
-    return {subject_of(estate, task).series("rate")[0]: per_s}
-
-
-def wanted(watches: GuardWatches, *, second: int, per_s: float = 20.0, more: dict[Series, float] | None = None) -> list:
-    return [switch.alternate for switch in watches.look(load_estate(), rates(per_s) | (more or {}), NOW_S + second)]
-
-
 @pytest.fixture
 def record(world: World) -> DataflowRecord:
     return running(world.carla, world.city, switched("air"), world.ana)
@@ -189,19 +146,15 @@ def test_another_policy_keeps_the_windows_that_it_has_in_common(world: World, re
 
 
 def test_a_recorder_that_is_killed_goes_on_by_the_policy(world: World, record: DataflowRecord) -> None:
-    _alarm(world)
+    posted(world)
     in_force(world, record, PolicyDraft({"few": "count(events.alarm, '1 h') > 2"}, {"few": 9}))
     first = GuardWatches()
     assert wanted(first, second=0) == []
-    _alarm(world)
+    posted(world)
     assert wanted(first, second=1) == []
     first.store()
-    _alarm(world)
+    posted(world)
     assert wanted(GuardWatches(), second=2) == ["few"], "each event counts once, also over a kill"
-
-
-def _alarm(world: World) -> PostedEvent:
-    return post_event(actor=world.carla, team=world.city, stream="alarm", values={"level": 1})
 
 
 def test_figures_of_other_tasks_and_of_the_dataflow(world: World, record: DataflowRecord) -> None:
@@ -330,74 +283,6 @@ def test_what_a_document_cannot_say_of_guards_is_refused(world: World, change: d
     with pytest.raises(InvalidDataflow) as refused:
         planned(world.carla, world.city, switched("air", **change))
     assert code in {problem.code for problem in refused.value.problems}
-
-
-# -- sources and holds -------------------------------------------------------------------------------------------------
-
-
-class _Model:
-    """A policy source of its own, as a model would be."""
-
-    stored = 0
-
-    def look(self, estate: Any, values: Any, now_s: int) -> list[WantedSwitch]:
-        return [WantedSwitch(each.task, "few", "it has learned so", MODELS)
-                for each in elements_of(estate, MODELS).values() if each.on != "few"]
-
-    def store(self) -> None:
-        type(self).stored += 1
-
-
-def test_a_source_of_its_own_decides_for_the_tasks_whose_policies_name_it(
-    world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    choosers = {**policy_choosers.CHOOSERS, MODELS: _Model}
-    monkeypatch.setattr("dashboard.approvals.policy_drafts.CHOOSERS", choosers)
-    sources = PolicyChoosers(choosers)
-    assert sources.look(load_estate(), rates(5.0), NOW_S) == []
-    in_force(world, record, PolicyDraft(source=MODELS))
-    switches = sources.look(load_estate(), rates(5.0), NOW_S)
-    [proposal] = propose_switches(switches, load_estate(), at=timezone.now())
-    assert proposal.plan.options["source"] == MODELS and proposal.plan.options["reason"] == "it has learned so"
-    assert prepare_proposal(proposal_id=proposal.pk).status == EXECUTING, "its policy was approved"
-    sources.store()
-    assert _Model.stored == 1
-
-
-def test_an_alternate_is_held_for_a_stated_time_and_released(world: World, record: DataflowRecord) -> None:
-    in_force(world, record)
-    held = prepare_proposal(proposal_id=switch_alternate(
-        actor=world.carla, dataflow_id=record.pk, task="work", alternate="all", hold_s=7200).pk)
-    enacted(approved(held, world.ana))
-    done = Proposal.objects.get(pk=held.pk).finished_at
-    [task] = elements_of(load_estate(), "rules")
-    assert hold_of(task, at=done).until == done + timedelta(hours=2) and hold_of(task, at=done).alternate == "all"
-    watches = GuardWatches()
-    watches.look(load_estate(), rates(20.0), NOW_S)
-    switches = watches.look(load_estate(), rates(200.0), NOW_S + 1)
-    assert switches and propose_switches(switches, load_estate(), at=done + timedelta(minutes=119)) == []
-    with pytest.raises(PermissionDenied):
-        release_alternate(actor=world.vera, dataflow_id=record.pk, task="work")
-    release_alternate(actor=world.carla, dataflow_id=record.pk, task="work")
-    assert AuditEntry.objects.filter(verb="dataflow.release_alternate").count() == 1
-    with pytest.raises(NotFound, match="Nobody holds"):
-        release_alternate(actor=world.carla, dataflow_id=record.pk, task="work")
-    assert len(propose_switches(switches, load_estate(), at=done + timedelta(minutes=119))) == 1
-
-
-def test_a_switch_that_is_taken_back_holds_nothing(world: World, record: DataflowRecord) -> None:
-    proposal = enacted(approved(prepare_proposal(proposal_id=switch_alternate(
-        actor=world.carla, dataflow_id=record.pk, task="work", alternate="few").pk), world.ana))
-    hold = AlternateHold.objects.get()
-    assert hold.until == Proposal.objects.get(pk=proposal.pk).finished_at + HELD_FOR
-    roll_back_proposal(actor=world.ana, proposal_id=proposal.pk)
-    assert not AlternateHold.objects.exists()
-
-
-@pytest.mark.parametrize("hold_s", [-1, 0, 59, 32 * 86_400, float("inf"), float("nan")])
-def test_an_alternate_is_held_from_a_minute_to_a_month(world: World, record: DataflowRecord, hold_s: float) -> None:
-    with pytest.raises(InvalidValue, match="cannot be held"):
-        switch_alternate(actor=world.carla, dataflow_id=record.pk, task="work", alternate="few", hold_s=hold_s)
 
 
 # -- API, page, command ------------------------------------------------------------------------------------------------

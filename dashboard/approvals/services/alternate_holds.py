@@ -8,7 +8,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from dashboard.approvals.models import Proposal
-from dashboard.audit.trail import audited
+from dashboard.audit.trail import Audit, audited
 from dashboard.operations.models import AlternateHold
 from dashboard.operations.policy_reader import running_element
 from dashboard.plans.selectors import plan_of
@@ -28,8 +28,8 @@ def require_hold(hold_s: float | None) -> None:
                            remedy="Hold it for a minute at least, and 31 days at most; then policies decide again.")
 
 
-def hold_switched(proposal: Proposal, *, at: datetime) -> None:
-    """Hold what somebody has switched by hand, from now on; inside the caller's command. What Weir switches, nobody
+def hold_switched(audit: Audit, proposal: Proposal, *, at: datetime) -> None:
+    """Hold what somebody has switched by hand, from a moment on; in the caller's command. What Weir switches, nobody
     holds."""
     options = proposal.plan.options
     if proposal.author_id is None or "alternate" not in options:
@@ -37,15 +37,17 @@ def hold_switched(proposal: Proposal, *, at: datetime) -> None:
     for_s = options.get("hold_s") or HELD_FOR.total_seconds()
     for step in plan_of(proposal.plan).steps:
         if step.task:
+            until = at + timedelta(seconds=for_s)
             AlternateHold.objects.update_or_create(pk=step.task, defaults={
-                "alternate": options["alternate"], "until": at + timedelta(seconds=for_s), "by": proposal.author})
+                "alternate": options["alternate"], "until": until, "by": proposal.author})
+            audit.details["held_until"] = until.isoformat()
 
 
-def end_hold(proposal: Proposal) -> None:
-    """Hold no longer what was taken back; inside the caller's command."""
+def end_hold(audit: Audit, proposal: Proposal) -> None:
+    """Hold no longer what is taken back; in the caller's command."""
     if "alternate" in proposal.plan.options:
         tasks = [step.task for step in plan_of(proposal.plan).steps if step.task]
-        AlternateHold.objects.filter(pk__in=tasks).delete()
+        audit.details["released"] = AlternateHold.objects.filter(pk__in=tasks).delete()[0]
 
 
 def release_alternate(*, actor: User, dataflow_id: UUID | str, task: str) -> None:

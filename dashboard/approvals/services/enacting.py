@@ -28,8 +28,8 @@ from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_reader import StoredEstate
 from dashboard.operations.estate_store.estate_writer import drop_bundles, on_slots_there, store_plan
 from dashboard.operations.estate_store.generation import lock_generation
+from dashboard.operations.estate_store.policy_versions import note_policies
 from dashboard.operations.models import EstateState
-from dashboard.operations.policy_reader import note_policies
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
 from dashboard.plans.joining_options import by_schedule, last_options
@@ -182,7 +182,7 @@ def take_back(audit: Audit, proposal: Proposal, *, generation: int, why: str = "
     proposal.rollback_plan = plans.freeze(record=record, plan=plan)
     store_plan(plan)
     note_policies(plan, proposal=proposal.pk, author=actor, at=timezone.now())
-    end_hold(proposal)
+    end_hold(audit, proposal)
     proposal.progress = {"done": [], "failing": {}}
     proposal.save()
     if back.becomes:
@@ -190,7 +190,7 @@ def take_back(audit: Audit, proposal: Proposal, *, generation: int, why: str = "
     if former is not None:
         take_version(actor=actor, record=proposal.dataflow, number=former)
     audit.subject, audit.team = proposal, proposal.dataflow.team
-    audit.details = {"generation": generation + 1}
+    audit.details["generation"] = generation + 1
     jobs.enact(str(proposal.pk))
 
 
@@ -260,8 +260,8 @@ def record_progress(*, proposal_id: UUID | str, plan_id: UUID, progress: PlanPro
         if after == before:
             audit.nothing_changed()
             return proposal
-        _finish(proposal, after, at)
         audit.details = {"before": before, "after": after, "failing": noted["failing"]}
+        _finish(audit, proposal, after, at)
         return proposal
 
 
@@ -315,11 +315,11 @@ def _status_after(before: str, plan: Plan, progress: Mapping, at: datetime) -> s
     return before if progress["failing"] else EXECUTING
 
 
-def _finish(proposal: Proposal, after: str, at: datetime) -> None:
+def _finish(audit: Audit, proposal: Proposal, after: str, at: datetime) -> None:
     if after in {DONE, ROLLED_BACK}:
         proposal.finished_at = at
         if after == DONE:
-            hold_switched(proposal, at=at)
+            hold_switched(audit, proposal, at=at)
         DatabaseHistory().annotate(_annotations(proposal, after, at))
     move_proposal(proposal, after)
     if after in {DONE, ROLLED_BACK} and proposal.dataflow.status in dataflows.COMES_TO_REST:
