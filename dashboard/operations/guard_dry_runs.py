@@ -102,6 +102,12 @@ def replayed(
     return run, tracer.trace(begin_ms=begin_ms, end_ms=end_s * 1000)
 
 
+def looked_at(element: RunningElement, policy: ElementPolicy) -> GuardTrace:
+    """What guards look at, over no time; raises as `dry_run_of` does."""
+    guarded = policy.element(element.task, element.alternates)
+    return GuardTracer(compile_element(guarded, catalog_of(policy))).trace(begin_ms=0, end_ms=0)
+
+
 def _longest_s(compiled: CompiledElement) -> int:
     """How far back its windows reach, a week at most."""
     reach = [node.value[-1] for node, _ in compiled.words if node.word in WINDOWS and isinstance(node.value, tuple)]

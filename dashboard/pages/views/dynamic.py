@@ -28,7 +28,7 @@ from dashboard.approvals.policy_drafts import PolicyDraft, policy_for
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.operations.dynamic_reader import DynamicTask, dynamic_tasks, with_switches
-from dashboard.operations.guard_dry_runs import MOST_HOURS, replayed
+from dashboard.operations.guard_dry_runs import MOST_HOURS, looked_at, replayed
 from dashboard.operations.live_view.chart_marks import marks_of
 from dashboard.operations.policy_reader import (
     RunningElement,
@@ -110,12 +110,6 @@ class ElementPanel:
     run: GuardDryRun | None  # the dry run, where one was asked for
     shares: list[tuple[str, float]]  # for how much of the time each alternate would have been on, in percent
     versions: list[tuple[ToldVersion, datetime | None, list[PolicyChange]]]
-
-    @property
-    def is_tried(self) -> bool:
-        """Whether a dry run was asked for, though its policy cannot be one."""
-        return self.run is not None or any(
-            (row.form_guard, row.form_value) != (row.guard.guard, str(row.guard.value)) for row in self.rows)
 
     @property
     def high(self) -> int:
@@ -228,16 +222,17 @@ def _panel(request: HttpRequest, dataflow_id: UUID, task: DynamicTask, span: Cho
     failure, run, trace = None, None, None
     try:
         policy = policy_for(request.viewer, element, draft) if is_tried else element.policy
-        run, trace = _played(element, policy, span)
+        trace = looked_at(element, policy)
+        run = _played(element, policy, span)[0] if is_tried else None
     except WeirError as error:
         failure = error
         with suppress(WeirError):
-            _, trace = _played(element, element.policy, span)
-    whole = sum(run.on_ms.values()) if run and is_tried else 0
+            trace = looked_at(element, element.policy)
+    whole = sum(run.on_ms.values()) if run else 0
     return ElementPanel(
         task, policy_now, draft.kind, _rows(element, policy_now, draft), chart_names(trace) if trace else [],
         _charts_address(request, dataflow_id, task.task, is_tried=is_tried and run is not None), failure,
-        run if is_tried else None,
+        run,
         [(name, 100 * ms / whole) for name, ms in run.on_ms.items()] if run and whole else [], _versions(policy_now))
 
 
