@@ -48,7 +48,7 @@ export class Columns {
     this.types = new Map(); // by name: parameters
     this.described = new Map(); // by name: all that the site says of a type
     this.keys = { task: {}, alternate: {} }; // by name: what the document's schema says
-    this.guards = JSON.parse(document.getElementById("guard-language")?.textContent ?? '{"figures": {}, "words": {}}');
+    this.guards = JSON.parse(form.dataset.guards);
     this.panel = panel;
     this.form = form;
     this.load();
