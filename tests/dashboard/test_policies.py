@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from io import StringIO
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from django.utils import timezone
 from dashboard import jobs
 from dashboard.approvals.lifecycle import EXECUTING
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.policy_drafts import PolicyDraft
+from dashboard.approvals.policy_drafts import PolicyDraft, trial_of
 from dashboard.approvals.services import (
     prepare_proposal,
     propose_policy,
@@ -25,9 +26,11 @@ from dashboard.approvals.services import (
 from dashboard.approvals.services.source_switches import propose_switches
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
+from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations import guard_dry_runs
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.guard_watches import GuardWatches
-from dashboard.operations.models import AlternateHold, PolicyVersion
+from dashboard.operations.models import AlternateHold, PolicyVersion, PostedEvent
 from dashboard.operations.policy_reader import policy_told
 from dashboard.operations.posted_events import post_event
 from dashboard.plans.selectors import plan_of
@@ -323,3 +326,35 @@ def test_api_page_and_command_tell_and_propose(world: World, record: DataflowRec
     assert Proposal.objects.filter(plan__options__reason="less").exists()
     call_command("switch", str(record.pk), "work", "few", "--hold", "2 h", username="carla", stdout=out)
     assert Proposal.objects.filter(plan__options__hold_s=7200).exists()
+
+
+def test_a_policy_that_goes_to_and_fro_is_told_what_helps(world: World, record: DataflowRecord) -> None:
+    in_force(world, record)
+    watches = GuardWatches()
+    for second in range(30):
+        watches.look(load_estate(), rates(200.0 if second % 2 else 20.0), NOW_S + second)
+    watches.store()
+    advice = policy_told(viewer_of(world.carla), record.pk, "work").advice
+    assert "more than 12 times an hour" in advice and "for_at_least" in advice
+
+
+def test_a_dry_run_plays_other_tasks_and_posted_events(
+    world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    estate, history = load_estate(), DatabaseHistory()
+    now = timezone.now()
+    end_s = int(now.timestamp()) // 60 * 60
+    [reached] = subject_of(estate, estate.submitted[str(record.pk)].running["parse"]).series("rate")
+    for second in range(end_s - 600, end_s, 10):
+        history.append(second, rates(20.0) | {reached: 300.0 if end_s - 480 <= second < end_s - 300 else 5.0})
+    history.flush()
+    history.tidy(end_s)
+    alert = posted(world)
+    PostedEvent.objects.filter(pk=alert.pk).update(at_ms=(end_s - 100) * 1000)
+    monkeypatch.setattr(guard_dry_runs, "timezone", SimpleNamespace(now=lambda: datetime.fromtimestamp(end_s, UTC)))
+    draft = PolicyDraft({"few": "parse.rate > 100 OR count(events.alarm, '1 min') > 0"}, {"few": 9})
+    trial = trial_of(viewer_of(world.carla), record.pk, "work", hours=1, draft=draft)
+    assert [(each.before, each.alternate) for each in trial.switches] == [
+        ("all", "few"), ("few", "all"), ("all", "few"), ("few", "all")]
+    assert trial.switches[2].at_ms == (end_s - 100) * 1000
+    assert not Proposal.objects.filter(plan__kind="set").exists()
