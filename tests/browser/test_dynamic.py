@@ -73,6 +73,27 @@ print(proposal.dataflow_id)
 """
 
 
+# Another one, of which no switch is under way.
+_PLAIN = """
+import django, json, time; django.setup()
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import approve_proposal, submit_dataflow
+from dashboard.teams.models import Team, User
+carla, ana = (User.objects.get(username=name) for name in ("carla", "ana"))
+text = json.dumps({"name": "Plain readings", "tasks": [
+    {"id": "readings", "type": "urban_sensing", "config": {"sensors": 3}},
+    {"id": "out", "type": "output", "config": {"name": "plain-readings"}}],
+    "streams": [{"from": "readings", "to": "out"}], "rates": {"readings": 5}})
+proposal = submit_dataflow(actor=carla, team=Team.objects.get(slug="city"), text=text)
+while proposal.status != "done":
+    time.sleep(0.2)
+    proposal = Proposal.objects.select_related("plan").get(pk=proposal.pk)
+    if proposal.status == "pending":
+        approve_proposal(actor=ana, proposal_id=proposal.pk, digest=proposal.plan.digest)
+print(proposal.dataflow_id)
+"""
+
+
 @pytest.fixture(scope="module")
 def alarms(site: RunningSite) -> str:
     """The address of the dataflow."""
@@ -134,7 +155,7 @@ def test_the_editor_completes_and_explains_guards(site: RunningSite, page_of: Pa
     options = page.locator(".cm-tooltip-autocomplete li")
     expect(options.first).to_contain_text("latency_ms")
     expect(options.first).to_contain_text("mean age of the events that leave it, in ms")
-    page.keyboard.press("Enter")
+    options.first.click()  # Enter right after the list has opened is a new line
     expect(page.locator("#problems")).not_to_contain_text("there is no figure")
     explained = page.evaluate("""() => { const editor = window.weirEditor, text = editor.text(), say = (part, more) => {
         const found = editor.columns.explain(editor.view.state, text.indexOf(part) + more);
@@ -143,9 +164,9 @@ def test_the_editor_completes_and_explains_guards(site: RunningSite, page_of: Pa
     assert explained[0] == "When it may be on." and "mean age" in explained[1] and explained[2] is None
 
 
-def test_an_emergency_stop_asks_for_a_reason_and_enter_sends_it(alarms: str, page_of: PageOf) -> None:
+def test_an_emergency_stop_asks_for_a_reason_and_enter_sends_it(site: RunningSite, page_of: PageOf) -> None:
     page = page_of()
-    page.goto(alarms)
+    page.goto(f"{site.url}/dataflows/{site.python(_PLAIN).split()[-1]}/")
     settled(page)
     page.get_by_role("button", name="Pause at once").press("Enter")
     reason = page.locator("#confirm").get_by_label("Reason")
