@@ -247,11 +247,13 @@ def open_proposal(
     AskedTooOften
         As many plans were asked for within the hour, of the team's dataflows, as may be: by people, or by policies.
     """
-    if audit.actor is not None and not (options or {}).get("at_once"):  # what Weir proposes has bounds of its own
+    # What Weir proposes by itself has bounds of its own; of emergency stops there is one at a time for each dataflow.
+    is_bounded = audit.actor is not None and not (options or {}).get("at_once")
+    if is_bounded:
         opened = Proposal.objects.open().filter(dataflow__team=record.team_id, author__isnull=False)
         require_room(PROPOSALS, owner=record.team.name, taken=opened.count())
     by_policies = bool((options or {}).get("source"))
-    if audit.actor is not None or by_policies:
+    if is_bounded or by_policies:
         _require_plan(record.team, by_policies=by_policies)
     plan = plans.request_plan(actor=audit.actor, dataflow=record, kind=kind, options=options, version=version)
     proposal = Proposal.objects.create(plan=plan, dataflow=record, author=audit.actor, round=loop_round)
