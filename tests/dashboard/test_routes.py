@@ -190,7 +190,9 @@ class Everything:
             "api/proposals/<uuidstr:proposal_id>/adopt": {"key": "none"},
             "api/dataflows/<uuidstr:dataflow_id>/sinks/<str:task_id>/write-again": {"what": "refused"},
             "api/dataflows/<uuidstr:dataflow_id>/alternates": {"task": "work", "alternate": "few"},
+            "api/dataflows/<uuidstr:dataflow_id>/pause-at-once": {"reason": "It harms."},
             "dataflows/<uuid:dataflow_id>/switch": {"task": "work", "alternate": "few"},
+            "dataflows/<uuid:dataflow_id>/pause-at-once": {"reason": "It harms."},
             "api/tokens": {"name": "ci"},
             "api/dataflows/<uuidstr:dataflow_id>/versions": {
                 "text": document("hush", visibility="private", window=20), "format": "json"},
