@@ -7,7 +7,10 @@ from typing import Any
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.selectors import graph_of
+from scheduler.model.alternate_changes import alternate_changes
+from scheduler.model.alternates import alternates_in
 from scheduler.model.plan import Plan
+from scheduler.model.task_types import TaskTypes
 
 
 def names_in(plan: Plan) -> dict[str, str]:
@@ -45,11 +48,15 @@ def add_former(
 
 def version_change(proposal: Proposal, plan: Plan) -> dict[str, Any] | None:
     """``number`` and ``former``: the versions; ``with_state``: tasks of both that keep the state that they have;
-    ``left``: tasks of the former one that go on for others alone. None for a plan that brings no other version."""
+    ``left``: tasks of the former one that go on for others alone; ``alternates``: by task of both that is dynamic, what
+    its alternates have otherwise, in sentences. None for a plan that brings no other version."""
     if plan.replaced is None:
         return None
     types = jobs.task_types()
-    new, old = graph_of(proposal.dataflow, number=proposal.plan.version)["tasks"], plan.replaced.running
+    new, former = (
+        graph_of(proposal.dataflow, number=number)["tasks"]
+        for number in (proposal.plan.version, proposal.plan.options["former"]))
+    old = plan.replaced.running
     both = set(plan.dataflow.running.values()) & set(old.values())
     ends = {task.id for task in plan.stopped} | set(plan.rested) | both
     return {
@@ -58,4 +65,15 @@ def version_change(proposal: Proposal, plan: Plan) -> dict[str, Any] | None:
             task["id"] for task in new if plan.dataflow.running.get(task["id"]) in both
             and task["type"] in types and types[task["type"]].stateful],
         "left": sorted(task for task, running in old.items() if running not in ends),
+        "alternates": _changed_alternates(new, former, types),
     }
+
+
+def _changed_alternates(
+    new: list[dict[str, Any]], former: list[dict[str, Any]], types: TaskTypes
+) -> dict[str, list[str]]:
+    before = {task["id"]: alternates_in(task["type"], task["config"]) for task in former}
+    changes = {
+        task["id"]: alternate_changes(before[task["id"]], after, task_types=types) for task in new
+        if before.get(task["id"]) and (after := alternates_in(task["type"], task["config"]))}
+    return {task: texts for task, texts in changes.items() if texts}

@@ -57,7 +57,8 @@ def profiles_for(
         Stale ones are among them, where there is no other: `staleness` says of each whether it is. So are estimates, of
         types that have none (`estimates.is_estimate`).
     """
-    types = None if tasks is None else {done_at_first(task).type for task in tasks}
+    types = None if tasks is None else {
+        step.type for task in tasks for step, _ in done_at_first(task, jobs.task_types())}
     records = records_for(types, team=team, or_since=or_since)
     return Profiles(
         # Estimates first: what was measured or imported for any config takes their place.

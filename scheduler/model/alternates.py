@@ -1,7 +1,8 @@
 """Dynamic tasks: what may be done in several ways, its alternates, of which one at a time is on (thesis [3], 3.2).
 
 In a document such a task lists ``alternates`` in the place of a type and a config. Everywhere else it is a task of the
-type `DYNAMIC`, whose config holds them: so whatever knows tasks (fingerprints, plans, queries) knows dynamic ones.
+type `DYNAMIC`, whose config holds them: so whatever knows tasks (fingerprints, plans, queries) knows dynamic ones. An
+alternate of several tasks, a path, is of the type `PATH` in the same way: its config holds them (`paths`).
 ``docs/dynamic.md`` says what they promise.
 """
 
@@ -14,7 +15,8 @@ from typing import Any
 
 from .columns import ColumnError, Columns
 from .dataflow import Task, _frozen
-from .task_types import DYNAMIC, TaskType
+from .paths import OUTPUT, STREAMS, TASKS, TaskPath, path_in
+from .task_types import DYNAMIC, PATH, TaskType
 
 ALTERNATES = "alternates"  # the key in a document, and the parameter of the type
 GUARDS = "guards"  # the same of what kind its guards are
@@ -42,21 +44,46 @@ class TaskAlternate:
     def __post_init__(self) -> None:
         object.__setattr__(self, "config", _frozen(self.config))
 
+    @property
+    def path(self) -> TaskPath | None:
+        """Its tasks and streams, where it has several."""
+        return path_in(self.config) if self.type == PATH else None
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """The tasks that do it, which have ids within a path only."""
+        return (Task("", self.type, self.config),) if (path := self.path) is None else path.tasks
+
+    @property
+    def summary(self) -> str:
+        """What it is made of, in words: its type, or those along its path."""
+        path = self.path
+        if path is None:
+            return self.type
+        types = {task.id: task.type for task in path.tasks}
+        names = [types[name] for name in path.parents() if name in types]
+        is_line = len(path.streams) == len(path.tasks) + 1
+        return " → ".join(names) if is_line else f"{len(names)} tasks: {', '.join(names)}"
+
 
 def alternates_in(task_type: str, config: Mapping[str, Any]) -> tuple[TaskAlternate, ...]:
     """The alternates of a task of this type and config; none where it is not dynamic."""
     if task_type != DYNAMIC:
         return ()
     return tuple(
-        TaskAlternate(
-            stated["name"], stated["type"], stated.get("config") or {}, stated.get("value", 1.0),
-            stated.get("guard") or "")
+        TaskAlternate(stated["name"], *_way(stated), stated.get("value", 1.0), stated.get("guard") or "")
         for stated in config[ALTERNATES])
 
 
 def guards_kind(config: Mapping[str, Any]) -> str:
     """Of which kind the guards of a dynamic task are: ``value``, or ``activation`` where its document says so."""
     return config.get(GUARDS) or "value"
+
+
+def _way(stated: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    if TASKS in stated:
+        return PATH, {TASKS: stated[TASKS], STREAMS: stated[STREAMS]}
+    return stated["type"], stated.get("config") or {}
 
 
 def first_on(alternates: Sequence[TaskAlternate]) -> TaskAlternate:
@@ -72,27 +99,62 @@ def on_in(task_type: str, config: Mapping[str, Any], chosen: str | None) -> str:
     return chosen if chosen in {alternate.name for alternate in alternates} else first_on(alternates).name
 
 
-def done_at_first(task: Task) -> Task:
-    """The task as its profile is looked up: itself, or of a dynamic one the alternate that is on at first."""
+def done_at_first(task: Task, task_types: Mapping[str, TaskType]) -> tuple[tuple[Task, float], ...]:
+    """The tasks by whose profiles a task is planned, each with how many events it gets for each that the task gets.
+
+    Itself; or of a dynamic one the alternate that is on at first, or the tasks along its path.
+    """
     alternates = alternates_in(task.type, task.config)
-    return replace(task, type=first_on(alternates).type, config=first_on(alternates).config) if alternates else task
+    if not alternates:
+        return ((task, 1.0),)
+    shares = _shares(first_on(alternates), task_types)
+    return tuple(
+        (replace(task, type=step.type, config=step.config), shares.get(step.id, 1.0))
+        for step in first_on(alternates).tasks)
 
 
-def type_at_work(
+def types_at_work(
     task_type: str, config: Mapping[str, Any], task_types: Mapping[str, TaskType], *, on: str = ""
-) -> TaskType:
-    """The type by which a task's cost and selectivity go: its own, or that of the alternate that is on.
+) -> tuple[tuple[TaskType, float], ...]:
+    """The types by which a task's cost goes, each with how many events it gets for each that the task gets.
+
+    Its own; or that of the alternate that is on, or those along its path.
 
     Parameters
     ----------
     on : str, optional
         The name of that alternate; the one that is on at first where it is not given.
     """
+    named = _named(task_type, config, on)
+    if named is None or any(step.type not in task_types for step in named.tasks):
+        return ((task_types[task_type], 1.0),)
+    shares = _shares(named, task_types)
+    return tuple((task_types[step.type], shares.get(step.id, 1.0)) for step in named.tasks)
+
+
+def selectivity_at_work(
+    task_type: str, config: Mapping[str, Any], task_types: Mapping[str, TaskType], *, on: str = ""
+) -> float:
+    """Events that a task gives for each that it gets, as types declare: by the alternate that is on, or is at first."""
+    named = _named(task_type, config, on)
+    if named is not None and named.type == PATH:
+        return _shares(named, task_types)[OUTPUT]
+    return task_types[task_type if named is None or named.type not in task_types else named.type].selectivity
+
+
+def _named(task_type: str, config: Mapping[str, Any], on: str) -> TaskAlternate | None:
     alternates = alternates_in(task_type, config)
     if not alternates:
-        return task_types[task_type]
-    named = next((alternate for alternate in alternates if alternate.name == on), first_on(alternates))
-    return task_types[named.type] if named.type in task_types else task_types[task_type]
+        return None
+    return next((alternate for alternate in alternates if alternate.name == on), first_on(alternates))
+
+
+def _shares(alternate: TaskAlternate, task_types: Mapping[str, TaskType]) -> dict[str, float]:
+    """By id of a path's task, and for its output: events for each that enters. What is not installed thins nothing."""
+    path = alternate.path
+    if path is None:
+        return {}
+    return path.shares(lambda step: task_types[step.type].selectivity if step.type in task_types else 1.0)
 
 
 def why_no_alternate(task_type: TaskType) -> str:

@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from .dataflow import Dataflow, Task
+from .paths import TASKS, path_in_form
 from .task_types import Parameter, TaskType
 from .units import in_unit
 
@@ -102,13 +103,20 @@ def _in_form(parameter: Parameter, value: Any) -> Any:
 def _alternates_in_form(task_types: Mapping[str, TaskType], stated: Any) -> list[Any]:
     """By name, with canonical configs, and values relative to the largest: γ = f / max f of the thesis. Beside value
     functions numbers stay as they are."""
+    def config_of(task_type: str, config: Mapping[str, Any]) -> dict[str, Any]:
+        return canonical_config(task_types[task_type], config) if task_type in task_types else plain(config)
+
+    def way_of(alternate: Mapping[str, Any]) -> dict[str, Any]:
+        if TASKS in alternate:
+            return path_in_form(
+                alternate, config_of=lambda task: config_of(task.type, task.config), text=canonical_json)
+        return {"type": alternate["type"], "config": config_of(alternate["type"], alternate.get("config") or {})}
+
     values = [alternate.get("value", 1) for alternate in stated]
     largest = 1 if any(isinstance(value, str) for value in values) else max(values)
     alternates = [
         {
-            "name": alternate["name"], "type": alternate["type"],
-            "config": canonical_config(task_types[alternate["type"]], alternate.get("config") or {})
-            if alternate["type"] in task_types else plain(alternate.get("config") or {}),
+            "name": alternate["name"], **way_of(alternate),
             "value": _on_one_line(value) if isinstance(value := alternate.get("value", 1), str)
             else float(f"{value / largest:.12g}"),  # 0.1 of 0.3 is 1 of 3
             "guard": _on_one_line(alternate.get("guard") or ""),

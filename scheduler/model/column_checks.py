@@ -10,10 +10,13 @@ from .alternates import AlternatesDiffer, one_schema
 from .bounds import DOCUMENT_TYPES
 from .canonical import canonical_config
 from .columns import STREAM_TYPES, Columns, ColumnsOf, TypesTooLong, interleaved
-from .draft import Draft, DraftTask
+from .draft_values import Draft, DraftTask
 from .errors import WeirError
+from .paths import OUTPUT
 from .positions import Problems, TextPosition
 from .task_types import DYNAMIC
+
+_OF_SOURCES = Columns(STREAM_TYPES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,77 +37,91 @@ def columns_by_task(draft: Draft, columns_of: ColumnsOf, problems: Problems | No
     problems : Problems, optional
         Where problems are reported; without it a task that is wrong has unknown columns, and nothing is said.
     """
-    parents: dict[str, list[str]] = {task_id: [] for task_id in draft.tasks}
-    for stream in draft.streams:
-        source, target = (None if end is None else end.value for end in (stream.source, stream.target))
-        if source in parents and target in parents and source != target:
-            parents[target].append(source)
-    try:
-        order = list(TopologicalSorter(parents).static_order())
-    except CycleError:
-        return {}
-    columns: dict[str, TaskColumns] = {}
-    length = 0
-    for task_id in order:
-        task = draft.tasks[task_id]
-        inputs = outputs = Columns.unknown()
-        given = [(parent, columns[parent].outputs) for parent in dict.fromkeys(parents[task_id])]
+    return _ColumnReader(columns_of).read(draft, problems)
+
+
+class _ColumnReader:
+    """Goes through a document, and through each path in it, and counts how long all columns are."""
+
+    def __init__(self, columns_of: ColumnsOf) -> None:
+        self.columns_of = columns_of
+        self.length = 0
+
+    def read(
+        self, draft: Draft, problems: Problems | None, entering: Columns = _OF_SOURCES
+    ) -> dict[str, TaskColumns]:
+        """As `columns_by_task` has them; sources read what is ``entering``."""
+        parents: dict[str, list[str]] = {task_id: [] for task_id in draft.tasks}
+        for stream in draft.streams:
+            source, target = (None if end is None else end.value for end in (stream.source, stream.target))
+            if source in parents and target in parents and source != target:
+                parents[target].append(source)
         try:
-            length = _lengthened(length, *(columns for _, columns in given))
-            inputs = _inputs(task, given)
-            made = _made(task, inputs, columns_of, problems)
-            length, outputs = _lengthened(length, made), made
-        except WeirError as wrong:
-            _report(task, wrong, problems)
-        columns[task_id] = TaskColumns(inputs, outputs)
-    return columns
+            order = list(TopologicalSorter(parents).static_order())
+        except CycleError:
+            return {}
+        columns: dict[str, TaskColumns] = {}
+        for task_id in order:
+            task = draft.tasks[task_id]
+            inputs = outputs = Columns.unknown()
+            given = [(parent, columns[parent].outputs) for parent in dict.fromkeys(parents[task_id])]
+            try:
+                self._lengthen(*(columns for _, columns in given))
+                if task.type is not None and task.type.kind == "source":
+                    inputs = entering
+                elif given:
+                    inputs = interleaved(given)
+                made = self._made(task, inputs, problems)
+                self._lengthen(made)
+                outputs = made
+            except WeirError as wrong:
+                _report(task, wrong, problems)
+            columns[task_id] = TaskColumns(inputs, outputs)
+        return columns
 
+    def _lengthen(self, *read: Columns) -> None:
+        self.length += sum(columns.characters for columns in read)
+        if self.length > DOCUMENT_TYPES.most:
+            raise TypesTooLong(
+                f"The columns of all tasks come to more than {DOCUMENT_TYPES.most:,} characters.",
+                remedy="Split the dataflow, or let tasks give fewer columns.")
 
-def _lengthened(length: int, *read: Columns) -> int:
-    """The length of all columns of a document so far, with those of some streams."""
-    longer = length + sum(columns.characters for columns in read)
-    if longer > DOCUMENT_TYPES.most:
-        raise TypesTooLong(
-            f"The columns of all tasks come to more than {DOCUMENT_TYPES.most:,} characters.",
-            remedy="Split the dataflow, or let tasks give fewer columns.")
-    return longer
-
-
-def _inputs(task: DraftTask, parents: list[tuple[str, Columns]]) -> Columns:
-    if task.type is not None and task.type.kind == "source":
-        return Columns(STREAM_TYPES)
-    return interleaved(parents) if parents else Columns.unknown()
-
-
-def _made(task: DraftTask, inputs: Columns, columns_of: ColumnsOf, problems: Problems | None) -> Columns:
-    """What a task gives, whichever of its alternates is on; of these each is reported by itself."""
-    if not task.alternates:
-        return _outputs(task, inputs, columns_of)
-    given: list[tuple[str, Columns]] = []
-    for way in task.alternates.values():
+    def _made(self, task: DraftTask, inputs: Columns, problems: Problems | None) -> Columns:
+        """What a task gives, whichever of its alternates is on; of these each is reported by itself."""
+        if not task.alternates:
+            return self._outputs(task, inputs)
+        given: list[tuple[str, Columns]] = []
+        for way in task.alternates.values():
+            try:
+                made = self._along(way, inputs, problems) if way.path is not None else self._outputs(way, inputs)
+            except WeirError as wrong:
+                _report(way, wrong, problems)
+                made = Columns.unknown()
+            given.append((way.alternate, made))
         try:
-            given.append((way.alternate, _outputs(way, inputs, columns_of)))
-        except WeirError as wrong:
-            _report(way, wrong, problems)
-            given.append((way.alternate, Columns.unknown()))
-    try:
-        return one_schema(given)
-    except AlternatesDiffer as wrong:
-        _report(task.alternates[str(wrong.facts["alternate"])], wrong, problems)
-        return Columns.unknown()
+            return one_schema(given)
+        except AlternatesDiffer as wrong:
+            _report(task.alternates[str(wrong.facts["alternate"])], wrong, problems)
+            return Columns.unknown()
 
+    def _along(self, way: DraftTask, inputs: Columns, problems: Problems | None) -> Columns:
+        assert way.path is not None
+        within = None if problems is None else problems.within(way.where, way.id)
+        leaving = self.read(way.path, within, inputs).get(OUTPUT)
+        return Columns.unknown() if leaving is None else leaving.inputs
 
-def _outputs(task: DraftTask, inputs: Columns, columns_of: ColumnsOf) -> Columns:
-    if task.type is None or task.type.name == DYNAMIC:  # the one without alternates that could be read
-        return Columns.unknown()
-    return columns_of(task.type, inputs, canonical_config(task.type, task.config))
+    def _outputs(self, task: DraftTask, inputs: Columns) -> Columns:
+        if task.type is None or task.type.name == DYNAMIC:  # the one without alternates that could be read
+            return Columns.unknown()
+        if task.is_end:
+            return inputs
+        return self.columns_of(task.type, inputs, canonical_config(task.type, task.config))
 
 
 def _report(task: DraftTask, error: WeirError, problems: Problems | None) -> None:
     if problems is not None:
         position = _position(task, error.facts)
-        named = f"Task {task.id}, alternate {task.alternate}" if task.alternate else f"Task {task.id}"
-        problems.add(error.code, position, f"{named}: {error.message}", error.remedy, task_id=task.id)
+        problems.add(error.code, position, f"{task.where}: {error.message}", error.remedy, task_id=task.id)
 
 
 def _position(task: DraftTask, facts: Mapping[str, object]) -> TextPosition:

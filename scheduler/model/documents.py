@@ -14,11 +14,12 @@ import yaml
 
 from .alternates import ALTERNATES, GUARDS
 from .bounds import DOCUMENT_BYTES
-from .canonical import canonical_config, plain
+from .canonical import canonical_config, canonical_json, plain
 from .column_checks import TaskColumns, columns_by_task
 from .columns import ColumnsOf
 from .dataflow import Dataflow, Stream, Task
-from .draft import Draft, DraftReader
+from .draft import DraftReader
+from .draft_values import Draft, DraftTask
 from .duplicates import deduplicate, equivalent_tasks
 from .errors import InvalidDataflow, WeirError
 from .flux import is_flux, read_flux, type_remedy
@@ -26,7 +27,8 @@ from .graph_checks import check_graph
 from .json_text import read_json
 from .latency_limits import Limits, from_json, to_json
 from .latency_reading import read_latency
-from .positions import Problems, TextPosition, UnreadableDocument, listed
+from .paths import path_in
+from .positions import Problems, TextPosition, UnreadableDocument, listed, place_in
 from .task_types import DYNAMIC, TaskType, TaskTypes
 from .yaml_text import read_yaml, resolve_plain
 
@@ -211,17 +213,31 @@ def _read(
     draft = _draft(text, format, problems, task_types)
     check_graph(draft, problems)
     if check_config is not None and not problems:
-        for task in draft.tasks.values():
-            for way in [*task.ways, *([task] if task.alternates else [])]:
-                if problem := check_config(way.type, canonical_config(way.type, way.config)):
-                    place = task.alternates.get(str(problem.facts.get("alternate")), way)
-                    problems.add(problem.code, place.position, problem.message, problem.remedy, task_id=way.id)
+        written_once = {task.position: task for task in reversed(draft.tasks.values())}  # each iteration has them
+        for task in reversed(written_once.values()):
+            steps = [(way, step) for way in task.ways for step in way.steps]
+            for way, step in [*steps, *([(task, task)] if task.alternates else [])]:
+                if problem := check_config(step.type, canonical_config(step.type, step.config)):
+                    place = task.alternates.get(str(problem.facts.get("alternate")), step)
+                    within = problems if step is way else problems.within(way.where, way.id)
+                    within.add(
+                        problem.code, _place_of(problem, place, text), problem.message, problem.remedy, task_id=way.id)
     if columns_of is not None and not problems:
         columns_by_task(draft, columns_of, problems)
     if problems:
         return None, None
     dataflow = _built(draft)
+    _check_paths(draft, problems)
     return dataflow, _check_duplicates(dataflow, draft, problems, task_types, format)
+
+
+def _place_of(problem: WeirError, task: DraftTask, text: str) -> TextPosition:
+    """Where a problem with a task stands: where its guard cannot be read, or where the task is named."""
+    guard, column = problem.facts.get("guard"), problem.facts.get("column")
+    for condition in task.conditions if isinstance(column, int) else ():
+        if " ".join(condition.value.split())[:len(str(guard))] == guard:
+            return place_in(text, condition, column)
+    return task.position
 
 
 def _draft(text: str | bytes, format: Format | None, problems: Problems, task_types: TaskTypes) -> Draft:
@@ -299,6 +315,19 @@ def _built(draft: Draft) -> Dataflow:
         rates_per_s=draft.rates_per_s,
         latency=draft.latency,
     )
+
+
+def _check_paths(draft: Draft, problems: Problems) -> None:
+    """Report tasks of a path that do the same."""
+    for way in (way for task in draft.tasks.values() for way in task.alternates.values() if way.path is not None):
+        path, steps = path_in(way.config), {step.id: step for step in way.steps}
+        labels = {
+            name: canonical_json([step.type.name, canonical_config(step.type, step.config)])
+            for name, step in steps.items()}
+        for task_id, first in path.numbered(labels)[1].items():
+            problems.within(way.where, way.id).add(
+                "equivalent_tasks", steps[task_id].position, f"Tasks {first} and {task_id} do the same.",
+                f"Let {first} serve for both.")
 
 
 def _check_duplicates(

@@ -8,64 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from .alternates import ALTERNATES, GUARDS, why_no_alternate
-from .bounds import DOCUMENT_QUERIES, DYNAMIC_TASKS
-from .dataflow import Chaining, Visibility
-from .latency_limits import Limits
+from .bounds import DOCUMENT_QUERIES, DOCUMENT_TASKS, DYNAMIC_TASKS, LOOP_ITERATIONS
+from .draft_values import Draft, DraftLoop, DraftStream, DraftTask
+from .graph_checks import check_graph
 from .latency_reading import read_latency
 from .names import described, not_plain
 from .parameters import check_config
+from .paths import ENDS, INPUT, OUTPUT, STREAMS, TASKS
 from .positions import DocumentNode, Problems, TextPosition, UnreadableDocument, shown
 from .schema import dataflow_schema
+from .shorthand import join_loops, split_streams, unroll
 from .structure import check_structure
-from .task_types import DYNAMIC, TaskType, TaskTypes
+from .task_types import DYNAMIC, PATH, TaskType, TaskTypes
 
+LOOP = "loop"  # the key in a document
+LONGEST_ID = 64
+_ENDS = {  # as the tasks of a path see what is before and behind it
+    INPUT: TaskType(INPUT, "source", "What enters a path.", ""),
+    OUTPUT: TaskType(OUTPUT, "sink", "What leaves it.", "")}
 _TASK_ID = re.compile(dataflow_schema()["$defs"]["id"]["pattern"].strip("^$"))
-
-
-@dataclass(slots=True)
-class DraftTask:
-    """A task as it stands in the document, or one ``alternate`` of it; ``type`` is None where its type is not known."""
-
-    id: str
-    type: TaskType | None
-    config: dict[str, object]
-    position: TextPosition
-    parameters: dict[str, DocumentNode] = field(default_factory=dict)  # where its config's values stand
-    chain: Chaining = "allowed"
-    alternate: str = ""
-    alternates: dict[str, DraftTask] = field(default_factory=dict)
-
-    @property
-    def ways(self) -> list[DraftTask]:
-        """How it may be done: its alternates, or itself."""
-        return list(self.alternates.values()) or [self]
-
-
-@dataclass(slots=True)
-class DraftStream:
-    """A stream as it stands in the document; an end is None where it is missing or no text."""
-
-    source: DocumentNode | None
-    target: DocumentNode | None
-    selectivity: float | None
-    position: TextPosition
-
-
-@dataclass(slots=True)
-class Draft:
-    """What could be read of a document."""
-
-    name: str = ""
-    description: str = ""
-    visibility: Visibility = "shared"
-    tasks: dict[str, DraftTask] = field(default_factory=dict)
-    streams: list[DraftStream] = field(default_factory=list)
-    rates_per_s: dict[str, float] = field(default_factory=dict)
-    latency: Limits | None = None
-    invalid_ids: set[str] = field(default_factory=set)  # streams may name them
 
 
 class DraftReader:
@@ -84,8 +47,7 @@ class DraftReader:
         self.task_types = task_types
         self.type_remedy = type_remedy
         self.draft = Draft()
-        self.parsed_characters = 0
-        self.dynamic_tasks = 0
+        self.parsed_characters = self.tasks_read = self.dynamic_tasks = 0
 
     def read(self, root: DocumentNode) -> Draft:
         """The draft of a document; raises Unreadable where there is none."""
@@ -105,17 +67,43 @@ class DraftReader:
                 "Take it out: names hold what can be seen, and single spaces of the usual kind.")
         self.draft.description = _text(document.get("description")) or ""
         self.draft.visibility = _text(document.get("visibility")) or "shared"
-        for task in _mappings(document.get("tasks")):
-            self._task(task)
-        for stream in _mappings(document.get("streams")):
-            ends = [end if _text(end) is not None else None for end in map(stream.value.get, ("from", "to"))]
-            self.draft.streams.append(DraftStream(*ends, _number(stream.value.get("selectivity")), stream.position))
+        self._tasks_and_streams(root)
         rates = document.get("rates")
         if rates is not None and rates.is_mapping:
             self._rates(rates)
         self.draft.latency = read_latency(
             document.get("latency"), self.problems, tasks=self.draft.tasks, streams=self._ends())
         return self.draft
+
+    def _tasks_and_streams(self, node: DocumentNode) -> None:
+        """Read what a document, a path or a loop lists; loops are unrolled, and streams that are split have a task."""
+        for task in _mappings(node.value.get(TASKS)):
+            self._count_tasks(1, task.position)
+            self._task(task)
+        for stream in _mappings(node.value.get(STREAMS)):
+            ends = [end if _text(end) is not None else None for end in map(stream.value.get, ("from", "to"))]
+            split = stream.value.get("split")
+            self.draft.streams.append(DraftStream(
+                *ends, _number(stream.value.get("selectivity")), stream.position,
+                split if split is not None and split.is_mapping else None))
+        join_loops(self.draft, self.problems)
+        split_streams(self.draft, self.problems, task=self._split)
+
+    def _count_tasks(self, number: int, position: TextPosition) -> None:
+        self.tasks_read += number
+        if self.tasks_read > DOCUMENT_TASKS.most:
+            raise self.problems.stop(
+                "too_many_tasks", position,
+                f"There are more than {DOCUMENT_TASKS.most:,} tasks, with those of paths and of each iteration of loops.",
+                "Split the dataflow.")
+
+    def _split(self, task_id: str, task_type: str, config: DocumentNode) -> DraftTask | None:
+        """The task that deals a stream out."""
+        known = self._task_type(DocumentNode(task_type, config.position), task_id)
+        if known is None:
+            return None
+        check_config(known, config, self.problems, task_id=task_id)
+        return DraftTask(task_id, known, config.plain(), config.position, config.value)
 
     def _ends(self) -> set[tuple[str, str]]:
         return {(stream.source.value, stream.target.value) for stream in self.draft.streams
@@ -126,6 +114,9 @@ class DraftReader:
         task_id = self._task_id(stated_id)
         if ALTERNATES in node.value:
             self._dynamic_task(node, task_id)
+            return
+        if LOOP in node.value:
+            self._loop(node, task_id)
             return
         if GUARDS in node.value:
             self.problems.add(
@@ -148,7 +139,7 @@ class DraftReader:
             self._rate(task_id, rate)
 
     def _dynamic_task(self, node: DocumentNode, task_id: str | None) -> None:
-        for key in ("type", "config"):
+        for key in ("type", "config", LOOP):
             if key in node.value:
                 self.problems.add(
                     "type_beside_alternates", node.keys[key], f"A task with alternates has no {key} of its own.",
@@ -160,6 +151,7 @@ class DraftReader:
                 f"More than {DYNAMIC_TASKS.most} tasks have alternates.",
                 "Split the dataflow, or give tasks that are always done the same way a type and a config.")
         alternates: dict[str, DraftTask] = {}
+        listed = []
         for number, stated in enumerate(_mappings(node.value[ALTERNATES])):
             way = self._alternate(stated, task_id)
             if way.alternate in alternates:
@@ -167,10 +159,11 @@ class DraftReader:
                     "duplicate_alternate", way.position, f"Two alternates are called {way.alternate}.",
                     "Give each alternate of a task a name of its own.", task_id=task_id)
             alternates[way.alternate or f"{number + 1}"] = way
+            listed.append(stated.plain() | (way.config if way.path is not None else {}))
         if task_id is None:
             return
         parameters = {key: node.value[key] for key in (ALTERNATES, GUARDS) if key in node.value}
-        config = {key: parameter.plain() for key, parameter in parameters.items()}
+        config = {key: parameter.plain() for key, parameter in parameters.items()} | {ALTERNATES: listed}
         self.draft.tasks[task_id] = DraftTask(
             task_id, self.task_types[DYNAMIC], config, node.value["id"].position, parameters,
             _text(node.value.get("chain")) or "allowed", alternates=alternates)
@@ -180,24 +173,109 @@ class DraftReader:
     def _alternate(self, node: DocumentNode, task_id: str | None) -> DraftTask:
         stated_type, config = node.value.get("type"), node.value.get("config")
         name = _text(node.value.get("name")) or ""
+        self._count(node.value.get("guard"), task_id or "without an id")
+        if TASKS in node.value:
+            return self._path(node, task_id, name)
         task_type = self._task_type(stated_type, task_id)
         if config is None or config.value is None:
             config = DocumentNode({}, node.position)
-        if task_type is not None and (why_not := why_no_alternate(task_type)):
-            self.problems.add(
-                "no_alternate", stated_type.position,
-                f"Alternate {name} cannot be of type {task_type.name}: it {why_not}.",
-                "Alternates are of types without state and outside effects, so far. Let a task before or behind do it.",
-                task_id=task_id)
+        if task_type is not None:
+            self._require_alternate(task_type, stated_type.position, name, task_id)
         if task_type is not None and config.is_mapping:
             named = task_id or "without an id"
             check_config(task_type, config, self.problems, task_id=named)
             self._count_parsed(task_type, config, named)
-        self._count(node.value.get("guard"), task_id or "without an id")
         place = node.value["name"].position if "name" in node.value else node.position
         return DraftTask(
             task_id or "", task_type, config.plain() if config.is_mapping else {}, place,
-            config.value if config.is_mapping else {}, alternate=name)
+            config.value if config.is_mapping else {}, alternate=name, conditions=_conditions(node))
+
+    def _require_alternate(
+        self, task_type: TaskType, position: TextPosition, name: str, task_id: str | None
+    ) -> None:
+        if why_not := why_no_alternate(task_type):
+            self.problems.add(
+                "no_alternate", position, f"Alternate {name} cannot be of type {task_type.name}: it {why_not}.",
+                "Alternates are of types without state and outside effects, so far. Let a task before or behind do it.",
+                task_id=task_id)
+
+    def _path(self, node: DocumentNode, task_id: str | None, name: str) -> DraftTask:
+        """An alternate of several tasks: a draft of its own, with tasks that stand for what enters and what leaves."""
+        for key in ("type", "config"):
+            if key in node.value:
+                self.problems.add(
+                    "type_beside_alternates", node.keys[key], f"An alternate with tasks has no {key} of its own.",
+                    f"Give the {key} to one of its tasks.", task_id=task_id)
+        place = node.value["name"].position if "name" in node.value else node.position
+        way = DraftTask(
+            task_id or "", self.task_types[PATH], {}, place, alternate=name, conditions=_conditions(node))
+        way.path = self._between(node, place, self.problems.within(way.where, task_id))
+        known = [(step, step.type) for step in way.steps if step.type is not None]
+        for step, kind in known:
+            self._require_alternate(kind, step.position, name, task_id)
+        way.config = {
+            TASKS: [
+                {"id": step.id, "type": kind.name} | ({"config": step.config} if step.config else {})
+                for step, kind in known],
+            STREAMS: [
+                {"from": stream.source.value, "to": stream.target.value} for stream in way.path.streams
+                if stream.source is not None and stream.target is not None]}
+        return way
+
+    def _loop(self, node: DocumentNode, task_id: str | None) -> None:
+        """The tasks of a loop, once for each of its iterations."""
+        for key in ("type", "config", "rate"):
+            if key in node.value:
+                self.problems.add(
+                    "type_beside_alternates", node.keys[key], f"A task with a loop has no {key} of its own.",
+                    f"Give the {key} to one of the loop's tasks.", task_id=task_id)
+        stated = node.value[LOOP]
+        if not stated.is_mapping:
+            return
+        name = task_id or "without an id"
+        problems = self.problems.within(f"Loop {name}", task_id)
+        parsed_before = self.parsed_characters
+        body = self._between(stated, stated.position, problems)
+        for step in body.tasks.values():
+            step.chain = _text(node.value.get("chain")) or "allowed"
+        check_graph(body, problems)
+        for stream in body.streams:
+            if (stream.source and stream.source.value, stream.target and stream.target.value) == (INPUT, OUTPUT):
+                problems.add(
+                    "passes_by", stream.position, "A stream lets events pass by an iteration.",
+                    "Let a task of the iteration pass on what is done: an sql task can.")
+        times = _number(stated.value.get("times"))
+        if task_id is None:
+            return
+        position = node.value["id"].position
+        if problems or times is None or not 1 <= times <= LOOP_ITERATIONS.most or times % 1:
+            self.draft.tasks[task_id] = DraftTask(task_id, None, {}, position)
+            return
+        loop = DraftLoop(task_id, int(times), position)
+        names = [
+            loop.in_iteration(number, step) for number in range(1, loop.times + 1) for step in body.tasks
+            if step not in ENDS]
+        self._count_tasks(len(names) - len(names) // loop.times, position)
+        self._count_characters((self.parsed_characters - parsed_before) * (loop.times - 1), position, task_id)
+        for repeated in names:
+            if repeated in self.draft.tasks or len(repeated) > LONGEST_ID:
+                self.problems.add(
+                    "invalid_id", position, f"A task of an iteration would have the id {shown(repeated)}, "
+                    f"{'which is taken' if repeated in self.draft.tasks else 'which is too long'}.",
+                    "Give the loop, or its task, another id.", task_id=task_id)
+                self.draft.tasks[task_id] = DraftTask(task_id, None, {}, position)
+                return
+        self.draft.loops[task_id] = loop
+        unroll(loop, body, self.draft, problems)
+
+    def _between(self, node: DocumentNode, place: TextPosition, problems: Problems) -> Draft:
+        """What lies between two points: its draft has tasks that stand for what enters and what leaves."""
+        within = DraftReader(problems, task_types=self.task_types, type_remedy=self.type_remedy)
+        within.parsed_characters, within.tasks_read = self.parsed_characters, self.tasks_read
+        within.draft.tasks = {end: DraftTask(end, kind, {}, place) for end, kind in _ENDS.items()}
+        within._tasks_and_streams(node)
+        self.parsed_characters, self.tasks_read = within.parsed_characters, within.tasks_read
+        return within.draft
 
     def _count_parsed(self, task_type: TaskType, config: DocumentNode, task_id: str) -> None:
         for parameter in task_type.parameters:
@@ -205,11 +283,14 @@ class DraftReader:
                 self._count(config.value.get(parameter.name), task_id)
 
     def _count(self, node: DocumentNode | None, task_id: str) -> None:
-        text = _text(node)
-        self.parsed_characters += len(text or "")
-        if node is not None and text and self.parsed_characters > DOCUMENT_QUERIES.most:
+        if node is not None and (text := _text(node)):
+            self._count_characters(len(text), node.position, task_id)
+
+    def _count_characters(self, number: int, position: TextPosition, task_id: str) -> None:
+        self.parsed_characters += number
+        if self.parsed_characters > DOCUMENT_QUERIES.most:
             raise self.problems.stop(
-                "too_long", node.position,
+                "too_long", position,
                 f"The queries and guards up to task {task_id} have more than {DOCUMENT_QUERIES.most:,} characters.",
                 "Split the dataflow, or let tasks share what several of them compute.")
 
@@ -221,8 +302,13 @@ class DraftReader:
         if _TASK_ID.fullmatch(task_id) is None:
             self.draft.invalid_ids.add(task_id)
             return None
-        if task_id in self.draft.tasks:
-            first = self.draft.tasks[task_id].position
+        if task_id in self.draft.tasks and self.draft.tasks[task_id].is_end:
+            self.problems.add(
+                "invalid_id", node.position, f"No task of a path is called {task_id}: so is what "
+                f"{'enters' if task_id == INPUT else 'leaves'}.", "Give it another id.", task_id=task_id)
+            return None
+        if task_id in self.draft.tasks or task_id in self.draft.loops:
+            first = (self.draft.tasks.get(task_id) or self.draft.loops[task_id]).position
             self.problems.add(
                 "duplicate_id", node.position, f"Two tasks have the id {task_id}; the first is on line {first.line}.",
                 "Give each task an id of its own.", task_id=task_id,
@@ -232,7 +318,7 @@ class DraftReader:
 
     def _task_type(self, node: DocumentNode | None, task_id: str | None) -> TaskType | None:
         name = _text(node)
-        if name is None or (name in self.task_types and name != DYNAMIC):
+        if name is None or (name in self.task_types and name not in (DYNAMIC, PATH)):
             return self.task_types.get(name)
         near = self.problems.nearest(name, self.task_types)
         remedy = self.type_remedy(name) if self.type_remedy else "The task library lists the types there are."
@@ -267,6 +353,12 @@ class DraftReader:
                 "two_rates", key or node.position, f"Source {task_id} has two different rates.", "Keep one of the two.",
                 task_id=task_id,
             )
+
+
+def _conditions(node: DocumentNode) -> list[DocumentNode]:
+    """The texts of an alternate that guards are read from."""
+    stated = [node.value[key] for key in ("guard", "value") if key in node.value]
+    return [each for each in stated if isinstance(each.value, str)]
 
 
 def _text(node: DocumentNode | None) -> str | None:

@@ -71,6 +71,8 @@ def _edited(text: str, values: Values, format: Format) -> str:
     tasks = {_child(task, "id").value: task for task in _child(root, "tasks").value}
     edits: list[tuple[int, int, str]] = []
     for task_id, changes in values.items():
+        if task_id not in tasks:  # of an iteration of a loop, or of a stream that is split
+            raise _Elsewhere
         config = {name: value for name, value in changes.items() if name != RATE_KEY}
         if config:
             edits += _config_edits(tasks[task_id], config, format)

@@ -7,12 +7,17 @@ from collections.abc import Iterable, Mapping
 
 import networkx as nx
 
-from .draft import Draft
+from .draft_values import Draft
+from .paths import OUTPUT
 from .positions import DocumentNode, Problems, TextPosition, listed, shown
 
 
 def check_graph(draft: Draft, problems: Problems) -> None:
-    """Report streams that join nothing, tasks that can never work, and cycles."""
+    """Report streams that join nothing, tasks that can never work, and cycles; in paths, too."""
+    for task in draft.tasks.values():
+        for way in task.alternates.values():
+            if way.path is not None:
+                check_graph(way.path, problems.within(way.where, task.id))
     graph = nx.DiGraph()
     graph.add_nodes_from(draft.tasks)
     positions = _check_streams(draft, problems, graph)
@@ -108,10 +113,14 @@ def _cycle_through(first: str, graph: nx.DiGraph, tangle: set[str]) -> list[str]
 
 def _check_reach(draft: Draft, problems: Problems, graph: nx.DiGraph, in_cycles: set[str]) -> None:
     """Report tasks that no source reaches or that reach no sink. A task of unknown type may be either."""
-    kinds = {task.id: task.type.kind if task.type else None for task in draft.tasks.values()}
+    kinds = {task_id: task.type.kind if task.type else None for task_id, task in draft.tasks.items()}
     fed = _reached((task_id for task_id in kinds if kinds[task_id] in ("source", None)), graph)
     read = _reached((task_id for task_id in kinds if kinds[task_id] in ("sink", None)), graph.reverse(copy=False))
     for task_id, task in draft.tasks.items():
+        if task.is_end:
+            if task_id == OUTPUT and not graph.in_degree(task_id):
+                problems.add("missing_input", task.position, "Nothing leaves: no stream goes to output.", "Add one.")
+            continue
         if kinds[task_id] in ("transform", "sink") and not graph.in_degree(task_id):
             problems.add(
                 "missing_input", task.position, f"The {kinds[task_id]} {task_id} has no input.",

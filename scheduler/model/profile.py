@@ -14,7 +14,7 @@ from .checks import is_between, is_count
 from .dataflow import Task
 from .errors import InvalidProfile, MissingProfile, RateNotHeld
 from .resources import TOLERANCE
-from .task_types import TaskTypes
+from .task_types import PATH, TaskTypes
 
 Basis = Literal["measured", "interpolated", "beyond"]
 BUSY = 0.5  # of the peak rate: above it a query may not be done when its next trigger comes
@@ -288,9 +288,15 @@ class Profiles:
                 self._by_key[key] = profile
 
     def find(self, task: Task) -> Profile | None:
-        """The profile of a task, of a dynamic one that of the alternate that is on at first; None where there is none.
-        """
-        task = done_at_first(task)
+        """The profile of a task; of a dynamic one that of the alternate that is on at first, or what those along its path
+        come to. None where one is missing."""
+        profiles = [(self._find(step), share) for step, share in done_at_first(task, self._task_types)]
+        if len(profiles) == 1:
+            return profiles[0][0]
+        known = [(profile, share) for profile, share in profiles if profile is not None]
+        return along(known) if len(known) == len(profiles) else None
+
+    def _find(self, task: Task) -> Profile | None:
         task_type = self._task_types.get(task.type)
         config = task.config if task_type is None else canonical_config(task_type, task.config)
         return self._by_key.get((task.type, canonical_json(config))) or self._by_key.get((task.type, ""))
@@ -303,16 +309,40 @@ class Profiles:
         MissingProfile
             A task has none; all such tasks are named.
         """
-        profiles = {task.id: (done_at_first(task).type, self.find(task)) for task in tasks}
-        missing = {task_id: name for task_id, (name, profile) in profiles.items() if profile is None}
+        profiles = {task.id: (task, self.find(task)) for task in tasks}
+        missing = [task_id for task_id, (_, profile) in profiles.items() if profile is None]
         if missing:
-            types = sorted(set(missing.values()))
+            steps = [step for task_id in missing for step, _ in done_at_first(profiles[task_id][0], self._task_types)]
+            types = sorted({step.type for step in steps if self._find(step) is None})
             raise MissingProfile(
                 f"{len(missing)} of {len(profiles)} tasks have no profile in use, of types {', '.join(types)}",
                 remedy="Measure these task types, import their profiles, or use one again that was set aside.",
                 tasks=sorted(missing), task_types=types,
             )
         return {task_id: profile for task_id, (_, profile) in profiles.items() if profile is not None}
+
+
+def along(profiles: Sequence[tuple[Profile, float]]) -> Profile:
+    """What the tasks of a path do together in one query, each with how many events it gets for each that enters.
+
+    Their times for an event add up, and so does the memory that events take; a query has one batch at a trigger. It has
+    the numbers of threads for which all were measured, or one. Where one is an estimate, so is the whole.
+    """
+    counts = set.intersection(*({point.threads for point in profile.points} for profile, _ in profiles)) or {1}
+    points = []
+    for threads in sorted(counts):
+        each = [(profile.estimate(threads).point, share) for profile, share in profiles if not profile.static and share]
+        if not each:
+            each = [(profile.estimate(threads).point, 1.0) for profile, _ in profiles]
+        rate = 1.0 / sum(share / point.rate_per_s for point, share in each)
+        cpu = min(1.0, sum(point.cpu * share * rate / point.rate_per_s for point, share in each))
+        memory = min(1.0, sum(point.memory for point, _ in each))
+        points.append(Point(
+            threads, rate, cpu, memory, idle_cpu=min(cpu, max(point.idle_cpu for point, _ in each)),
+            idle_memory=min(memory, max(point.idle_memory for point, _ in each))))
+    origin = max((profile.origin for profile, _ in profiles), key=lambda text: (text.startswith("estimated"), text))
+    machines = {profile.machine for profile, _ in profiles}
+    return Profile(PATH, tuple(points), origin=origin, machine=machines.pop() if len(machines) == 1 else "")
 
 
 def counted_threads(counts: Sequence[int]) -> str:

@@ -17,17 +17,21 @@ CODES = {  # by the keyword of the schema, or the keyword and the title of what 
     "maxLength": "too_long", "minimum": "not_positive", "exclusiveMinimum": "not_positive", "maximum": "out_of_range",
     "pattern name of the alternate": "invalid_id", "minItems alternates": "too_few_alternates",
     "maxItems alternates": "too_many_alternates",
+    "minItems tasks of the path": "no_tasks", "minItems tasks of the loop": "no_tasks",
+    "maxItems tasks of the path": "too_many_tasks", "maxItems tasks of the loop": "too_many_tasks",
+    "maxItems streams of the path": "too_many_streams", "maxItems streams of the loop": "too_many_streams",
+    "minimum number of iterations": "out_of_range",
     "pattern name": "empty_name", "pattern task id": "invalid_id", "minItems tasks": "no_tasks",
     "maxItems tasks": "too_many_tasks", "maxItems streams": "too_many_streams",
 }
-_TYPES = {"string": "text", "number": "a number", "array": "a list", "object": "a mapping"}
+_TYPES = {"string": "text", "number": "a number", "integer": "a whole number", "array": "a list", "object": "a mapping"}
 _REMEDIES = {
     "ill_typed string": "Write text, in quotes where it looks like a number.", "ill_typed number": "Write a number.",
-    "ill_typed array": "Write a list.", "ill_typed object": "Write a mapping of keys to values.",
+    "ill_typed integer": "Write a whole number.", "ill_typed array": "Write a list.", "ill_typed object": "Write a mapping of keys to values.",
     "empty_name": "Say in a few words what this is.", "too_long": "Shorten it.",
     "invalid_id": "Use 1 to 64 letters, digits, dots, dashes and underscores, beginning with a letter or digit.",
     "too_few_alternates": "Add another way to do it, or give the task a type and a config.",
-    "no_tasks": "Add a source, a sink and a stream.",
+    "no_tasks": "Add a source, a sink and a stream.", "no_tasks within": "Add a task, from input to output.",
 }
 
 
@@ -41,8 +45,10 @@ def _report(error: jsonschema.ValidationError, root: DocumentNode, problems: Pro
     node, task_id = _node_at(root, list(error.absolute_path))
     schema, limit, value = error.schema, error.validator_value, error.instance
     title = schema["title"]
-    code = CODES.get(error.validator) or CODES[f"{error.validator} {title}"]
+    code = CODES.get(f"{error.validator} {title}") or CODES[error.validator]
     position, remedy = node.position, _REMEDIES.get(code, "")
+    if code == "no_tasks" and title != "tasks":
+        remedy = _REMEDIES["no_tasks within"]
     match error.validator:
         case "type":
             types = [limit] if isinstance(limit, str) else limit
@@ -103,10 +109,15 @@ def _validator() -> jsonschema.protocols.Validator:
     schema = dataflow_schema()
     structure = _resolved({key: value for key, value in schema.items() if key != "$defs"}, schema["$defs"])
     task = structure["properties"]["tasks"]["items"]["properties"]
-    for way in (task, task["alternates"]["items"]["properties"]):
+    alternate = task["alternates"]["items"]["properties"]
+    step = alternate["tasks"]["items"]["properties"]
+    loops = [within["loop"]["properties"] for within in (task, step)]
+    for way in (task, alternate, step, *(loop["tasks"]["items"]["properties"] for loop in loops)):
         way["config"].pop("additionalProperties")
-    for end in ("from", "to"):
-        structure["properties"]["streams"]["items"]["properties"][end].pop("pattern")
+    for streams in (within["streams"] for within in (structure["properties"], alternate, *loops)):
+        for end in ("from", "to"):
+            streams["items"]["properties"][end].pop("pattern")
+        streams["items"]["properties"]["split"].pop("required")  # the type of its task says what it needs
     structure["properties"]["rates"].pop("propertyNames")
     structure["properties"]["latency"].pop("anyOf")  # `latency_reading` says what is wrong with it
     return extend(

@@ -18,6 +18,7 @@ ParameterType = Literal["string", "integer", "number", "boolean", "list", "objec
 Near = Literal["ratio", "any", "never"]
 Effect = Literal["network", "database", "files", "code"]
 DYNAMIC = "dynamic"  # the type of tasks with alternates, which every catalogue has
+PATH = "path"  # the type of alternates of several tasks, which every catalogue has
 NEAR_RATIO = 0.2  # relative difference up to which two numbers are near
 
 
@@ -167,18 +168,24 @@ class TaskType:
 class TaskTypes(Mapping[str, TaskType]):
     """The catalogue of task types by name; read-only.
 
-    It has the type of dynamic tasks, too, and does not list it: no document names it.
+    It has the types of dynamic tasks and of paths, too, and does not list them: no document names them.
     """
 
     def __init__(self, task_types: Sequence[TaskType]) -> None:
         self._by_name = {task_type.name: task_type for task_type in task_types}
-        self._dynamic = TaskType(
-            DYNAMIC, "transform", "A task with alternates, of which one is on.", "workers.library.dynamic:dynamic",
-            (Parameter("alternates", "list", "The ways to do it.", required=True, alternate_types=self),
-             Parameter("guards", "string", "Of which kind guards are.", default="value", added=True)), effects=())
+        self._unlisted = {
+            DYNAMIC: TaskType(
+                DYNAMIC, "transform", "A task with alternates, of which one is on.", "workers.library.dynamic:dynamic",
+                (Parameter("alternates", "list", "The ways to do it.", required=True, alternate_types=self),
+                 Parameter("guards", "string", "Of which kind guards are.", default="value", added=True)),
+                effects=()),
+            PATH: TaskType(
+                PATH, "transform", "An alternate of several tasks.", "workers.library.dynamic:path",
+                (Parameter("tasks", "list", "What works on it.", required=True),
+                 Parameter("streams", "list", "What joins them.", required=True)), effects=())}
 
     def __getitem__(self, name: str) -> TaskType:
-        return self._dynamic if name == DYNAMIC else self._by_name[name]
+        return self._unlisted.get(name) or self._by_name[name]
 
     def __iter__(self):
         return iter(self._by_name)

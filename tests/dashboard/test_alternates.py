@@ -9,7 +9,13 @@ from django.core.management import call_command
 from django.test import Client
 
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.services import prepare_proposal, roll_back_proposal, switch_alternate
+from dashboard.approvals.services import (
+    cancel_proposal,
+    change_dataflow,
+    prepare_proposal,
+    roll_back_proposal,
+    switch_alternate,
+)
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.estate_store.fragment_settings import set_intervals
@@ -102,3 +108,34 @@ def test_alternates_that_differ_are_refused_with_their_place(world: World) -> No
     [problem] = refused.value.problems
     assert (problem.code, problem.path) == ("alternates_differ", "/tasks/2/alternates/1/name")
     assert "made" in problem.message
+
+
+def path_of(least: int) -> dict:
+    """An alternate of two tasks."""
+    return {
+        "name": "all", "value": 2,
+        "tasks": [{"id": "high", "type": "sql", "config": {"query": f"SELECT * FROM input WHERE value > {least}"}},
+                  {"id": "mark", "type": "sql", "config": {"query": "SELECT *, 'all' AS made FROM input"}}],
+        "streams": [{"from": "input", "to": "high"}, {"from": "high", "to": "mark"}, {"from": "mark", "to": "output"}]}
+
+
+@pytest.mark.django_db
+def test_a_path_is_shown_switched_and_compared(world: World, client: Client, noted: AlternateSwitch) -> None:
+    record = running(world.carla, world.city, dynamic("air", [path_of(1), WAYS[1]]), world.ana)
+    client.force_login(world.carla)
+    assert "sql → sql" in client.get(f"/dataflows/{record.pk}/").content.decode()
+    out = StringIO()
+    call_command("switch", str(record.pk), stdout=out)
+    assert "* all: sql → sql, worth 1" in out.getvalue()
+    [task] = client.get(f"/api/dataflows/{record.pk}/alternates").json()
+    assert [step["type"] for step in task["alternates"][0]["config"]["tasks"]] == ["sql", "sql"]
+    changed = prepare_proposal(proposal_id=change_dataflow(
+        actor=world.carla, dataflow_id=record.pk, text=dynamic("air", [path_of(2), WAYS[1]])).pk)
+    change = "Alternate all: task high, query"
+    [text] = client.get(f"/api/proposals/{changed.pk}").json()["difference"]["version"]["alternates"]["work"]
+    assert text.startswith(change) and "value > 2" in text and "value > 1" in text
+    assert change in client.get(f"/proposals/{changed.pk}/").content.decode()
+    cancel_proposal(actor=world.carla, proposal_id=changed.pk)
+    enacted(approved(switched(world, record, "few"), world.ana))
+    [own] = load_estate().settings.values()
+    assert list(own.alternates.values()) == ["few"]

@@ -81,7 +81,7 @@ def test_every_bound_is_used_where_something_enters() -> None:
         path.read_text() for folder in ("dashboard", "scheduler", "workers") for path in (ROOT / folder).rglob("*.py")
         if path.name != "bounds.py")
     unused = {name for name in bounds.BOUNDS if not re.search(rf"\b{name}\b", sources)}
-    assert unused == {"DOCUMENT_TASKS", "DOCUMENT_STREAMS", "LIVE_FRAME"}, "which are in a schema, and in a command"
+    assert unused == {"PATH_TASKS", "LIVE_FRAME"}, "which are in a schema, and in a command"
     assert bounds.LIVE_FRAME.most == LARGEST_FRAME
 
 
@@ -123,6 +123,15 @@ def wide(columns: int, *, of: str = "c") -> str:
     return "SELECT " + ", ".join(f"1 AS {of}{number}" for number in range(columns)) + " FROM input"
 
 
+def looped(times: int, queries: list[str]) -> str:
+    """A document whose second task is so many iterations of queries that follow one another."""
+    whole, body = json.loads(chain("SELECT * FROM input")), json.loads(chain(*queries))
+    named = {"s": "input", "o": "output"}
+    streams = [{key: named.get(end, end) for key, end in stream.items()} for stream in body["streams"]]
+    whole["tasks"][1] = {"id": "t0", "loop": {"times": times, "tasks": body["tasks"][1:-1], "streams": streams}}
+    return json.dumps(whole)
+
+
 def dynamic(tasks: int, *, guard: str = "") -> str:
     """A document with dynamic tasks one behind the other."""
     whole = json.loads(chain(*["SELECT 1 AS x FROM input"] * tasks))
@@ -144,9 +153,12 @@ DOCUMENTS = [
     ("DOCUMENT_TASKS", chain(*["SELECT 1 AS x FROM input"] * bounds.DOCUMENT_TASKS.most), "too_many_tasks", None),
     ("DOCUMENT_STREAMS", json.dumps({"name": "x", "tasks": [{"id": "s", "type": "urban_sensing"}], "streams": [
         {"from": "s", "to": "s"}] * (bounds.DOCUMENT_STREAMS.most + 1)}), "too_many_streams", None),
+    ("PATH_TASKS", looped(1, ["SELECT 1 AS x FROM input"] * (bounds.PATH_TASKS.most + 1)), "too_many_tasks", None),
+    ("LOOP_ITERATIONS", looped(bounds.LOOP_ITERATIONS.most + 1, ["SELECT * FROM input"]), "out_of_range", None),
     ("DOCUMENT_QUERIES", chain(*[wide(1_000)] * 12), "too_long", None),
     ("DYNAMIC_TASKS", dynamic(bounds.DYNAMIC_TASKS.most + 1), "too_many_dynamic_tasks", None),
     ("DOCUMENT_QUERIES", dynamic(60, guard="rate > 1" + " OR rate > 1{0}" * 130), "too_long", None),
+    ("DOCUMENT_QUERIES", looped(bounds.LOOP_ITERATIONS.most, [wide(100)] * 2), "too_long", None),
     ("TYPE_CHARACTERS", doubling(21), "types_too_long", "t10"),
     ("STREAM_COLUMNS", chain(wide(1_200), "SELECT *, " + wide(1_200, of="d")[7:]), "types_too_long", "t1"),
     ("STREAM_CHARACTERS", chain(
@@ -191,3 +203,8 @@ def test_the_published_schema_has_the_bounds_of_tasks_and_streams() -> None:
     properties = dataflow_schema()["properties"]
     assert properties["tasks"]["maxItems"] == bounds.DOCUMENT_TASKS.most
     assert properties["streams"]["maxItems"] == bounds.DOCUMENT_STREAMS.most
+    definitions = dataflow_schema()["$defs"]
+    loop = definitions["loop"]["properties"]
+    assert loop["times"]["maximum"] == bounds.LOOP_ITERATIONS.most
+    for within in (loop, definitions["alternate"]["properties"]):
+        assert within["tasks"]["maxItems"] == bounds.PATH_TASKS.most

@@ -58,7 +58,7 @@ def test_a_new_version_is_one_plan_and_counts_once_it_is_approved(world: World) 
     assert statuses == {
         ("sense", "reused"), ("parse", "reused"), ("distinct", "reused"), ("counts", "reused"),
         ("average", "started"), ("out", "started"), ("average", "stopped"), ("out", "stopped")}
-    assert diff["version"] == {"number": 2, "former": 1, "with_state": ["distinct"], "left": []}
+    assert diff["version"] == {"number": 2, "former": 1, "with_state": ["distinct"], "left": [], "alternates": {}}
     assert "average" in diff["notes"][0], "its state ends"
     proposal = enacted(approved(proposal, world.ana))
     record.refresh_from_db()

@@ -11,12 +11,27 @@ from .catalogue import TYPES
 
 # Few distinct tasks, so that dataflows have much in common; 1 and 1.0 are one factor.
 SOURCES = [("sensors", {}), ("sensors", {"city": "turin"}), ("sensors", {"seed": 0})]
+PATHS = [  # the first two are one
+    {"tasks": [{"id": "x", "type": "scale", "config": {"by": 2}}, {"id": "y", "type": "thin"}],
+     "streams": [{"from": "input", "to": "x"}, {"from": "x", "to": "y"}, {"from": "y", "to": "output"}]},
+    {"tasks": [{"id": "x", "type": "thin"}, {"id": "b", "type": "scale", "config": {"by": 2.0}}],
+     "streams": [{"from": "x", "to": "output"}, {"from": "b", "to": "x"}, {"from": "input", "to": "b"}]},
+    {"tasks": [{"id": "x", "type": "thin"}, {"id": "y", "type": "scale", "config": {"by": 2}}],
+     "streams": [{"from": "input", "to": "x"}, {"from": "x", "to": "y"}, {"from": "y", "to": "output"}]},
+    {"tasks": [{"id": "x", "type": "thin"}, {"id": "y", "type": "scale", "config": {"by": 2}}],
+     "streams": [{"from": "input", "to": "x"}, {"from": "input", "to": "y"}, {"from": "x", "to": "output"},
+                 {"from": "y", "to": "output"}]},
+    {"tasks": [{"id": "only", "type": "thin"}],
+     "streams": [{"from": "input", "to": "only"}, {"from": "only", "to": "output"}]},
+]
 TRANSFORMS = [
     ("scale", {"by": 1}), ("scale", {"by": 1.0}), ("scale", {"by": 2}), ("thin", {}), ("alone", {}), ("count", {}),
     *(("dynamic", {"alternates": [
         {"name": "a", "type": "scale", "config": {"by": by}, "value": value, "guard": guard},
         {"name": "b", "type": "thin"}]})
       for by, value, guard in ((1, 1, ""), (1.0, 1.0, " "), (1, 1, "x > 1"), (1, 2, ""))),
+    *(("dynamic", {"alternates": [
+        {"name": "a", "type": "scale", "config": {"by": 1}}, {"name": "b", **path}]}) for path in PATHS),
 ]
 SINKS = [("archive", {}), ("archive", {"name": "other"}), ("alarm", {})]
 

@@ -172,12 +172,29 @@ def _spelled(parameter: Parameter | None, value: Any) -> Any:
 
 
 def spelled_alternates(task_types: Mapping[str, TaskType], alternates: Any) -> Any:
-    """Names, tasks, guards, and values by their ratio to the largest, in any order."""
+    """Names, tasks or paths, guards, and values by their ratio to the largest, in any order."""
     largest = max(Fraction(alternate.get("value") or 1) for alternate in alternates)
     return tuple(sorted(
-        (alternate["name"], _label(task_types[alternate["type"]], alternate.get("config") or {}, ""),
+        (alternate["name"], _spelled_path(task_types, alternate),
          Fraction(alternate.get("value") or 1) / largest, tuple((alternate.get("guard") or "").split()))
         for alternate in alternates))
+
+
+def _spelled_path(task_types: Mapping[str, TaskType], alternate: Mapping[str, Any]) -> Any:
+    """The tasks of an alternate in that order, of all that there are, in which its streams and they come first.
+
+    What does one task is a path of that task.
+    """
+    tasks = alternate.get("tasks") or [{"id": "it", **alternate}]
+    streams = alternate.get("streams") or [{"from": "input", "to": "it"}, {"from": "it", "to": "output"}]
+    spelled = []
+    for order in permutations(tasks):
+        place = {task["id"]: str(number) for number, task in enumerate(order)}
+        spelled.append((
+            tuple(_label(task_types[task["type"]], task.get("config") or {}, "") for task in order),
+            tuple(sorted((place.get(each["from"], each["from"]), place.get(each["to"], each["to"])) for each in streams))
+        ))
+    return min(spelled, key=repr)
 
 
 def _exact(value: Any, *, numbers_are_floats: bool = False) -> Any:

@@ -46,6 +46,7 @@ MEANT = [
     "name", "tasks", "streams", "rates", "description", "visibility", "id", "type", "config", "rate", "from",
     "to", "selectivity", "s", "t", "o", "sensors", "scale", "archive", "by", "city", "seed", "spouts", "bolts",
     "className", "properties", "weir.type", "value", "$schema", "shared", "private", "delft",
+    "alternates", "loop", "times", "split", "of", "part", "input", "output",
 ]
 meant = st.sampled_from(MEANT)
 almost = st.recursive(
@@ -155,9 +156,9 @@ def test_each_rule_of_the_schema_has_a_problem_of_its_own():
         schema = schemas.pop()
         rules |= {(keyword, schema["title"]) for keyword in schema if keyword in RULES}
         assert schema.keys() <= RULES | {
-            "title", "description", "default", "properties", "items", "$schema", "if", "then"}
+            "title", "description", "default", "properties", "items", "$schema", "if", "then", "else"}
         schemas += schema.get("properties", {}).values()
-        schemas += [schema[key] for key in ("items", "then") if key in schema]
+        schemas += [schema[key] for key in ("items", "then", "else") if key in schema]
         if isinstance(schema.get("additionalProperties"), dict):
             schemas.append(schema["additionalProperties"])
     assert all(keyword in structure.CODES or f"{keyword} {title}" in structure.CODES for keyword, title in rules), rules

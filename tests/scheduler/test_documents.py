@@ -382,7 +382,7 @@ def test_every_code_is_documented_and_every_documented_code_is_used():
     model = Path(read_document.__code__.co_filename).parent
     used = set()
     for name in ("documents", "draft", "flux", "graph_checks", "json_text", "latency_reading", "parameters",
-                 "positions", "secrets", "yaml_text"):
+                 "positions", "secrets", "shorthand", "yaml_text"):
         source = (model / f"{name}.py").read_text(encoding="utf-8")
         calls = re.findall(r'(?:add|stop|report|Problem)\(\s*"(\w+)"|code = "(\w+)" if .* else "(\w+)"', source)
         used |= {code for call in calls for code in call if code}
@@ -395,6 +395,6 @@ def test_the_documented_examples_are_valid_with_the_built_in_task_types():
 
     blocks = re.findall(r"(?:^    .*\n)+", DOCS.read_text(encoding="utf-8"), flags=re.MULTILINE)
     examples = [re.sub(r"^    ", "", block, flags=re.MULTILINE) for block in blocks]
-    assert len(examples) == 2
+    assert len(examples) == 3
     for example in examples:
         assert len(read_document(example, task_types=task_types()).tasks) >= 3

@@ -1,6 +1,7 @@
 """Dynamic tasks outside of an estate, as where a task behind one is measured: the alternate that is on first does it.
 
-In a query of an estate all alternates are compiled, and switched (``workers.engine.spark.compile``).
+In a query of an estate all alternates are compiled, and switched (``workers.engine.spark.compile``), and what several
+tasks of a path read is worked out once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from scheduler.guards.guard_checks import NEVER_ON, check_element
 from scheduler.guards.guard_values import InvalidGuard
 from scheduler.guards.task_figures import TASK_CATALOG
 from scheduler.model.alternates import alternates_in, first_on, guards_kind
+from scheduler.model.paths import path_in
 from scheduler.model.task_types import DYNAMIC
 
 from .config import InvalidConfig
@@ -39,3 +41,14 @@ def dynamic(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """What the alternate of the highest value makes."""
     on = first_on(alternates_in(DYNAMIC, config))
     return resolve(task_types()[on.type])(inputs, on.config)
+
+
+def path(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """What leaves a path when this enters."""
+    return path_in(config).follow(
+        inputs, work=lambda task, events: resolve(task_types()[task.type])(events, task.config), join=joined)
+
+
+def joined(left: DataFrame, right: DataFrame) -> DataFrame:
+    """Two streams that enter one task: of a batch the events of the one, then of the other."""
+    return left.unionByName(right, allowMissingColumns=True)

@@ -34,7 +34,8 @@ BillChange = answer_of(plan.BillChange)
 
 
 class DifferenceTask(Answer):
-    """A task before and after: ``started``, ``reused``, ``stopped`` or a ``neighbour``, and who uses it."""
+    """A task before and after: ``started``, ``reused``, ``stopped`` or a ``neighbour``, and who uses it; ``on`` is the
+    alternate by which a dynamic one is done then, empty of others."""
 
     id: str
     name: str
@@ -45,6 +46,7 @@ class DifferenceTask(Answer):
     used_by: list[User]
     fragment: str | None
     slot: str | None
+    on: str
 
 
 class DifferenceStream(Answer):
@@ -123,13 +125,14 @@ class Joining(Answer):
 
 
 class VersionChange(Answer):
-    """Another version in place of the one that runs: which tasks of both keep their state, and what is left to
-    others."""
+    """Another version in place of the one that runs: which tasks of both keep their state, what is left to others, and
+    what alternates of tasks of both have otherwise, in sentences by task."""
 
     number: int
     former: int
     with_state: list[str]
     left: list[str]
+    alternates: dict[str, list[str]]
 
 
 class PlanDifference(Answer):

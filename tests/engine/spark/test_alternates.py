@@ -1,5 +1,6 @@
 """A dynamic dataflow, merged with a static one that shares its source, through switches and the death of a slot: each
-delivers just what the recorded sequence of alternates says, and what the static one delivers alone."""
+delivers just what the recorded sequence of alternates says, two of them paths, and what the static one delivers alone.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +29,22 @@ tasks:
   - id: work
     alternates:
       - {name: plain, type: sql, config: {query: "SELECT *, 'plain' AS made FROM input"}, value: 3}
-      - {name: few, type: sql, config: {query: "SELECT *, 'few' AS made FROM input WHERE n % 3 <> 0"}, value: 2}
-      - {name: next, type: sql, config: {query: "SELECT *, concat('next ', n + 1) AS made FROM input"}, value: 1}
+      - name: few
+        value: 2
+        tasks:
+          - {id: some, type: sql, config: {query: "SELECT * FROM input WHERE n % 3 <> 0"}}
+          - {id: mark, type: sql, config: {query: "SELECT *, 'few' AS made FROM input"}}
+        streams: [{from: input, to: some}, {from: some, to: mark}, {from: mark, to: output}]
+      - name: next
+        value: 1
+        tasks:
+          - {id: add, type: sql, config: {query: "SELECT *, n + 1 AS more FROM input"}}
+          - {id: even, type: sql, config: {query: "SELECT * EXCEPT (more), concat('next ', more) AS made FROM input
+              WHERE n % 2 = 0"}}
+          - {id: odd, type: sql, config: {query: "SELECT * EXCEPT (more), concat('next ', more) AS made FROM input
+              WHERE n % 2 = 1"}}
+        streams: [{from: input, to: add}, {from: add, to: even}, {from: add, to: odd}, {from: even, to: output},
+                  {from: odd, to: output}]
   - {id: last, type: total, config: {name: sum}}
   - {id: out, type: output, config: {name: dynamic, keep_events: 1000000}}
 streams:
@@ -97,7 +112,10 @@ def test_outputs_are_those_of_the_recorded_sequence(rig: Rig) -> None:
     assert {switch.query for switch in switches} == {query}
     output = planned.output("dynamic")
     made = [(number, made_of(number, switches)) for number in range(output[-1]["_seq"] + 1)]
-    assert [(event["_seq"], event["made"]) for event in output] == [each for each in made if each[1] is not None]
+    assert sorted((event["_seq"], event["made"]) for event in output) == [each for each in made if each[1] is not None]
+    for part in (0, 1):  # of a path with two branches each keeps its order
+        numbers = [event["_seq"] for event in output if event["_seq"] % 2 == part]
+        assert numbers == sorted(numbers)
     total = 0
     for event in output:  # what has state behind it sees them once and in order
         total += event["n"]

@@ -233,6 +233,12 @@ def one_of(
     return reduce(lambda left, right: left.unionByName(right), made)
 
 
+def shared(events: DataFrame) -> DataFrame:
+    """Events that several parts of a query read, each of which comes to one partition with the others: worked out once.
+    """
+    return DataFrame(events.sparkSession._jvm.weir.Tee.of(events._jdf), events.sparkSession)
+
+
 def count_late(events: DataFrame, config: ChannelConfig, *, fragment: str, position: int) -> DataFrame:
     """A fold's stream without the rows that only say how many events were late (``workers.library.state.LATE``); they
     count in the meter of the fragment's task.

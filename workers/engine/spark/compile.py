@@ -22,6 +22,7 @@ from scheduler.model.alternates import TaskAlternate, alternates_in, first_on
 from scheduler.model.dataflow import Task
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.errors import WeirError
+from scheduler.model.paths import TaskPath
 from scheduler.model.task_types import TaskType
 from workers.engine.channels import open_streams
 from workers.engine.channels.channel_config import ChannelConfig
@@ -32,11 +33,13 @@ from workers.engine.channels.spark_channels import (
     one_of,
     read_channels,
     read_ticks,
+    shared,
     valve,
 )
 from workers.engine.channels.tick_schedule import TickSchedule
 from workers.engine.files.staging import Staging
 from workers.engine.sealed_secrets import opened
+from workers.library.dynamic import joined
 from workers.library.registry import companion, resolve
 from workers.library.state import going_on
 
@@ -174,8 +177,8 @@ def _compiled(
                 config_here = opened(task.config, redis_url=config.redis_url, data_dir=folder)
                 if alternates := alternates_in(task.type, task.config):
                     frame = one_of(
-                        frame, _builds(alternates, task_types), config, task=task.id, fragment=chain.fragment,
-                        position=position)
+                        frame, _builds(alternates, task_types), config, task=task.id,
+                        fragment=chain.fragment, position=position)
                 else:
                     frame = _built(task_type, config_here, frame)
         except Exception as error:
@@ -207,8 +210,18 @@ def _builds(
     """How each alternate is built, the one first that is on at first."""
     first = first_on(alternates)
     return {
-        alternate.name: partial(_built, task_types[alternate.type], alternate.config)
+        alternate.name: partial(_built, task_types[alternate.type], alternate.config) if alternate.path is None
+        else partial(_along, alternate.path, task_types)
         for alternate in sorted(alternates, key=lambda alternate: alternate is not first)}
+
+
+def _along(path: TaskPath, task_types: Mapping[str, TaskType], events: DataFrame) -> DataFrame:
+    """What leaves a path. Where its streams part, all that is along it is one partition, as what they share asks for.
+    """
+    made = path.follow(
+        events, work=lambda task, read: _built(task_types[task.type], task.config, read),
+        join=lambda left, right: joined(left, right).coalesce(1), share=shared)
+    return made.coalesce(1) if path.shared() else made
 
 
 def _built(task_type: TaskType, config: Mapping[str, Any], events: DataFrame) -> DataFrame:
@@ -240,13 +253,19 @@ def task_code_of(tasks: Sequence[Task], task_types: Mapping[str, TaskType]) -> l
     """Where each task's code is, so that a traceback can be told to be of a task."""
     ways = [
         (task, task_types[name]) for task in tasks
-        for name in ([way.type for way in alternates_in(task.type, task.config)] or [task.type]) if name in task_types]
+        for name in _types_of(task) if name in task_types]
     known = [(task, resolve(task_type)) for task, task_type in ways]
     return [
         TaskCode(
             task=task.id, type=task.type, file=inspect.getfile(build),
             reaches_out=needs_approval(task_types[task.type], task.config))
         for task, build in known]
+
+
+def _types_of(task: Task) -> list[str]:
+    """The types whose code works at a task."""
+    ways = alternates_in(task.type, task.config)
+    return [step.type for way in ways for step in way.tasks] or [task.type]
 
 
 def _input(

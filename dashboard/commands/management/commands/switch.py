@@ -48,7 +48,7 @@ def _lines(task: DynamicTask) -> Iterator[str]:
     yield f"{task.task}, in query {task.query}:"
     for alternate, figures in zip(task.alternates, task.figures, strict=True):
         guard = f", while {alternate.guard}" if alternate.guard else ""
-        yield f"  {'*' if alternate.name == task.on else ' '} {alternate.name}: {alternate.type}, worth " \
+        yield f"  {'*' if alternate.name == task.on else ' '} {alternate.name}: {alternate.summary}, worth " \
             f"{alternate.value if isinstance(alternate.value, str) else f'{alternate.value:g}'}{guard}"
         seen = "measured" if figures.selectivity_is_measured else "declared"
         yield f"      {figures.event_s * 1e6:.3g} µs of CPU an event, {figures.cost.cores:.3f} cores " \

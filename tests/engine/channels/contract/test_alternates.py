@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from workers.engine.channels import keys
-from workers.engine.channels.spark_channels import one_of
+from workers.engine.channels.spark_channels import one_of, shared
 
 from .rig import Rig, wait_until
 
@@ -23,11 +23,20 @@ def in_python(frames: Iterator) -> Iterator:
         yield frame
 
 
+def forked(events: DataFrame) -> DataFrame:
+    """Two branches of one stream, and their union."""
+    both = shared(events)
+    left = both.where("_seq % 2 = 0").withColumn("made", F.lit("left"))
+    right = both.where("_seq % 2 = 1").mapInPandas(in_python, "_seq long, _time long, _born long, made string")
+    return left.unionByName(right).coalesce(1)
+
+
 BUILDS = {
     "plain": lambda events: events.withColumn("made", F.lit("plain")),
     "python": lambda events: events.mapInPandas(
         in_python, "_seq long, _time long, _born long, made string"),
     "evens": lambda events: events.where("_seq % 2 = 0").withColumn("made", F.lit("evens")),
+    "forked": forked,
 }
 
 
@@ -51,7 +60,9 @@ def expected(numbers: list[int], noted: list[dict]) -> list[tuple[int, str]]:
     made = []
     for number in numbers:
         name = max((each for each in noted if each["seq"] <= number), key=lambda each: each["seq"])["alternate"]
-        if name != "evens" or number % 2 == 0:
+        if name == "forked":
+            made.append((number, "python" if number % 2 else "left"))
+        elif name != "evens" or number % 2 == 0:
             made.append((number, name))
     return made
 
@@ -59,7 +70,7 @@ def expected(numbers: list[int], noted: list[dict]) -> list[tuple[int, str]]:
 def test_each_event_passes_the_alternate_that_the_recorded_sequence_names(rig: Rig) -> None:
     rig.channels.switch("a", 1, "plain", from_batch=0)
     query = rig.start(element(rig, rig.ticks("a", rate_per_s=500)), "a")
-    turns = ["python", "evens", "plain", "python"]
+    turns = ["python", "evens", "plain", "forked", "python"]
     for number, name in enumerate(turns, 2):
         assert rig.channels.switch("a", 1, name)
         assert not rig.channels.switch("a", 1, name)
@@ -70,9 +81,12 @@ def test_each_event_passes_the_alternate_that_the_recorded_sequence_names(rig: R
     wait_until(lambda: not query.isActive, what="the stop")
     noted, made = switches(rig), [(row["_seq"], row["made"]) for row in rig.events("a.1")]
     assert [each["alternate"] for each in noted] == ["plain", *turns]
-    wanted = expected(rig.numbers("a.0"), noted)  # each event once where it came from, though there are three ways
-    assert [number for number, _ in wanted] == sorted({number for number, _ in wanted})
-    assert made == wanted[:len(made)]
+    numbers = rig.numbers("a.0")  # each event once where it came from, though there are four ways, one of them forked
+    assert numbers == sorted(set(numbers))
+    assert sorted(made) == expected(numbers, noted)[:len(made)]
+    for part in (0, 1):  # each branch keeps the order
+        of_branch = [number for number, _ in made if number % 2 == part]
+        assert of_branch == sorted(of_branch)
     assert rig.channels.meters("a")["0:n"] <= len(rig.numbers("a.0"))
 
 
