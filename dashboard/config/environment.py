@@ -129,6 +129,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_TEAM_PLANS_PER_H", "1000", "Plans an hour of one team's people, and as many of its guards."),
     Declared("WEIR_TEAM_TASKS", "20000", "Tasks of one team's dataflows that run or are proposed."),
     Declared("WEIR_TEAM_CONNECTIONS", "400", "Pages that one team may watch live at a time, of a server process."),
+    Declared("WEIR_TEAM_EVENTS_PER_H", "600", "Events that one team may post within an hour, for its policies."),
     Declared("WEIR_TEAM_WEBHOOKS", "20", "Webhooks that one team may have, or one person."),
 )
 _BY_NAME = {declared.name: declared for declared in DECLARED}

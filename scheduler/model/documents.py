@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import yaml
 
-from .alternates import ALTERNATES
+from .alternates import ALTERNATES, GUARDS
 from .bounds import DOCUMENT_BYTES
 from .canonical import canonical_config, plain
 from .column_checks import TaskColumns, columns_by_task
@@ -165,14 +165,14 @@ def to_document(dataflow: Dataflow) -> dict[str, Any]:
 def type_and_config(stated: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """The type and the config of a task as a stored document states it; of one with alternates, the type of these."""
     if ALTERNATES in stated:
-        return DYNAMIC, {ALTERNATES: stated[ALTERNATES]}
+        return DYNAMIC, {key: stated[key] for key in (ALTERNATES, GUARDS) if key in stated}
     return stated["type"], stated.get("config") or {}
 
 
 def _way_of(task: Task) -> dict[str, Any]:
     """How a task is done, as a document says it: a type and a config, or alternates."""
     if task.type == DYNAMIC:
-        return {ALTERNATES: plain(task.config[ALTERNATES])}
+        return {key: plain(task.config[key]) for key in (ALTERNATES, GUARDS) if key in task.config}
     return {"type": task.type} | ({"config": plain(task.config)} if task.config else {})
 
 

@@ -174,7 +174,8 @@ class TaskTypes(Mapping[str, TaskType]):
         self._by_name = {task_type.name: task_type for task_type in task_types}
         self._dynamic = TaskType(
             DYNAMIC, "transform", "A task with alternates, of which one is on.", "workers.library.dynamic:dynamic",
-            (Parameter("alternates", "list", "The ways to do it.", required=True, alternate_types=self),), effects=())
+            (Parameter("alternates", "list", "The ways to do it.", required=True, alternate_types=self),
+             Parameter("guards", "string", "Of which kind guards are.", default="value", added=True)), effects=())
 
     def __getitem__(self, name: str) -> TaskType:
         return self._dynamic if name == DYNAMIC else self._by_name[name]
