@@ -40,12 +40,18 @@ class BoundedParser:
         super()._advance(times)  # type: ignore[misc]
 
 
-def _bounded(dialect: type[Any]) -> type[Any]:
-    parser = type(dialect.Parser)("Parser", (BoundedParser, dialect.Parser), {})
-    return type(dialect)(f"Bounded{dialect.__name__}", (dialect,), {"Parser": parser})
+class PostgreSQLReading(Postgres):
+    """PostgreSQL's SQL."""
+
+    class Parser(BoundedParser, Postgres.Parser):
+        pass
 
 
-OF_DATABASES = tuple(map(_bounded, (Postgres, SQLite)))  # the dialects of databases that look-ups may ask
+class SQLiteReading(SQLite):
+    """SQLite's SQL."""
+
+    class Parser(BoundedParser, SQLite.Parser):
+        pass
 
 
 class Dialect(Spark):

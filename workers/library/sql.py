@@ -15,10 +15,11 @@ from sqlglot import Dialect, exp
 from sqlglot.errors import SqlglotError
 
 from scheduler.model.bounds import PARSER_STEPS, QUERY_CHARACTERS
-from scheduler.model.sql_dialect import OF_DATABASES, TooManySteps
+from scheduler.model.sql_dialect import PostgreSQLReading, SQLiteReading, TooManySteps
 
 from .config import InvalidConfig
 
+DIALECTS = (PostgreSQLReading, SQLiteReading)
 REMEDY = "Write one SELECT, VALUES, or WITH … SELECT that reads."
 _READS = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery)
 _CHANGES = (
@@ -43,7 +44,7 @@ def require_reading(query: str) -> None:
     if len(query) > QUERY_CHARACTERS.most:
         raise InvalidConfig(
             f"The query has {len(query):,} characters.", remedy=f"Use {QUERY_CHARACTERS.most:,} at most.")
-    reasons = [_reason(query, dialect) for dialect in OF_DATABASES]
+    reasons = [_reason(query, dialect) for dialect in DIALECTS]
     if all(reasons):
         raise InvalidConfig(f"The query {reasons[0]}.", remedy=REMEDY)
 
