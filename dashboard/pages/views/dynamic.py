@@ -51,6 +51,7 @@ from dashboard.pages.dynamic_charts import (
 )
 from dashboard.pages.policy_changes import PolicyChange, policy_changes
 from dashboard.pages.ranges import ChosenRange, chosen, chosen_or_default
+from dashboard.plans.alternate_figures import with_figures
 from dashboard.teams.models import Role
 from scheduler.guards.element_policies import ElementPolicy
 from scheduler.guards.figure_streams import DATAFLOW_FIGURES
@@ -60,6 +61,7 @@ from scheduler.guards.guard_values import ACTIVATION, VALUE
 from scheduler.guards.task_figures import TASK_FIGURES
 from scheduler.history.series import DATAFLOW
 from scheduler.model.alternates import TaskAlternate, first_on
+from scheduler.model.cost_figures import ESTIMATED
 from scheduler.model.errors import WeirError
 from scheduler.model.task_types import DYNAMIC
 
@@ -74,7 +76,7 @@ HOLDS = {900: "15 min", 3600: "1 h", 14400: "4 h", 86400: "1 day", 604800: "1 we
 class AlternateNumbers:
     """What one event costs with an alternate, in µs of CPU, measured or declared; events out for each in, measured."""
 
-    cost_us: float | None
+    cost_us: float | None = None
     is_measured: bool = False
     selectivity: float | None = None
 
@@ -134,7 +136,8 @@ def dynamic(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """The page; ``try`` names the task of which the policy in the form is played over the range."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     span = chosen_or_default(request.GET, now_s=int(timezone.now().timestamp()))
-    panels = [_panel(request, dataflow_id, task, span) for task in dynamic_tasks(request.viewer, dataflow_id)]
+    tasks = with_figures(request.viewer, dataflow_id, dynamic_tasks(request.viewer, dataflow_id))
+    panels = [_panel(request, dataflow_id, task, span) for task in tasks]
     tried = request.GET.get("try", "")
     is_engineer = request.viewer.has_role(record.team_id, Role.ENGINEER)
     return render(request, "dynamic.html", {
@@ -230,29 +233,25 @@ def _panel(request: HttpRequest, dataflow_id: UUID, task: DynamicTask, span: Cho
             trace = looked_at(element, element.policy)
     whole = sum(run.on_ms.values()) if run else 0
     return ElementPanel(
-        task, policy_now, draft.kind, _rows(element, policy_now, draft), chart_names(trace) if trace else [],
+        task, policy_now, draft.kind, _rows(task, policy_now, draft), chart_names(trace) if trace else [],
         _charts_address(request, dataflow_id, task.task, is_tried=is_tried and run is not None), failure,
         run,
         [(name, 100 * ms / whole) for name, ms in run.on_ms.items()] if run and whole else [], _versions(policy_now))
 
 
-def _rows(element: RunningElement, policy: ToldPolicy, draft: PolicyDraft) -> list[AlternateRow]:
-    numbers, alternates = _numbers(element), {each.name: each for each in element.alternates}
+def _rows(task: DynamicTask, policy: ToldPolicy, draft: PolicyDraft) -> list[AlternateRow]:
+    alternates = {each.name: each for each in task.alternates}
+    numbers = {
+        each.name: AlternateNumbers(
+            1e6 * each.event_s, each.cost.basis != ESTIMATED,
+            each.selectivity if each.selectivity_is_measured else None)
+        for each in task.figures}
     known = [each.worth for each in policy.guards if isinstance(each.worth, float | int) and each.worth > 0]
     most = max(known, default=1)
     return [
         AlternateRow(
             each, alternates[each.name], each.worth / most if isinstance(each.worth, float | int) else None,
-            numbers[each.name], draft.guards[each.name], str(draft.values[each.name])) for each in policy.guards]
-
-
-def _numbers(element: RunningElement) -> dict[str, AlternateNumbers]:
-    """What is known of each alternate, by its name: until it is measured, what the types of its tasks declare."""
-    types = jobs.task_types()
-    return {
-        each.name: AlternateNumbers(sum(types[step.type].cost_us for step in each.tasks) if all(
-            step.type in types for step in each.tasks) else None)
-        for each in element.alternates}
+            numbers.get(each.name, AlternateNumbers()), draft.guards[each.name], str(draft.values[each.name])) for each in policy.guards]
 
 
 def _versions(policy: ToldPolicy) -> list[tuple[ToldVersion, datetime | None, list[PolicyChange]]]:
