@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from .mapping.least_loaded import place_new
-from .model.alternates import type_at_work
+from .model.alternates import types_at_work
 from .model.cost_figures import NO_COST, CostFigure, total_cost
 from .model.dataflow import Dataflow
 from .model.fragment import RunningTask
@@ -102,7 +102,8 @@ class Newcomer:
         return price_of(
             prices=self.prices, added=total_cost(added), freed=freed, whole=total_cost([*added, *reused]),
             types={
-                type_at_work(task.type, task.config, self.task_types).name for task in self.dataflow.tasks},
+                step.name for task in self.dataflow.tasks
+                for step, _ in types_at_work(task.type, task.config, self.task_types)},
             **{"tasks_started": len(merged.started), "tasks_reused": len(merged.reused),
                "queries_started": queries + queries_begun(change), **counts})
 

@@ -69,7 +69,7 @@ def forget_alerts(at: datetime) -> int:
 
 def _read(team: Team | None, now_s: int, known: RuleReadings) -> None:
     evidence = EvaluationScope(team, now_s)
-    if team is not None and not evidence.own and not _is_watched(team):
+    if team is not None and not (evidence.own or evidence.stopped or _is_watched(team)):
         return
     rules = enabled(rules_of(team))
     own = {(in_force.kind.name, in_force.dataflow): rule_id for rule_id, in_force in rules.items() if in_force.dataflow}

@@ -16,6 +16,7 @@ from django.conf import settings
 from django.db.models import Q
 
 from dashboard import jobs
+from dashboard.approvals.emergency_stops import EmergencyStop, emergency_stops
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.history_store import DatabaseHistory
@@ -72,6 +73,12 @@ class EvaluationScope:
         """The team's dataflows that run, by id."""
         return {key: record for key, record in self.view.records.items()
                 if self.team is not None and record.team_id == self.team.pk and record.status == RUNNING}
+
+    @cached_property
+    def stopped(self) -> Mapping[str, EmergencyStop]:
+        """The team's dataflows that rest by an emergency stop, by id."""
+        return {} if self.team is None else emergency_stops(
+            DataflowRecord.objects.filter(team=self.team).values_list("pk", flat=True))
 
     @cached_property
     def tasks(self) -> Mapping[str, str]:
@@ -277,6 +284,17 @@ def _unreachable(evidence: EvaluationScope) -> Readings | None:
         if finding.severity == BAD and finding.part in ("node", "slot", "broker")}
 
 
+def _emergency_stop(evidence: EvaluationScope) -> Readings | None:
+    running: Readings = {Element(DATAFLOW, key): AlertReading(value=0.0, cause="emergency_stop", dataflow=key)
+                         for key in evidence.own}
+    return running | {
+        Element(DATAFLOW, key): AlertReading(
+            value=1.0, cause="emergency_stop", dataflow=key,
+            text=f"{stop.by} paused {stop.name} at once: {stop.reason}",
+            remedy="Its outputs stand still. When the cause is mended, propose on its page that it is resumed.")
+        for key, stop in evidence.stopped.items()}
+
+
 def _too_few_slots(evidence: EvaluationScope) -> Readings | None:
     """Whether online task deployment finds that CPU lacks, by what queries took lately. Where no slot is on offer
     nothing is known: that their nodes are away is told otherwise."""
@@ -308,5 +326,6 @@ READERS: Mapping[str, Callable[[EvaluationScope], Readings | None]] = {
     rule_kinds.FAILING.name: _failing, rule_kinds.RESTARTING.name: _restarting, rule_kinds.DRIFT.name: _drift,
     rule_kinds.BROKEN_PROMISE.name: _broken_promise, rule_kinds.DISK.name: _disk,
     rule_kinds.UNREACHABLE.name: _unreachable,
-    rule_kinds.TOO_FEW_SLOTS.name: _too_few_slots, rule_kinds.LATE_EVENTS.name: _late_events,
+    rule_kinds.TOO_FEW_SLOTS.name: _too_few_slots, rule_kinds.EMERGENCY_STOP.name: _emergency_stop,
+    rule_kinds.LATE_EVENTS.name: _late_events,
 }

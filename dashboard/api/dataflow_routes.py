@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest
-from ninja import Query, Router, Status
+from ninja import Query, Router, Schema, Status
 
 from dashboard.api import schemas
 from dashboard.api.answers.common import Page
@@ -58,6 +58,12 @@ from scheduler.model.encoding import to_json
 from scheduler.model.errors import NotFound
 
 router = Router()
+
+
+class PauseAtOnceIn(Schema):
+    """Why a dataflow is paused without an approval: 1 to 300 characters on one line."""
+
+    reason: str
 
 
 @router.get("/dataflows", response=Page[DataflowRow])
@@ -132,6 +138,13 @@ def remove(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
 def pause(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
     """Propose that a running dataflow rests."""
     return schemas.proposal_row(services.pause_dataflow(actor=request.user, dataflow_id=dataflow_id))
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/pause-at-once", response=ProposalRow)
+def pause_at_once(request: HttpRequest, dataflow_id: UUID, stop: PauseAtOnceIn) -> dict[str, Any]:
+    """Emergency stop: pause a running dataflow as soon as that is planned; nobody has to approve it."""
+    return schemas.proposal_row(services.pause_at_once(
+        actor=request.user, dataflow_id=dataflow_id, reason=stop.reason))
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/resume", response=ProposalRow)

@@ -15,12 +15,16 @@ from dashboard.approvals.wording import step_text
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import visible_to
 from dashboard.catalog.selectors import graph_of
+from dashboard.operations.estate_store.fragment_settings import settings_of
 from dashboard.operations.models import RunningTaskRow, Use
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
+from scheduler.model.alternates import on_in
 from scheduler.model.encoding import to_json
 from scheduler.model.plan import Plan
+from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.task_types import DYNAMIC
 
 
 def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
@@ -32,7 +36,8 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
         ``kind``, ``generation``, ``digest``; ``tasks``: ``id`` (running task id), ``name`` (submitted task id, or the
         type for a neighbour), ``type``, ``config``, ``status`` (``started``, ``reused``, ``stopped``, or ``neighbour``
         for tasks of touched dataflows that stay as they are), ``used_by`` (``id``, ``name``, ``team`` of other
-        dataflows), ``fragment``, ``slot``; ``streams``: ``source``, ``target`` (running task ids), ``status``;
+        dataflows), ``fragment``, ``slot``, ``on`` (the alternate of a dynamic task); ``streams``: ``source``,
+        ``target`` (running task ids), ``status``;
         ``steps``: ``key``, ``kind``, ``text``, ``done``; ``touched``: ``id``, ``name``, ``team`` of the first
         of those that it touches, ``touched_more`` how many there are besides, at least; ``price``: the fields of
         ``scheduler.model.plan.Price``; ``refined``: ``task`` (submitted id) and ``wider``, the entry of the running
@@ -55,6 +60,7 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
     refined = _add_refinements(tasks, streams, plan)
     _add_users(tasks, touched)
     _add_places(tasks, plan)
+    _add_alternates(tasks, plan)
     finished = set(proposal.progress.get("done", ())) if proposal.rollback_plan_id is None else set()
     return {
         "kind": plan.kind, "generation": proposal.plan.generation, "digest": plan.digest,
@@ -179,6 +185,20 @@ def _add_places(tasks: dict, plan: Plan) -> None:
             for task in fragment.tasks:
                 if task in tasks:
                     tasks[task]["fragment"], tasks[task]["slot"] = fragment.id, fragment.slot
+
+
+def _add_alternates(tasks: dict, plan: Plan) -> None:
+    """By which alternate each dynamic task is done once the plan is in force; empty of others."""
+    for entry in tasks.values():
+        entry["on"] = ""
+    dynamic = [entry for entry in tasks.values() if entry["type"] == DYNAMIC]
+    if not dynamic:
+        return
+    settings = settings_of({entry["fragment"] for entry in dynamic if entry.get("fragment")}) | dict(
+        plan.settings_after)
+    for entry in dynamic:
+        own = settings.get(entry.get("fragment") or "", USUAL)
+        entry["on"] = on_in(entry["type"], entry["config"], own.alternates.get(entry["id"]))
 
 
 def _user(record: DataflowRecord) -> dict[str, str]:

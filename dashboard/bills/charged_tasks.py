@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dashboard import jobs
 from dashboard.operations.estate_store.fragment_settings import settings_of
 from dashboard.operations.models import RunningTaskRow
-from scheduler.model.alternates import on_in, type_at_work
+from scheduler.model.alternates import on_in, types_at_work
 from scheduler.model.fragment import Fragment
 from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.task_types import DYNAMIC
@@ -16,10 +16,11 @@ from scheduler.model.task_types import DYNAMIC
 
 @dataclass(frozen=True, slots=True)
 class ChargedTask:
-    """The name of the type by which a running task's cost goes, what that declares for an event (µs; 0 where it is not
-    installed any more), and of a dynamic task the alternate that is on."""
+    """The names of the types by which a running task's cost goes, each with its share of the task's events; what they
+    declare for an event (µs; 0 where they are not installed any more); and of a dynamic task the alternate that is on.
+    """
 
-    type: str
+    types: tuple[tuple[str, float], ...]
     cost_us: float = 0.0
     alternate: str = ""
 
@@ -31,14 +32,15 @@ def charged_tasks(fragments: Mapping[str, Fragment]) -> dict[str, ChargedTask]:
     homes |= {task: fragment.id for fragment in by_id.values() for task in fragment.active_tasks}
     types, names = jobs.task_types(), _types_of(homes)
     charged = {
-        task: ChargedTask(name, types[name].cost_us if name in types else 0.0)
+        task: ChargedTask(((name, 1.0),), types[name].cost_us if name in types else 0.0)
         for task, name in names.items() if name != DYNAMIC}
     dynamic = [task for task, name in names.items() if name == DYNAMIC]
     chosen = settings_of({homes[task] for task in dynamic}) if dynamic else {}
     for task, config in RunningTaskRow.objects.filter(pk__in=dynamic).values_list("fingerprint", "config"):
         on = on_in(DYNAMIC, config, chosen.get(homes[task], USUAL).alternates.get(task))
-        at_work = type_at_work(DYNAMIC, config, types, on=on)
-        charged[task] = ChargedTask(at_work.name, at_work.cost_us, on)
+        steps = types_at_work(DYNAMIC, config, types, on=on)
+        charged[task] = ChargedTask(
+            tuple((step.name, share) for step, share in steps), sum(share * step.cost_us for step, share in steps), on)
     return charged
 
 

@@ -77,7 +77,8 @@ def _query_seen(
     groups = None
     if APART in counts:
         groups = groups_in(work[0].events if work else 0, seconds, apart_s_of(counts[APART]))
-    return QuerySeen(name, counts["batches"], tuple((charged[task.id].type, task.events) for task in work), groups)
+    return QuerySeen(name, counts["batches"], tuple(
+        (step, share * task.events) for task in work for step, share in charged[task.id].types), groups)
 
 
 def _is_whole(fragment: Fragment | None, tasks: Sequence[tuple[str, float, str]], batches: int) -> bool:

@@ -15,6 +15,8 @@ from scheduler.guards.element_policies import ElementPolicy
 from scheduler.guards.figure_streams import MEASURED, FigureSubject
 from scheduler.guards.guard_compiling import CompiledElement, compile_element
 from scheduler.guards.guard_dry_run import GuardDryRun, dry_run
+from scheduler.guards.guard_traces import GuardTrace, GuardTracer
+from scheduler.guards.guard_tree import WINDOWS
 from scheduler.guards.guard_values import GuardEvent
 from scheduler.guards.task_figures import KeptFigures, is_known, subject_of
 from scheduler.history.series import GRAIN_BY_NAME, Series
@@ -71,16 +73,45 @@ def dry_run_of(element: RunningElement, policy: ElementPolicy, *, hours: int = 2
     """
     end_s = int(timezone.now().timestamp())
     begin_s = end_s - min(max(hours, 1), MOST_HOURS) * HOUR_S
+    return replayed(element, policy, begin_s=begin_s, end_s=end_s)[0]
+
+
+def replayed(
+    element: RunningElement, policy: ElementPolicy, *, begin_s: int, end_s: int
+) -> tuple[GuardDryRun, GuardTrace]:
+    """The same over any time, with what guards saw; raises as `dry_run_of` does.
+
+    Parameters
+    ----------
+    begin_s, end_s : int
+        In seconds since the epoch. What was measured before fills windows, as far as they reach.
+    """
     guarded, catalog = policy.element(element.task, element.alternates), catalog_of(policy)
     compiled = compile_element(guarded, catalog)
     subjects: dict[str, FigureSubject] = {"": subject_of(element.estate, element.running.id)} | {
         name: subject_in(element.estate, stream) for name, stream in policy.streams.items() if stream["of"] in MEASURED}
-    measured = _known(compiled, _recorded(subjects, begin_s, end_s), set(subjects))
-    posted = events_between(element.estate, policy.streams, begin_s * 1000, end_s * 1000)
+    since_s = begin_s - _longest_s(compiled)
+    measured = _known(compiled, _recorded(subjects, since_s, end_s), set(subjects))
+    posted = events_between(element.estate, policy.streams, since_s * 1000, end_s * 1000)
     events = sorted([*posted, *measured], key=lambda event: event.at_ms)
-    begin_ms = next((event.at_ms for event in events if event.stream in subjects), end_s * 1000)
-    return dry_run(
-        guarded, catalog, events, begin_ms=begin_ms, end_ms=end_s * 1000, on=first_on(element.alternates).name)
+    known_ms = next((event.at_ms for event in events if event.stream in subjects), end_s * 1000)
+    begin_ms, tracer = max(known_ms, begin_s * 1000), GuardTracer(compiled)
+    run = dry_run(
+        guarded, catalog, events, begin_ms=begin_ms, end_ms=end_s * 1000, on=first_on(element.alternates).name,
+        seen=tracer)
+    return run, tracer.trace(begin_ms=begin_ms, end_ms=end_s * 1000)
+
+
+def looked_at(element: RunningElement, policy: ElementPolicy) -> GuardTrace:
+    """What guards look at, over no time; raises as `dry_run_of` does."""
+    guarded = policy.element(element.task, element.alternates)
+    return GuardTracer(compile_element(guarded, catalog_of(policy))).trace(begin_ms=0, end_ms=0)
+
+
+def _longest_s(compiled: CompiledElement) -> int:
+    """How far back its windows reach, a week at most."""
+    reach = [node.value[-1] for node, _ in compiled.words if node.word in WINDOWS and isinstance(node.value, tuple)]
+    return min(max((int(str(ms)) for ms in reach), default=0) // 1000, MOST_HOURS * HOUR_S)
 
 
 def _known(compiled: CompiledElement, events: Iterable[GuardEvent], streams: Collection[str]) -> Iterator[GuardEvent]:

@@ -44,8 +44,11 @@ from dashboard.operations.live_view.query_states import SILENT
 from dashboard.operations.live_view.sink_statuses import sinks_of
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import SlotReport
+from scheduler.model.alternates import on_in
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.plan_kinds import PLAN_KINDS
+from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.task_types import DYNAMIC
 from scheduler.reuse.activity import is_working
 
 _NO_TOTALS = Totals(
@@ -154,8 +157,16 @@ def _tasks(view: View, dataflow_id: str) -> dict[str, LiveTask]:
             rate_per_s=_rounded(flow.rate_per_s, 1) if flow else None, events=flow.events if flow else None,
             latency_p50_ms=_rounded(flow.latency_p50_ms, 0) if flow else None,
             latency_p99_ms=_rounded(flow.latency_p99_ms, 0) if flow else None, late=flow.late if flow else None,
-            shared_with=view.users([running], besides=dataflow_id))
+            shared_with=view.users([running], besides=dataflow_id), on=_on(view, running, fragment_id))
     return tasks
+
+
+def _on(view: View, task: str, fragment: str) -> str:
+    """The alternate that is set of a dynamic task; empty of others."""
+    running = view.estate.tasks[task]
+    if running.type != DYNAMIC:
+        return ""
+    return on_in(running.type, running.config, view.estate.settings.get(fragment, USUAL).alternates.get(task))
 
 
 def _streams(view: View, dataflow_id: str) -> dict[str, LiveStream]:

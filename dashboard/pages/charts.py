@@ -162,9 +162,9 @@ def chart_figure(
     return {
         "name": chart.name, "unit": suffix.strip(), "over": earlier.title if earlier else "", "data": traces,
         "layout": {
-            "xaxis": {"range": [_iso(begin_s), _iso(end_s)]},
+            "xaxis": {"range": [iso_moment(begin_s), iso_moment(end_s)]},
             "yaxis": {"ticksuffix": suffix},
-            "shapes": _shapes(group_marks(marks, begin_s, end_s)) if traces else []},
+            "shapes": mark_shapes(group_marks(marks, begin_s, end_s)) if traces else []},
         "empty": "" if traces else why_empty(chart, kept_history, end_s=end_s, now_s=now_s),
         "pauses": bands,
         "summary": " ".join([_summary(chart, traces, suffix), *(f"{band['text']}." for band in bands)])}
@@ -199,7 +199,7 @@ def group_marks(marks: Sequence[Mark], begin_s: int, end_s: int) -> list[list[Ma
 def mark_rows(groups: Sequence[Sequence[Mark]]) -> list[dict[str, Any]]:
     """What happened as rows, the newest first, with the number that each has on the charts."""
     rows = [
-        {"number": number, "at": _iso(mark.at_s), "what": _WORDS.get(mark.what, mark.what.replace("_", " ")),
+        {"number": number, "at": iso_moment(mark.at_s), "what": _WORDS.get(mark.what, mark.what.replace("_", " ")),
          "text": mark.text, "kind": mark.kind, "subject": mark.subject, "tone": mark.tone}
         for number, group in enumerate(groups, start=1) for mark in group]
     return rows[::-1]
@@ -216,7 +216,7 @@ def _traces(
         if any(value is not None for value in values):
             trace = {
                 "type": "scatter", "mode": "lines", "name": label, "series": index,
-                "x0": _iso(times[0] + later_s), "dx": 1000 * kept_history.step_s,
+                "x0": iso_moment(times[0] + later_s), "dx": 1000 * kept_history.step_s,
                 "y": [None if value is None else round(value * scale, 4) for value in values], "connectgaps": False,
                 "hovertemplate": f"%{{y:.4~g}}{suffix}",
                 **({"line": {"dash": "dash"}} if metric in chart.dashed else {})}
@@ -247,13 +247,14 @@ def _scale(chart: Chart, histories: Sequence[KeptHistory]) -> tuple[float, str]:
     return (scale, unit) if highest >= above else (1.0, chart.unit)
 
 
-def _shapes(groups: Sequence[Sequence[Mark]]) -> list[dict[str, Any]]:
+def mark_shapes(groups: Sequence[Sequence[Mark]]) -> list[dict[str, Any]]:
+    """Groups of marks as lines with their numbers."""
     return [
-        {"type": "line", "xref": "x", "yref": "paper", "x0": _iso(group[0].at_s), "x1": _iso(group[0].at_s), "y0": 0,
+        {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0,
          "y1": LANE if _SMALL.issuperset(mark.what for mark in group) else 1, "tone": _worst_tone(group),
          "label": {"text": str(number), "textposition": "end", "textangle": 0, "xanchor": "center",
                    "font": {"size": 10}}}
-        for number, group in enumerate(groups, start=1)]
+        for number, group in enumerate(groups, start=1) for at in [iso_moment(group[0].at_s)]]
 
 
 def _bands(pauses: Sequence[MovePause], begin_s: int, end_s: int) -> list[dict[str, str]]:
@@ -264,8 +265,8 @@ def _bands(pauses: Sequence[MovePause], begin_s: int, end_s: int) -> list[dict[s
         labelled_ms = pause.begin_ms if has_room else labelled_ms
         took = f"{(pause.end_ms - pause.begin_ms) / 1000:.2f} s"
         bands.append({
-            "begin": _iso(pause.begin_ms / 1000), "end": _iso(pause.end_ms / 1000), "label": took if has_room else "",
-            "side": "right" if pause.begin_ms < 500 * (begin_s + end_s) else "left",
+            "begin": iso_moment(pause.begin_ms / 1000), "end": iso_moment(pause.end_ms / 1000),
+            "label": took if has_room else "", "side": "right" if pause.begin_ms < 500 * (begin_s + end_s) else "left",
             "text": f"{pause.name} moved: still for a batch and {took}"})
     return bands
 
@@ -285,5 +286,6 @@ def _summary(chart: Chart, traces: Sequence[Mapping[str, Any]], suffix: str) -> 
     return f"{chart.title}. {'; '.join(parts)}." if parts else f"{chart.title}: nothing to draw."
 
 
-def _iso(at_s: float) -> str:
+def iso_moment(at_s: float) -> str:
+    """A time in seconds since the epoch as Plotly reads it."""
     return datetime.fromtimestamp(at_s, UTC).isoformat()

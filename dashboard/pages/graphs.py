@@ -3,6 +3,8 @@
 A task has ``id``, ``label``, ``type``, ``kind``, ``config``, ``users`` (dataflows that it also runs for), ``note`` (the
 same, short enough for its box) and ``marks`` (how it is drawn), and where it has a page of its own ``page`` (the
 running task's id); a stream ``id``, ``source``, ``target``, ``marks``.
+A dynamic task has its ``ways``: alternates by ``name``, the ``tasks`` that do each (``id``, ``type``), its ``guard``,
+and which is ``on`` as far as that is known; a browser draws them inside the task once somebody opens it.
 ``topology`` names the shape: a browser keeps the layout of a shape that it knows. ``labelled`` streams show figures.
 """
 
@@ -11,9 +13,11 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from scheduler.model.task_types import TaskTypes
+from scheduler.model.alternates import alternates_in, on_in
+from scheduler.model.task_types import DYNAMIC, TaskTypes
 
 NAMED_IN_NOTE = 1
 LARGE = 300  # tasks
@@ -21,7 +25,8 @@ _MARKS = {"started": ["starts"], "stopped": ["stops"], "reused": ["shared"], "ne
 
 
 def dataflow_graph(
-    graph: Mapping[str, Sequence[Mapping[str, Any]]], *, shared_with: Mapping[str, Sequence[Mapping[str, str]]]
+    graph: Mapping[str, Sequence[Mapping[str, Any]]], *, shared_with: Mapping[str, Sequence[Mapping[str, str]]],
+    on: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """A submitted dataflow, its shared tasks marked with those that they are shared with.
 
@@ -31,6 +36,8 @@ def dataflow_graph(
         ``tasks`` and ``streams`` as ``catalog.selectors.graph_of`` gives them.
     shared_with : mapping
         By task id: the other dataflows (``id``, ``name``, ``team``) that its running task serves.
+    on : mapping, optional
+        By id of a dynamic task: the alternate that is on.
     """
     tasks = []
     for task in graph["tasks"]:
@@ -38,7 +45,7 @@ def dataflow_graph(
         tasks.append({
             "id": task["id"], "label": task["id"], "type": task["type"], "kind": task["kind"],
             "config": task["config"], "users": users, "note": _note(users), "marks": ["shared"] if users else [],
-            "unchained": task.get("chain") == "never",
+            "unchained": task.get("chain") == "never", "on": on.get(task["id"], ""),
         })
     streams = [
         {"id": stream_id(stream["source"], stream["target"]), **stream, "marks": []} for stream in graph["streams"]
@@ -56,7 +63,7 @@ def difference_graph(difference: Mapping[str, Any], *, task_types: TaskTypes) ->
             "id": task["id"], "label": task["name"], "type": task["type"], "kind": declared.kind if declared else "",
             "config": task["config"], "users": task["used_by"], "note": _note(task["used_by"]),
             "status": task["status"], "fragment": task["fragment"], "slot": task["slot"],
-            "marks": list(_MARKS[task["status"]]), **_when(task["status"]),
+            "marks": list(_MARKS[task["status"]]), "on": task.get("on", ""), **_when(task["status"]),
         })
     streams = [
         {"id": stream_id(stream["source"], stream["target"]), "source": stream["source"], "target": stream["target"],
@@ -129,6 +136,7 @@ def preview_graph(preview: Mapping[str, Any], *, task_types: TaskTypes) -> dict[
             "id": task.id, "label": task.id, "type": task.type, "kind": _kind(task.type, task_types),
             "config": dict(task.config), "users": users, "note": _note(users, count=count),
             "marks": ["shared"] if task.id in reused else ["starts"],
+            "on": on_in(task.type, task.config, None) if task.type == DYNAMIC and task.id not in reused else "",
         })
     streams = [
         {"id": stream_id(stream.source, stream.target), "source": stream.source, "target": stream.target,
@@ -194,7 +202,18 @@ def _note(users: Sequence[Mapping[str, str]], *, count: int | None = None) -> st
     return f"+{more} with {named}" if more > 0 else f"with {named}"
 
 
+def _ways(task: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The alternates of a dynamic task."""
+    return [
+        {"name": each.name, "on": each.name == task.get("on"), "guard": each.guard,
+         "tasks": [{"id": step.id, "type": step.type} for step in each.tasks]}
+        for each in alternates_in(task["type"], task["config"])]
+
+
 def _whole(tasks: list[dict[str, Any]], streams: list[dict[str, Any]], *, labelled: bool) -> dict[str, Any]:
+    tasks = [
+        {**task, "ways": _ways(task), "marks": [*task["marks"], "dynamic"]} if task["type"] == DYNAMIC else task
+        for task in tasks]
     shape = [[[task["id"], bool(task["note"])] for task in tasks], [[s["source"], s["target"]] for s in streams]]
     topology = hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:24]
     return {"topology": topology, "labelled": labelled, "tasks": tasks, "streams": streams}

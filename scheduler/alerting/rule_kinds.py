@@ -94,6 +94,9 @@ FAILING = RuleKind(
     name="failing", title="Failing", for_s=30, severity=CRITICAL, by_cause=True, marked=False,
     about="A query of a dataflow fails or hangs, its source cannot be read or its sink not be written, or its slot or "
           "node does not answer.")
+EMERGENCY_STOP = RuleKind(
+    name="emergency_stop", title="Emergency stop", for_s=0, clear_for_s=0, severity=CRITICAL, marked=False,
+    about="Somebody paused a dataflow at once, without an approval.")
 RESTARTING = RuleKind(
     name="restarting", title="Restarting", unit="restarts", threshold=3, clear_threshold=1, for_s=0, clear_for_s=300,
     symptom_of=("failing",),
@@ -117,5 +120,5 @@ TOO_FEW_SLOTS = RuleKind(
 
 _ALL = (
     LATENCY, LATENCY_LIMIT, BACKLOG, LATE_EVENTS, SILENT_SOURCE, FAILING, RESTARTING, DRIFT, BROKEN_PROMISE, DISK,
-    UNREACHABLE, TOO_FEW_SLOTS)
+    UNREACHABLE, TOO_FEW_SLOTS, EMERGENCY_STOP)
 RULE_KINDS: Mapping[str, RuleKind] = {kind.name: kind for kind in _ALL}

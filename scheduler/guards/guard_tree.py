@@ -42,6 +42,18 @@ EXAMPLES = {
     "latch": "latch(rate > 100, rate < 80)", "hours": "hours('08:00', '18:00', 'Asia/Kolkata')",
     "weekdays": "weekdays('mon', 'fri', 'Asia/Kolkata')", "days": "days('holidays', 'Asia/Kolkata')"}
 
+MEANINGS = {
+    "mean": "the mean of the values of the last five minutes", "min": "the lowest of them",
+    "max": "the highest of them",
+    "sum": "their sum", "count": "how many there were", "quantile": "the value at that part of them, within 2 %",
+    "rate_of_change": "last value less first, by the seconds between them",
+    "for_at_least": "true once the condition has been true for so long without a break",
+    "followed_by": "true when the second begins to be true so long at most after the first was",
+    "not_followed_by": "true so long after the first began to be true, if the second was not true since",
+    "latch": "true from when the first is true until the second is",
+    "hours": "true from the one until the other, on the clocks of a time zone",
+    "weekdays": "true from the one day of the week to the other", "days": "true on the days of a calendar"}
+
 Written = float | str | bool | tuple[object, ...] | None
 
 

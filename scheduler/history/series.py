@@ -149,6 +149,7 @@ class Annotation:
 
 
 ALARM, OVER = "alarm", "over"
+SWITCHED = "switch"  # another alternate of a dynamic task is on
 
 
 def grain_for(begin_s: int, end_s: int, *, now_s: int, most_points: int) -> Grain:

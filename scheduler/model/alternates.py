@@ -75,15 +75,15 @@ def alternates_in(task_type: str, config: Mapping[str, Any]) -> tuple[TaskAltern
         for stated in config[ALTERNATES])
 
 
+def guards_kind(config: Mapping[str, Any]) -> str:
+    """Of which kind the guards of a dynamic task are: ``value``, or ``activation`` where its document says so."""
+    return config.get(GUARDS) or "value"
+
+
 def _way(stated: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     if TASKS in stated:
         return PATH, {TASKS: stated[TASKS], STREAMS: stated[STREAMS]}
     return stated["type"], stated.get("config") or {}
-
-
-def guards_kind(config: Mapping[str, Any]) -> str:
-    """Of which kind the guards of a dynamic task are: ``value``, or ``activation`` where its document says so."""
-    return config.get(GUARDS) or "value"
 
 
 def first_on(alternates: Sequence[TaskAlternate]) -> TaskAlternate:
@@ -113,12 +113,12 @@ def done_at_first(task: Task, task_types: Mapping[str, TaskType]) -> tuple[tuple
         for step in first_on(alternates).tasks)
 
 
-def type_at_work(
+def types_at_work(
     task_type: str, config: Mapping[str, Any], task_types: Mapping[str, TaskType], *, on: str = ""
-) -> TaskType:
-    """The type by which a task's cost and selectivity go: its own, or that of the alternate that is on.
+) -> tuple[tuple[TaskType, float], ...]:
+    """The types by which a task's cost goes, each with how many events it gets for each that the task gets.
 
-    Of a path it takes for an event what the types along it do together, and gives what leaves the path.
+    Its own; or that of the alternate that is on, or those along its path.
 
     Parameters
     ----------
@@ -127,12 +127,19 @@ def type_at_work(
     """
     named = _named(task_type, config, on)
     if named is None or any(step.type not in task_types for step in named.tasks):
-        return task_types[task_type]
-    if named.type != PATH:
-        return task_types[named.type]
+        return ((task_types[task_type], 1.0),)
     shares = _shares(named, task_types)
-    cost_us = sum(shares[step.id] * task_types[step.type].cost_us for step in named.tasks)
-    return replace(task_types[PATH], cost_us=cost_us, selectivity=shares[OUTPUT])
+    return tuple((task_types[step.type], shares.get(step.id, 1.0)) for step in named.tasks)
+
+
+def selectivity_at_work(
+    task_type: str, config: Mapping[str, Any], task_types: Mapping[str, TaskType], *, on: str = ""
+) -> float:
+    """Events that a task gives for each that it gets, as types declare: by the alternate that is on, or is at first."""
+    named = _named(task_type, config, on)
+    if named is not None and named.type == PATH:
+        return _shares(named, task_types)[OUTPUT]
+    return task_types[task_type if named is None or named.type not in task_types else named.type].selectivity
 
 
 def _named(task_type: str, config: Mapping[str, Any], on: str) -> TaskAlternate | None:

@@ -62,6 +62,10 @@ class Costs:
         """CPU microseconds that a task of a type takes for an event that it reads."""
         return self.event_us.get(task_type.name, self.scale * task_type.cost_us)
 
+    def steps_event_us(self, steps: Iterable[tuple[TaskType, float]]) -> float:
+        """The same of several types, each with its share of the events."""
+        return sum(share * self.task_event_us(step) for step, share in steps)
+
     def not_measured(self, types: Iterable[str]) -> tuple[str, ...]:
         """Those of some task types that were not measured, sorted."""
         return tuple(sorted(set(types) - set(self.batch_s)))

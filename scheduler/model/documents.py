@@ -19,7 +19,7 @@ from .column_checks import TaskColumns, columns_by_task
 from .columns import ColumnsOf
 from .dataflow import Dataflow, Stream, Task
 from .draft import DraftReader
-from .draft_values import Draft
+from .draft_values import Draft, DraftTask
 from .duplicates import deduplicate, equivalent_tasks
 from .errors import InvalidDataflow, WeirError
 from .flux import is_flux, read_flux, type_remedy
@@ -28,7 +28,7 @@ from .json_text import read_json
 from .latency_limits import Limits, from_json, to_json
 from .latency_reading import read_latency
 from .paths import path_in
-from .positions import Problems, TextPosition, UnreadableDocument, listed
+from .positions import Problems, TextPosition, UnreadableDocument, listed, place_in
 from .task_types import DYNAMIC, TaskType, TaskTypes
 from .yaml_text import read_yaml, resolve_plain
 
@@ -220,7 +220,8 @@ def _read(
                 if problem := check_config(step.type, canonical_config(step.type, step.config)):
                     place = task.alternates.get(str(problem.facts.get("alternate")), step)
                     within = problems if step is way else problems.within(way.where, way.id)
-                    within.add(problem.code, place.position, problem.message, problem.remedy, task_id=way.id)
+                    within.add(
+                        problem.code, _place_of(problem, place, text), problem.message, problem.remedy, task_id=way.id)
     if columns_of is not None and not problems:
         columns_by_task(draft, columns_of, problems)
     if problems:
@@ -228,6 +229,15 @@ def _read(
     dataflow = _built(draft)
     _check_paths(draft, problems)
     return dataflow, _check_duplicates(dataflow, draft, problems, task_types, format)
+
+
+def _place_of(problem: WeirError, task: DraftTask, text: str) -> TextPosition:
+    """Where a problem with a task stands: where its guard cannot be read, or where the task is named."""
+    guard, column = problem.facts.get("guard"), problem.facts.get("column")
+    for condition in task.conditions if isinstance(column, int) else ():
+        if " ".join(condition.value.split())[:len(str(guard))] == guard:
+            return place_in(text, condition, column)
+    return task.position
 
 
 def _draft(text: str | bytes, format: Format | None, problems: Problems, task_types: TaskTypes) -> Draft:

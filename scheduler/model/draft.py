@@ -115,13 +115,13 @@ class DraftReader:
         if ALTERNATES in node.value:
             self._dynamic_task(node, task_id)
             return
+        if LOOP in node.value:
+            self._loop(node, task_id)
+            return
         if GUARDS in node.value:
             self.problems.add(
                 "guards_without_alternates", node.keys[GUARDS], "Only a task with alternates has guards.",
                 "Let it list alternates, or leave guards out.", task_id=task_id)
-        if LOOP in node.value:
-            self._loop(node, task_id)
-            return
         task_type = self._task_type(node.value.get("type"), task_id)
         if config is None or config.value is None:
             config = DocumentNode({}, node.position)
@@ -188,7 +188,7 @@ class DraftReader:
         place = node.value["name"].position if "name" in node.value else node.position
         return DraftTask(
             task_id or "", task_type, config.plain() if config.is_mapping else {}, place,
-            config.value if config.is_mapping else {}, alternate=name)
+            config.value if config.is_mapping else {}, alternate=name, conditions=_conditions(node))
 
     def _require_alternate(
         self, task_type: TaskType, position: TextPosition, name: str, task_id: str | None
@@ -207,7 +207,8 @@ class DraftReader:
                     "type_beside_alternates", node.keys[key], f"An alternate with tasks has no {key} of its own.",
                     f"Give the {key} to one of its tasks.", task_id=task_id)
         place = node.value["name"].position if "name" in node.value else node.position
-        way = DraftTask(task_id or "", self.task_types[PATH], {}, place, alternate=name)
+        way = DraftTask(
+            task_id or "", self.task_types[PATH], {}, place, alternate=name, conditions=_conditions(node))
         way.path = self._between(node, place, self.problems.within(way.where, task_id))
         known = [(step, step.type) for step in way.steps if step.type is not None]
         for step, kind in known:
@@ -352,6 +353,12 @@ class DraftReader:
                 "two_rates", key or node.position, f"Source {task_id} has two different rates.", "Keep one of the two.",
                 task_id=task_id,
             )
+
+
+def _conditions(node: DocumentNode) -> list[DocumentNode]:
+    """The texts of an alternate that guards are read from."""
+    stated = [node.value[key] for key in ("guard", "value") if key in node.value]
+    return [each for each in stated if isinstance(each.value, str)]
 
 
 def _text(node: DocumentNode | None) -> str | None:

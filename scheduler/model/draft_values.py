@@ -25,6 +25,7 @@ class DraftTask:
     alternate: str = ""
     alternates: dict[str, DraftTask] = field(default_factory=dict)
     path: Draft | None = None
+    conditions: list[DocumentNode] = field(default_factory=list)  # of an alternate: its guard, and its value function
 
     @property
     def ways(self) -> list[DraftTask]:

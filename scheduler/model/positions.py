@@ -56,6 +56,44 @@ class DocumentNode:
         return isinstance(self.value, list)
 
 
+def place_in(document: str, node: DocumentNode, word: int) -> TextPosition:
+    """Where a character of a text that a document holds stands in it; the text's beginning where that cannot be told.
+
+    Parameters
+    ----------
+    word : int
+        The character's number, from 1, in the text with single spaces between its words.
+    """
+    line, column, path = node.position
+    lines = document.splitlines()
+    offset = _offset(str(node.value), word)
+    if not 0 < line <= len(lines):
+        return node.position
+    begun = lines[line - 1][column - 1:]
+    is_quoted = begun[:1] in ("'", '"')
+    if begun[is_quoted:].startswith(str(node.value).rstrip("\n")):
+        return TextPosition(line, column + is_quoted + offset, path)
+    before = str(node.value)[:offset].split("\n")
+    row = line + len(before) - 1  # of a block, whose lines begin in the next one
+    own = str(node.value).split("\n")[len(before) - 1]
+    if begun[:1] == "|" and row < len(lines) and lines[row].endswith(own):
+        return TextPosition(row + 1, len(lines[row]) - len(own) + len(before[-1]) + 1, path)
+    return node.position
+
+
+def _offset(text: str, word: int) -> int:
+    """Where the ``word``-th character of a text with single spaces between its words stands in the text itself."""
+    seen, ended = 0, 0
+    for part in re.finditer(r"\S+", text):
+        seen += bool(ended)  # the space between
+        if word <= seen:
+            return ended
+        if word <= seen + len(part.group()):
+            return part.start() + word - seen - 1
+        seen, ended = seen + len(part.group()), part.end()
+    return ended
+
+
 class UnreadableDocument(Exception):
     """There is no reading on after this problem; it has been reported."""
 

@@ -177,7 +177,8 @@ class TaskTypes(Mapping[str, TaskType]):
             DYNAMIC: TaskType(
                 DYNAMIC, "transform", "A task with alternates, of which one is on.", "workers.library.dynamic:dynamic",
                 (Parameter("alternates", "list", "The ways to do it.", required=True, alternate_types=self),
-                 Parameter("guards", "string", "Of which kind guards are.", default="value", added=True)), effects=()),
+                 Parameter("guards", "string", "Of which kind guards are.", default="value", added=True)),
+                effects=()),
             PATH: TaskType(
                 PATH, "transform", "An alternate of several tasks.", "workers.library.dynamic:path",
                 (Parameter("tasks", "list", "What works on it.", required=True),

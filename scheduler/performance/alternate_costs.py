@@ -104,8 +104,8 @@ def _worth(alternate: TaskAlternate, numbers: Sequence[float]) -> float | None:
 def _event_s(task: RunningTask, cost: RunningCost, at_work: AlternatesAtWork) -> float:
     """Core-seconds for an event: an estimate, until it was metered. Then it is what was metered beyond what batches are
     expected to take, as `attribution` divides it; where less was metered than expected, both parts shrink alike."""
-    meter, task_type = at_work.prices.meters.get(meter_key(task.id, at_work.alternate(task))), at_work.task_type(task)
+    meter = at_work.prices.meters.get(meter_key(task.id, at_work.alternate(task)))
     if cost.figure.basis != ESTIMATED and meter is not None and meter.in_per_s:
         for_events = max(cost.figure.cores - cost.batch_cores, (1 - cost.batch_part) * cost.figure.cores)
         return for_events / meter.in_per_s
-    return 0.0 if task_type is None else at_work.prices.costs.task_event_us(task_type) / MICROSECONDS_PER_S
+    return at_work.prices.costs.steps_event_us(at_work.steps(task)) / MICROSECONDS_PER_S

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from scheduler.model.alternates import alternates_in, first_on, on_in, type_at_work
+from scheduler.model.alternates import alternates_in, first_on, on_in, selectivity_at_work, types_at_work
 from scheduler.model.cost_figures import CostMeter
 from scheduler.model.fragment import RunningTask
 from scheduler.model.ports import EstateView
@@ -51,16 +51,17 @@ class AlternatesAtWork:
         query, _ = self.estate.places[task.id]
         return on_in(task.type, task.config, self.estate.settings.get(query, USUAL).alternates.get(task.id))
 
-    def task_type(self, task: RunningTask) -> TaskType | None:
-        """The type by which its cost goes; None where it is not installed any more."""
+    def steps(self, task: RunningTask) -> tuple[tuple[TaskType, float], ...]:
+        """The types by which its cost goes, each with how many events it gets for each that the task gets; none where
+        its own is not installed any more."""
         if task.type not in self.task_types:
-            return None
-        return type_at_work(task.type, task.config, self.task_types, on=self.alternate(task))
+            return ()
+        return types_at_work(task.type, task.config, self.task_types, on=self.alternate(task))
 
     def types(self, task_ids: Iterable[str]) -> set[str]:
         """The names of the types by which the cost of tasks goes."""
         tasks = [self.estate.tasks[task_id] for task_id in task_ids]
-        return {task.type if (kind := self.task_type(task)) is None else kind.name for task in tasks}
+        return {name for task in tasks for name in [step.name for step, _ in self.steps(task)] or [task.type]}
 
     def rate_per_s(self, task: RunningTask) -> float | None:
         """Events per second that it is expected to work on; None where nobody noted that."""
@@ -85,12 +86,12 @@ class AlternatesAtWork:
         measured = _selectivity_metered(self.prices.meters.get(meter_key(task.id, alternate)))
         if measured is not None:
             return measured, True
-        return type_at_work(task.type, task.config, self.task_types, on=alternate).selectivity, False
+        return selectivity_at_work(task.type, task.config, self.task_types, on=alternate), False
 
     def _rate_given(self, task: RunningTask) -> float:
         if task.type not in self.task_types:
             return task.rate_per_s or 0.0
-        return (task.rate_per_s or 0.0) * type_at_work(task.type, task.config, self.task_types).selectivity
+        return (task.rate_per_s or 0.0) * selectivity_at_work(task.type, task.config, self.task_types)
 
     def _times_selectivity(self, task: RunningTask) -> float:
         on = self.alternate(task)
@@ -99,7 +100,7 @@ class AlternatesAtWork:
             return 1.0
         pair = [self.selectivity(task, name) for name in (on, first)]
         if not all(is_measured for _, is_measured in pair):  # like is held against like
-            pair = [(type_at_work(task.type, task.config, self.task_types, on=name).selectivity, False)
+            pair = [(selectivity_at_work(task.type, task.config, self.task_types, on=name), False)
                     for name in (on, first)]
         (now, _), (then, _) = pair
         return now / then if then else 1.0

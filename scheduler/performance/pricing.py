@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from types import MappingProxyType
+from typing import Any
 
-from scheduler.model.alternates import type_at_work
+from scheduler.model.alternates import types_at_work
 from scheduler.model.amounts import Amounts
 from scheduler.model.cost_figures import BILLED, ESTIMATED, MEASURED, NO_COST, CostFigure, total_cost
 from scheduler.model.costs import STATE_BATCH_S, TASK_BATCH_S
@@ -44,11 +45,24 @@ def cores_at(task_type: TaskType, rate_per_s: float, *, prices: Prices) -> float
         + 1000 / prices.trigger_ms * costs.task_batch_s(task_type))
 
 
+def cores_at_work(
+    task_type: str, config: Mapping[str, Any], rate_per_s: float, *, task_types: TaskTypes, prices: Prices, on: str = ""
+) -> float:
+    """CPU cores that a task is expected to take at a rate; of a dynamic one as `types_at_work` says, on which alternate
+    it is."""
+    return cores_of_steps(types_at_work(task_type, config, task_types, on=on), rate_per_s, prices=prices)
+
+
+def cores_of_steps(steps: Iterable[tuple[TaskType, float]], rate_per_s: float, *, prices: Prices) -> float:
+    """CPU cores that types are expected to take, each with its share of a rate."""
+    return sum(cores_at(each, rate_per_s * share, prices=prices) for each, share in steps)
+
+
 def task_cores(dataflow: Dataflow, *, task_types: TaskTypes, prices: Prices) -> dict[str, float]:
     """The CPU cores that each task of a dataflow is expected to take, by its id there."""
     rates = input_rates_per_s(dataflow, task_types=task_types)
     return {
-        task.id: cores_at(type_at_work(task.type, task.config, task_types), rates[task.id], prices=prices)
+        task.id: cores_at_work(task.type, task.config, rates[task.id], task_types=task_types, prices=prices)
         for task in dataflow.tasks}
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from graphlib import TopologicalSorter
 from math import sqrt
 
-from scheduler.model.alternates import type_at_work
+from scheduler.model.alternates import selectivity_at_work
 from scheduler.model.canonical import source_rate_per_s
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.task_types import TaskTypes
@@ -60,12 +60,11 @@ def selectivities(
     dataflow: Dataflow, *, task_types: TaskTypes, measured: Mapping[tuple[str, str], float] | None = None
 ) -> dict[tuple[str, str], float]:
     """Each stream's selectivity, by (source, target): measured, else stated, else declared by the source's type."""
-    types = {task.id: type_at_work(task.type, task.config, task_types) for task in dataflow.tasks}
+    of_task = {task.id: selectivity_at_work(task.type, task.config, task_types) for task in dataflow.tasks}
     pairs_found: dict[tuple[str, str], float] = {}
     for stream in dataflow.streams:
         selectivity = (measured or {}).get((stream.source, stream.target), stream.selectivity)
-        declared = types[stream.source].selectivity
-        pairs_found[stream.source, stream.target] = declared if selectivity is None else selectivity
+        pairs_found[stream.source, stream.target] = of_task[stream.source] if selectivity is None else selectivity
     return pairs_found
 
 

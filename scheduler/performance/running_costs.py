@@ -19,7 +19,7 @@ from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
 
 from .alternates_at_work import LEAST_METERED_S, AlternatesAtWork, meter_key
-from .pricing import charged_query_cores, cores_at
+from .pricing import charged_query_cores, cores_of_steps
 from .rates import MICROSECONDS_PER_S
 
 SMOOTHED_OVER_S = 300.0
@@ -113,11 +113,11 @@ def running_cost(
     at_work = at_work or AlternatesAtWork(estate, task_types=task_types, prices=prices)
     task, fragment = estate.tasks[task_id], estate.fragments[estate.places[task_id][0]]
     paced = replace(prices, trigger_ms=prices.paces_ms.get(fragment.id, prices.trigger_ms))
-    task_type, rate_per_s = at_work.task_type(task), at_work.rate_per_s(task)
+    steps, rate_per_s = at_work.steps(task), at_work.rate_per_s(task)
     own, for_events = task.cores, 0.0  # of an older version, or without its type: as it was expected when it started
-    if rate_per_s is not None and task_type is not None:
-        own = cores_at(task_type, rate_per_s, prices=paced)
-        for_events = min(own, rate_per_s * prices.costs.task_event_us(task_type) / MICROSECONDS_PER_S)
+    if rate_per_s is not None and steps:
+        own = cores_of_steps(steps, rate_per_s, prices=paced)
+        for_events = min(own, rate_per_s * prices.costs.steps_event_us(steps) / MICROSECONDS_PER_S)
     sharing = set(fragment.active_tasks)
     if task_id not in sharing:
         sharing |= {task_id, *beside} & {task_id, *fragment.kept_tasks}

@@ -52,6 +52,7 @@ class Chart {
   legend(figure) {
     const now = figure.data.filter((trace) => !trace.faint);
     const entries = now.length > 1 ? now.map((trace) => [`key key-${trace.series % SERIES.length}${trace.line?.dash ? " key-dashed" : ""}`, trace.name]) : [];
+    for (const lane of figure.lanes ?? []) entries.push([`key key-${lane.series % SERIES.length}`, lane.name]);
     if (figure.data.some((trace) => trace.faint)) entries.push(["key key-faint", figure.over]);
     const key = entries.flat().join();
     if (key === this.legendKey) return;
@@ -84,10 +85,25 @@ class Chart {
   }
 }
 
+const cell = (tag, text, attributes = {}) => Object.assign(document.createElement(tag), { textContent: text }, attributes);
+
+/** What was so from when until when, the newest first. */
+function tableOfSpans(figure, table) {
+  const head = table.createTHead().insertRow();
+  for (const name of ["From (UTC)", "Until", "What", "Why"]) head.append(cell("th", name, { scope: "col" }));
+  const body = table.createTBody();
+  for (const span of [...figure.spans].sort((one, other) => Date.parse(other.from) - Date.parse(one.from))) {
+    const times = [span.from, span.to].map((at) => moment(Date.parse(at)).replace("T", " "));
+    body.insertRow().append(cell("th", times[0], { scope: "row", className: "nowrap" }), cell("td", times[1], { className: "nowrap" }), cell("td", span.what), cell("td", span.why));
+  }
+  if (!figure.spans.length) body.insertRow().append(cell("td", figure.empty));
+  return table;
+}
+
 function tableOf(figure) {
   const table = document.createElement("table");
   table.className = "table";
-  const cell = (tag, text, attributes = {}) => Object.assign(document.createElement(tag), { textContent: text }, attributes);
+  if (figure.spans) return tableOfSpans(figure, table);
   const head = table.createTHead().insertRow();
   head.append(cell("th", "Time (UTC)", { scope: "col" }));
   for (const trace of figure.data) head.append(cell("th", `${trace.name}${figure.unit ? `, ${figure.unit}` : ""}`, { scope: "col", className: "num" }));

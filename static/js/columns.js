@@ -1,41 +1,71 @@
-// Columns in the editor: completed where a parameter names them, and shown for the task that the cursor is in. The site
-// says with each check which columns every task reads and gives; while a text cannot be read, the last answer stands.
+// What the editor knows of the text: columns, task types, keys and the words of guards; completed where they belong, and
+// explained where one points. The site says with each check which columns every task reads and gives; while a text cannot
+// be read, the last answer stands.
 
 import * as cm from "../vendor/codemirror/codemirror.js";
 
 const ID = /["']?\bid["']?\s*:\s*["']?([\w.-]+)/g;
 const TYPE = /["']?\btype["']?\s*:\s*["']?(\w+)/;
 const KEY = /["']?([A-Za-z_]\w*)["']?\s*:/g;
+const WAY = /["']?\bname["']?\s*:/g; // an alternate begins with its name
+const WAY_KEYS = ["name", "type", "config", "tasks", "streams", "value", "guard"];
+const AT_KEY = /(?:^\s*(?:-\s+)?|[{,]\s*)["']?(\w*)$/; // before it a key may be written
 const FARTHEST = 4000; // characters behind the cursor in which a task's type may stand
 
-/** The task that a place in the text is in: its id, its type, and the parameter that was begun last before it. */
+/** The task that a place in the text is in: its id, its type, the parameter that was begun last before it, and of an
+ * alternate the `key` of it that was. */
 export function taskAt(text, position, parametersOf) {
   const before = text.slice(0, position);
   const started = [...before.matchAll(ID)].at(-1);
   if (!started) return null;
   const following = text.slice(position, position + FARTHEST);
   const next = following.search(/["']?\bid["']?\s*:/);
-  const segment = before.slice(started.index) + (next < 0 ? following : following.slice(0, next));
+  const own = before.slice(started.index);
+  const way = wayAt(own);
+  const from = way?.index ?? 0;
+  const rest = next < 0 ? following : following.slice(0, next);
+  const until = way ? rest.search(/["']?\bname["']?\s*:/) : -1;
+  const segment = own.slice(from) + (until < 0 ? rest : rest.slice(0, until));
   const type = TYPE.exec(segment)?.[1] ?? "";
   const known = parametersOf(type);
-  const keys = [...before.slice(started.index).matchAll(KEY)].map((match) => match[1]);
-  const parameter = keys.reverse().map((name) => known.find((one) => one.name === name)).find(Boolean) ?? null;
-  return { id: started[1], type, parameter };
+  const keys = [...own.slice(from).matchAll(KEY)].map((match) => match[1]);
+  const parameter = [...keys].reverse().map((name) => known.find((one) => one.name === name)).find(Boolean) ?? null;
+  const key = way && [...keys].reverse().find((name) => WAY_KEYS.includes(name));
+  return { id: started[1], type, parameter, ...(way && { key, written: keys }) };
+}
+
+/** Where the alternate begins that the end of a task's text is in; null outside of alternates. */
+function wayAt(own) {
+  const listed = /["']?\balternates["']?\s*:/.exec(own);
+  if (!listed) return null;
+  const ways = [...own.matchAll(WAY)].filter((match) => match.index > listed.index);
+  return { index: ways.at(-1)?.index ?? listed.index + listed[0].length };
 }
 
 export class Columns {
   constructor(form, panel) {
     this.byTask = {};
-    this.types = new Map();
+    this.types = new Map(); // by name: parameters
+    this.described = new Map(); // by name: all that the site says of a type
+    this.keys = { task: {}, alternate: {} }; // by name: what the document's schema says
+    this.guards = JSON.parse(form.dataset.guards);
     this.panel = panel;
     this.form = form;
-    this.load(form.dataset.types);
+    this.load();
   }
 
-  async load(address) {
-    try {
+  async load() {
+    const read = async (address) => {
       const response = await fetch(address, { credentials: "same-origin", headers: { Accept: "application/json" } });
-      if (response.ok) for (const type of await response.json()) this.types.set(type.name, type.parameters);
+      return response.ok ? response.json() : null;
+    };
+    try {
+      const [types, schema] = await Promise.all([read(this.form.dataset.types), read(this.form.dataset.schema)]);
+      for (const type of types ?? []) {
+        this.types.set(type.name, type.parameters);
+        this.described.set(type.name, type);
+      }
+      for (const part of Object.keys(this.keys)) this.keys[part] = schema?.$defs[part].properties ?? {};
     } catch { /* the editor works without */ }
   }
 
@@ -49,20 +79,73 @@ export class Columns {
   }
 
   extension() {
-    return cm.autocompletion({ override: [(context) => this.complete(context)], icons: false });
+    return [
+      cm.autocompletion({ override: [(context) => this.complete(context)], icons: false }),
+      cm.hoverTooltip((view, position) => this.explain(view.state, position)),
+    ];
   }
 
   complete(context) {
     const place = this.at(context.state, context.pos);
+    const line = context.state.doc.lineAt(context.pos);
+    const before = context.state.sliceDoc(line.from, context.pos);
+    if (place?.key === "guard" && !AT_KEY.test(before)) return this.completed(context, this.guardWords());
+    if (/["']?\btype["']?\s*:\s*["']?\w*$/.test(before)) return this.completed(context, this.typeNames(Boolean(place?.key)));
     const reads = place && this.byTask[place.id]?.reads;
-    if (!place?.parameter?.column || !reads) return null;
+    if (place?.parameter?.column && reads) {
+      return this.completed(context, reads.columns.map((column) => ({
+        label: column.name, detail: column.type ?? "", boost: column.name.startsWith("_") ? -1 : 0 })));
+    }
+    return place && AT_KEY.test(before) ? this.completed(context, this.keyNames(place)) : null;
+  }
+
+  /** The options that go on with the word before the cursor; nothing where there is none and nobody asked. */
+  completed(context, options) {
     const word = context.matchBefore(/\w*/);
     if (word.from === word.to && !context.explicit) return null;
-    return {
-      from: word.from,
-      options: reads.columns.map((column) => ({ label: column.name, detail: column.type ?? "", boost: column.name.startsWith("_") ? -1 : 0 })),
-      validFor: /^\w*$/,
-    };
+    return { from: word.from, options, validFor: /^\w*$/ };
+  }
+
+  guardWords() {
+    const figures = Object.entries(this.guards.figures).map(([label, doc]) => ({ label, detail: doc, boost: 1 }));
+    const words = Object.entries(this.guards.words).map(([label, word]) => ({ label, detail: word.meaning, apply: word.example }));
+    return [...figures, ...words];
+  }
+
+  /** Types of tasks; for an alternate those that read a stream and give one. */
+  typeNames(isWay) {
+    return [...this.described.values()].filter((type) => !isWay || type.kind === "transform").map(
+      (type) => ({ label: type.name, detail: type.family, info: type.doc }));
+  }
+
+  /** Keys of a task or an alternate that are not there yet. */
+  keyNames(place) {
+    const known = this.keys[place.written ? "alternate" : "task"];
+    return Object.keys(known).filter((name) => !place.written?.includes(name)).map(
+      (name) => ({ label: name, apply: `${name}: `, info: known[name].description }));
+  }
+
+  /** What the word is that one points at; null where that is not known. */
+  explain(state, position) {
+    const line = state.doc.lineAt(position);
+    const found = [...line.text.matchAll(/\w+/g)].find(
+      ({ index, 0: word }) => line.from + index <= position && position <= line.from + index + word.length);
+    if (!found) return null;
+    const [from, to] = [line.from + found.index, line.from + found.index + found[0].length];
+    const place = this.at(state, to);
+    const isKey = /^["']?\s*:/.test(line.text.slice(found.index + found[0].length));
+    const text = this.meaning(found[0], place, isKey);
+    if (!text) return null;
+    return { pos: from, end: to, create: () => ({ dom: Object.assign(document.createElement("div"), { className: "cm-explained", textContent: text }) }) };
+  }
+
+  meaning(word, place, isKey) {
+    if (isKey) return this.keys[place?.written ? "alternate" : "task"][word]?.description;
+    if (place?.key === "guard") {
+      const known = this.guards.words[word];
+      return known ? `${known.example}: ${known.meaning}` : this.guards.figures[word];
+    }
+    return place?.type === word ? this.described.get(word)?.doc : null;
   }
 
   /** Show the columns of the task that the cursor is in. */

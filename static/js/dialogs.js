@@ -1,7 +1,7 @@
 // A form with data-confirm asks first, in one shared <dialog>; a submitted form shows that it is busy.
 
-/** Ask in the page's dialog; resolves to whether the answer is yes. */
-export function confirmed({ title, body = "", label = "Continue", danger = false }) {
+/** Ask in the page's dialog; resolves to whether the answer is yes. `field` labels a text that has to be given. */
+export function confirmed({ title, body = "", label = "Continue", danger = false, field = "" }) {
   const dialog = document.getElementById("confirm");
   dialog.querySelector("[data-part='title']").textContent = title;
   dialog.querySelector("[data-part='body']").textContent = body;
@@ -9,6 +9,17 @@ export function confirmed({ title, body = "", label = "Continue", danger = false
   go.textContent = label;
   go.classList.toggle("button-danger", danger);
   go.classList.toggle("button-primary", !danger);
+  const text = dialog.querySelector("#confirm-field");
+  dialog.querySelector("[data-part='field']").hidden = !field;
+  dialog.querySelector("label[for='confirm-field']").textContent = field;
+  text.required = Boolean(field);
+  text.value = "";
+  // A form's first button answers Enter, and that is the one that cancels.
+  text.onkeydown = (event) => {
+    if (event.key !== "Enter") return;
+    event.preventDefault();
+    go.click();
+  };
   dialog.returnValue = "";
   dialog.showModal();
   return new Promise((resolve) => {
@@ -17,8 +28,9 @@ export function confirmed({ title, body = "", label = "Continue", danger = false
 }
 
 async function ask(form, submitter) {
-  const { confirm: title, confirmBody: body, confirmLabel: label } = form.dataset;
-  if (!(await confirmed({ title, body, label, danger: "danger" in form.dataset }))) return;
+  const { confirm: title, confirmBody: body, confirmLabel: label, confirmField: name, confirmFieldLabel: field } = form.dataset;
+  if (!(await confirmed({ title, body, label, field, danger: "danger" in form.dataset }))) return;
+  if (name) form.elements[name].value = document.getElementById("confirm-field").value;
   form.dataset.confirmed = "";
   form.requestSubmit(submitter ?? undefined);
 }

@@ -21,6 +21,7 @@ const look = cm.EditorView.theme({
   ".cm-activeLineGutter": { backgroundColor: "var(--line)", color: "var(--ink)" },
   "&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground": { backgroundColor: "var(--accent-soft)" },
   ".cm-tooltip": { backgroundColor: "var(--raised)", color: "var(--ink)", border: "1px solid var(--line)", borderRadius: "6px", fontFamily: "var(--sans)", maxWidth: "min(460px, 80vw)" },
+  ".cm-explained": { padding: "6px 10px", fontSize: "13px", lineHeight: "1.45" },
   ".cm-diagnostic": { padding: "6px 10px", whiteSpace: "pre-wrap" },
   ".cm-diagnostic-error": { borderLeft: "3px solid var(--bad)" },
   ".cm-tooltip-autocomplete ul li": { fontFamily: "var(--mono)", padding: "2px 8px" },

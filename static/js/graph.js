@@ -12,12 +12,26 @@ const READABLE = 0.72;
 const LEAST_READABLE = 0.55;
 const WIDTH = 176;
 const NARROW_WIDTH = 124; // three boxes side by side fit a phone
+const WAY = { height: 26, apart: 31, head: 54 }; // of an alternate, drawn in a task that is open
 
 function lines(task, width) {
   const found = [task.label];
   if (task.note) found.push(task.note);
-  if (task.metric || task.type !== task.label) found.push(task.metric ?? task.type);
+  if (task.ways && !task.open) found.push(`${onOf(task)}1 of ${task.ways.length} ways`);
+  if (task.metric || (!task.ways && task.type !== task.label)) found.push(task.metric ?? task.type);
   return found.map((line) => clipped(line, width)).join("\n");
+}
+
+/** The alternate that is on of a dynamic task, as its box begins; nothing where that is not known. */
+function onOf(task) {
+  const on = task.ways.find((way) => way.on);
+  return on ? `${on.name} · ` : "";
+}
+
+/** An alternate as its box says it: whether it is on, and the tasks along its path. */
+function wayText(way, width) {
+  const steps = way.tasks.length > 1 ? `: ${way.tasks.map((task) => task.id || task.type).join(" → ")}` : "";
+  return clipped(`${way.on ? "●" : "○"} ${way.name}${steps}`, width);
 }
 
 const ruler = document.createElement("canvas").getContext("2d");
@@ -31,9 +45,25 @@ function clipped(line, width) {
   return `${line.slice(0, length)}…`;
 }
 
-function measured(graph, width) {
-  const tasks = graph.tasks.map((task) => ({ ...task, width, height: task.note ? 62 : 46 }));
-  return { ...graph, tasks };
+function measured(graph, width, open) {
+  const tasks = graph.tasks.map((task) => {
+    const isOpen = Boolean(task.ways) && open.has(task.id);
+    const extra = Boolean(task.note) + Boolean(task.ways); // lines
+    const height = isOpen ? WAY.head + task.ways.length * WAY.apart + 4 : 46 + 16 * extra;
+    return { ...task, open: isOpen, width: isOpen ? width * 1.3 : width, height };
+  });
+  const opened = tasks.filter((task) => task.open).map((task) => task.id);
+  return { ...graph, tasks, topology: [graph.topology, ...opened].join("+") };
+}
+
+/** The alternates of open tasks as boxes of their own within them: no stream begins or ends there. */
+function waysOf(task, [x, y]) {
+  const width = task.width - 16;
+  return task.ways.map((way, index) => ({
+    data: { id: `${task.id}//${way.name}`, of: task.id, text: wayText(way, width), width, height: WAY.height, textWidth: 2 * width, shift: 0 },
+    position: { x, y: y - task.height / 2 + WAY.head + index * WAY.apart + WAY.height / 2 },
+    classes: way.on ? "way on" : "way",
+  }));
 }
 
 /** ELK's bend points as Cytoscape wants them: how far along, and how far beside, the line from end to end. */
@@ -64,10 +94,14 @@ function edgeData(stream, layout) {
 
 function elements(graph, layout) {
   const nodes = graph.tasks.map((task) => ({
-    data: { id: task.id, text: lines(task, task.width), width: task.width, height: task.height, textWidth: 2 * task.width },
+    data: {
+      id: task.id, text: lines(task, task.width), width: task.width, height: task.height, textWidth: 2 * task.width,
+      shift: task.open ? WAY.head / 2 - task.height / 2 : 0,
+    },
     position: { x: layout.nodes[task.id][0], y: layout.nodes[task.id][1] },
-    classes: [task.kind, ...(task.marks ?? [])].join(" "),
+    classes: [task.kind, task.open ? "open" : "", ...(task.marks ?? [])].join(" "),
   }));
+  for (const task of graph.tasks) if (task.open) nodes.push(...waysOf(task, layout.nodes[task.id]));
   const edges = graph.streams.map((stream) => {
     const edge = edgeData(stream, layout);
     return { ...edge, classes: [edge.classes, ...(stream.marks ?? [])].join(" ") };
@@ -90,6 +124,7 @@ export class Graph {
     this.wait = stage.querySelector(".graph-wait");
     this.onSelect = onSelect;
     this.metrics = null;
+    this.open = new Set(); // dynamic tasks whose alternates are drawn
     this.canvas.addEventListener("keydown", (event) => this.onKey(event));
     document.addEventListener("weir:theme", () => this.cy?.style(graphStyle({ large: this.graph.tasks.length > MANY })));
     new ResizeObserver(() => this.cy?.resize()).observe(stage);
@@ -98,7 +133,8 @@ export class Graph {
   /** Of two drawings that overlap, as where an answer comes while the one before is laid out, the later one stays. */
   async draw(graph) {
     ruler.font = `500 12px ${getComputedStyle(document.body).fontFamily}`;
-    const drawn = measured(graph, this.shape().direction === "DOWN" ? NARROW_WIDTH : WIDTH);
+    const drawn = measured(graph, this.shape().direction === "DOWN" ? NARROW_WIDTH : WIDTH, graph.large ? new Set() : this.open);
+    this.given = graph;
     this.graph = drawn;
     this.byId = new Map(this.graph.tasks.map((task) => [task.id, task]));
     this.say(`Laying out ${format.count(graph.tasks.length)} tasks…`);
@@ -137,13 +173,24 @@ export class Graph {
       minZoom: 0.015, maxZoom: 2.5, boxSelectionEnabled: false, autoungrabify: true,
       textureOnViewport: many, hideEdgesOnViewport: many, hideLabelsOnViewport: many,
     });
-    this.cy.on("select", "node", (event) => this.onSelect(this.byId.get(event.target.id())));
+    // One who points at an alternate means its task.
+    this.cy.on("select", "node", (event) => this.onSelect(this.byId.get(event.target.data("of") ?? event.target.id())));
     this.cy.on("unselect", "node", () => this.onSelect(null));
+    this.cy.on("dbltap", "node", (event) => this.toggle(event.target.data("of") ?? event.target.id()));
     if (view && this.kept) this.cy.viewport(view);
     else this.fit();
     this.kept = true;
     if (this.metrics) this.update(this.metrics);
     if (this.lit) this.light(this.lit);
+  }
+
+  /** Open a dynamic task, so that its alternates are drawn inside, or close it. */
+  async toggle(id) {
+    if (!this.byId.get(id)?.ways || this.graph.large) return;
+    if (!this.open.delete(id)) this.open.add(id);
+    await this.draw(this.given);
+    this.fit();
+    this.select(id);
   }
 
   /** New figures: `{tasks: {id: {rate_per_s, latency_ms, failed}}, streams: {id: {rate_per_s, latency_ms, fused}}}`. */
@@ -197,7 +244,7 @@ export class Graph {
     this.cy.batch(() => {
       this.cy.elements().removeClass("lit dim");
       if (!ids) return;
-      for (const node of this.cy.nodes()) node.addClass(ids.has(node.id()) ? "lit" : "dim");
+      for (const node of this.cy.nodes()) node.addClass(ids.has(node.data("of") ?? node.id()) ? "lit" : "dim");
       for (const edge of this.cy.edges()) {
         edge.addClass(ids.has(edge.data("source")) && ids.has(edge.data("target")) ? "lit" : "dim");
       }
@@ -235,6 +282,7 @@ export class Graph {
     else if (event.key === "0" || event.key === "f") this.fit();
     else if (event.key === "]") this.step(1);
     else if (event.key === "[") this.step(-1);
+    else if (event.key === "Enter") this.toggle(this.cy.nodes(":selected").first().data("of") ?? this.cy.nodes(":selected").first().id());
     else if (event.key === "Escape") this.cy.nodes().unselect();
     else return;
     event.preventDefault();

@@ -56,7 +56,7 @@ export class GraphPanel {
     this.state = state;
     if (!state.tasks || !this.data) return;
     this.graph.update(metricsOf(state));
-    const sharing = JSON.stringify(Object.entries(state.tasks).map(([id, task]) => [id, task.shared_with]));
+    const sharing = JSON.stringify(Object.entries(state.tasks).map(([id, task]) => [id, task.shared_with, task.on]));
     if (this.sharing !== undefined && this.sharing !== sharing) this.load();
     this.sharing = sharing;
     if (this.selected) this.show(this.selected);
@@ -69,6 +69,7 @@ export class GraphPanel {
     else if (action === "table") this.table(button);
     else if (action.startsWith("view-")) this.view(action.slice(5));
     else if (!this.graph.cy) return;
+    else if (action === "ways") this.graph.toggle(this.selected.id);
     else if (action === "fit") this.graph.fit();
     else this.graph.zoom(action === "in" ? 1.25 : 0.8);
   }
@@ -90,6 +91,7 @@ export class GraphPanel {
     this.graph.cy.batch(() => {
       for (const part of [...this.data.tasks, ...this.data.streams]) {
         this.graph.cy.getElementById(part.id).toggleClass("absent", part[name] === false);
+        for (const way of part.ways ?? []) this.graph.cy.getElementById(`${part.id}//${way.name}`).toggleClass("absent", part[name] === false);
       }
     });
   }
@@ -116,14 +118,17 @@ export class GraphPanel {
       if (live.error) line(list, "cause", live.error);
     } else if (task.fragment) line(list, "query", `${task.fragment} on ${task.slot}`);
     if (task.users.length) line(list, task.of ? "runs for" : "shared with", task.users.map((user) => `${user.name} (${user.team})`).join(", "));
-    const alternates = task.type === "dynamic" ? task.config.alternates : [];
-    for (const { name, type, value, guard } of alternates) {
-      line(list, name, [type, `worth ${value ?? 1}`, guard].filter(Boolean).join(", "));
+    const ways = this.card.querySelector("[data-graph-do='ways']");
+    ways.hidden = !task.ways || Boolean(this.data.large);
+    ways.textContent = task.open ? "Close its alternates" : "Open its alternates";
+    for (const way of task.ways ?? []) {
+      const steps = way.tasks.map(({ type }) => type).join(" → ");
+      line(list, way.name, [way.on ? "on" : "", steps, way.guard ? `while ${way.guard}` : ""].filter(Boolean).join(", "));
     }
     if (task.unchained) line(list, "chain", "never: in a query of its own");
     const config = this.card.querySelector("[data-part='config']");
     config.textContent = JSON.stringify(task.config, null, 2);
-    config.hidden = Object.keys(task.config).length === 0;
+    config.hidden = Boolean(task.ways) || Object.keys(task.config).length === 0;
   }
 }
 

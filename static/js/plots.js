@@ -9,7 +9,8 @@ const MAP_STYLE = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130d
 export const SERIES = ["--accent", "--warn", "--ink-3", "--ok"];
 // On a wall, charts are read from some metres.
 const TEXT = document.body.hasAttribute("data-wall") ? Math.max(12, Math.round(innerWidth / 80)) : 12;
-const TONES = { bad: "--bad", ok: "--ok", change: "--accent" };
+const TONES = { bad: "--bad", ok: "--ok", change: "--accent", limit: "--ink-2" };
+const LANE = 0.045; // of a chart's height, at its foot
 
 function layout(figure) {
   const axis = {
@@ -30,7 +31,7 @@ function layout(figure) {
     shapes: given.shapes && [...given.shapes.map(({ tone, ...shape }) => {
       const color = token(TONES[tone] ?? "--ink-3");
       return { ...shape, label: { ...shape.label, font: { ...shape.label?.font, color } }, line: { color, width: 1.5, dash: "dot" } };
-    }), ...(figure.pauses ?? []).map(band)],
+    }), ...(figure.pauses ?? []).map(band), ...(figure.lanes ?? []).flatMap(lane)],
   };
 }
 
@@ -42,6 +43,15 @@ function band({ begin, end, label, side }) {
     fillcolor: color, opacity: 0.45, line: { color, width: 1 },
     label: { text: label, textposition: side === "left" ? "bottom right" : "bottom left", textangle: 0, xanchor: side === "left" ? "right" : "left", padding: 4, font: { size: TEXT - 2, color: token("--ink") } },
   };
+}
+
+/** When something was so, as a line at the foot of a chart. */
+function lane({ series, spans }, row) {
+  const color = token(SERIES[series % SERIES.length]);
+  return spans.map(([begin, end]) => ({
+    type: "rect", xref: "x", yref: "paper", x0: begin, x1: end, y0: row * LANE + 0.006, y1: (row + 1) * LANE - 0.006,
+    layer: "above", fillcolor: color, opacity: 0.85, line: { width: 0 },
+  }));
 }
 
 /** What is said of each band where one points at it: shapes have no such text. */

@@ -67,7 +67,7 @@ function mark() {
       link.href = `?range=${link.dataset.range}${here.get("over") ? `&over=${here.get("over")}` : ""}${location.hash}`;
     }
     bar.querySelector(".time-absolute summary").toggleAttribute("data-chosen", still);
-    bar.elements.over.value = here.get("over") ?? "";
+    if (bar.elements.over) bar.elements.over.value = here.get("over") ?? "";
   }
 }
 
@@ -96,7 +96,7 @@ function startBar(bar) {
     bar.querySelector(".time-absolute").open = false;
     goTo({ from: bar.elements.from.value, to: bar.elements.to.value });
   });
-  bar.elements.over.addEventListener("change", () => {
+  bar.elements.over?.addEventListener("change", () => {
     const here = Object.fromEntries(chosenRange());
     goTo({ ...here, over: bar.elements.over.value });
   });

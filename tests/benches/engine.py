@@ -1,6 +1,6 @@
 """Measures the engine on this machine: restart gaps, many queries in a slot, an idle estate.
 
-    python -m tests.benches.engine [restart] [queries] [idle] [--queries 40] [--json FILE]
+    python -m tests.benches.engine [restart] [queries] [idle] [walls] [--queries 40] [--json FILE]
 
 Starts a broker and drivers of its own in a temporary folder and leaves nothing behind.
 """
@@ -35,7 +35,9 @@ from workers.launcher import broker as embedded
 from workers.library.registry import task_types
 from workers.processes import spawn, stop
 
-MEASUREMENTS = ("restart", "queries", "idle")
+from .wall_prices import measure_walls
+
+MEASUREMENTS = ("restart", "queries", "idle", "walls")
 
 
 @dataclass(frozen=True)
@@ -278,8 +280,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 results[what] = measure_restart(at)
             elif what == "queries":
                 results[what] = measure_queries(at, count=given.queries)
-            else:
+            elif what == "idle":
                 results[what] = measure_idle(at)
+            else:
+                results[what] = measure_walls(at.settings)
         print(what, json.dumps(results[what], indent=2), flush=True)
     if given.json:
         given.json.write_text(json.dumps(results, indent=2) + "\n")

@@ -73,7 +73,7 @@ class Slots:
                     tasks, comes = [], 10 * seconds
                     for task in fragment.tasks:
                         on = at_work.alternate(estate.tasks[task])
-                        tasks.append((at_work.task_type(estate.tasks[task]).name, round(comes)))
+                        tasks.append((at_work.steps(estate.tasks[task])[0][0].name, round(comes)))
                         self.cpu_ms[slot] += comes * self.event_us.get(on, 0.0) / 1000
                         comes *= self.gives.get(on, 1.0)
                         self.given[fragment.id, task] += comes

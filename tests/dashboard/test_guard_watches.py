@@ -232,17 +232,18 @@ def test_page_and_api_show_guards_and_try_others(
     looked(watches, 20.0, second=0)
     watches.store()
     client.force_login(world.carla)
-    page = client.get(f"/dataflows/{record.pk}/guards/work").content.decode()
-    assert "all is on" in page and "events per second that reach the task" in page
-    form = {"hours": "1", "guard_all": "rate < 100", "guard_few": ""}
-    tried = client.get(f"/dataflows/{record.pk}/guards/work", form)
-    assert "It would have switched 2 times." in tried.content.decode()
-    refused = client.get(f"/dataflows/{record.pk}/guards/work", {"hours": "1", "guard_all": "rte < 100"})
-    assert refused.status_code == 400 and "Did you mean rate?" in refused.content.decode()
+    address = f"/dataflows/{record.pk}/dynamic"
+    page = client.get(address).text
+    assert 'data-on="all"' in page and "events per second that reach the task" in page
+    form = {"from": at(-3600).isoformat()[:19], "to": at(0).isoformat()[:19],
+            "try": "work", "guard_all": "rate < 100", "guard_few": ""}
+    assert 'data-trial="2"' in client.get(address, form).text
+    refused = client.get(address, form | {"guard_all": "rte < 100"})
+    assert refused.status_code == 400 and "Did you mean rate?" in refused.text
     alternates, name = f"/api/dataflows/{record.pk}/alternates", "work"
     answer = client.post(f"{alternates}/{name}/try", {
         "hours": 1, "guards": {"all": "rate < 100"}}, content_type="application/json").json()
     assert [(each["before"], each["alternate"]) for each in answer["switches"]] == [("all", "few"), ("few", "all")]
     [task] = client.get(alternates).json()
     assert task["readings"]["rate"] == 20.0
-    assert client.get(f"/dataflows/{record.pk}/guards/wrk").status_code == 404
+    assert client.get(f"{address}/wrk/charts.json").status_code == 404

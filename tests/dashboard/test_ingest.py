@@ -183,6 +183,11 @@ def test_a_source_that_nobody_reads_takes_nothing(posted: Posted):
     assert posted.store.state(posted.task).seq == 0
 
 
+def test_a_refusal_says_what_is_wrong_with_the_first_event(posted: Posted):
+    value, text = (posted.post(body).json()["remedy"] for body in ('{"a": "x"}', "{garbage"))
+    assert value.startswith("The first: field a is 'x', which is no ") and text.startswith("The first: is no JSON")
+
+
 def test_what_cannot_be_read_is_counted_and_browsable_by_who_may_see_the_dataflow(posted: Posted, world):
     answer = posted.post('{"a": 1}\n{"a": "x"}\n', content_type="application/x-ndjson")
     assert answer.status_code == 202 and (answer.json()["taken"], answer.json()["dead"]) == (1, 1)

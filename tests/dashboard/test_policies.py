@@ -307,11 +307,11 @@ def test_api_page_and_command_tell_and_propose(world: World, record: DataflowRec
         ("all", None, 1.0), ("few", True, 10.0)]
     wrong = client.post(f"{address}/policy", {"guards": {"few": "rte > 5"}}, content_type="application/json")
     assert wrong.status_code == 422 and "Did you mean rate?" in wrong.json()["remedy"]
-    page = client.get(f"/dataflows/{record.pk}/guards/work").content.decode()
-    assert "few while rate &gt; 5, worth rate / 2" in page and "in force" in page
-    again = client.post(f"/dataflows/{record.pk}/guards/work/policy", {"version": "0"})
+    page = client.get(f"/dataflows/{record.pk}/dynamic").content.decode()
+    assert "<ins>rate &gt; 5</ins>" in page and "<ins>rate / 2</ins>" in page and "in force" in page
+    again = client.post(f"/dataflows/{record.pk}/dynamic/work/policy", {"version": "0"})
     assert again.status_code == 302 and "/proposals/" in again["Location"]
-    held = client.post(f"/dataflows/{record.pk}/guards/work/hold", {"alternate": "all", "hold_s": "900"})
+    held = client.post(f"/dataflows/{record.pk}/dynamic/work/hold", {"alternate": "all", "hold_s": "900"})
     assert "/proposals/" in held["Location"]
     assert Proposal.objects.filter(plan__options__hold_s=900).count() == 1
     AlternateHold.objects.create(

@@ -148,8 +148,10 @@ class Everything:
                 f"api/dataflows/<uuidstr:dataflow_id>/alternates/<task>/{what}" for what in ("try", "policy", "release")
             ], dynamic),
             "dataflows/<uuid:dataflow_id>/switch": dynamic,
+            "dataflows/<uuid:dataflow_id>/dynamic": {"dataflow_id": several.pk},
             **dict.fromkeys([
-                f"dataflows/<uuid:dataflow_id>/guards/<str:task>{what}" for what in ("", "/policy", "/hold")], dynamic),
+                f"dataflows/<uuid:dataflow_id>/dynamic/<str:task>/{what}"
+                for what in ("charts.json", "policy", "hold")], dynamic),
             "api/teams/<slug:slug>/events/<str:stream>": {"stream": "alerts"},
             "api/dataflows/<uuidstr:dataflow_id>/outputs/<str:task_id>": {"task_id": "out"},
             "api/dataflows/<uuidstr:dataflow_id>/sources/<str:task_id>/dead-letters": source | {"task_id": "posted"},
@@ -188,7 +190,9 @@ class Everything:
             "api/proposals/<uuidstr:proposal_id>/adopt": {"key": "none"},
             "api/dataflows/<uuidstr:dataflow_id>/sinks/<str:task_id>/write-again": {"what": "refused"},
             "api/dataflows/<uuidstr:dataflow_id>/alternates": {"task": "work", "alternate": "few"},
+            "api/dataflows/<uuidstr:dataflow_id>/pause-at-once": {"reason": "It harms."},
             "dataflows/<uuid:dataflow_id>/switch": {"task": "work", "alternate": "few"},
+            "dataflows/<uuid:dataflow_id>/pause-at-once": {"reason": "It harms."},
             "api/tokens": {"name": "ci"},
             "api/dataflows/<uuidstr:dataflow_id>/versions": {
                 "text": document("hush", visibility="private", window=20), "format": "json"},
@@ -221,8 +225,8 @@ class Everything:
             "dataflows/<uuid:dataflow_id>/when-behind": {"choice": "lose_oldest"},
             "tokens/new": {"name": "ci"},
             "api/dataflows/<uuidstr:dataflow_id>/alternates/<task>/policy": {"guards": {"few": "rate > 5"}},
-            "dataflows/<uuid:dataflow_id>/guards/<str:task>/policy": {"guard_few": "rate > 5"},
-            "dataflows/<uuid:dataflow_id>/guards/<str:task>/hold": {"alternate": "few", "hold_s": "900"},
+            "dataflows/<uuid:dataflow_id>/dynamic/<str:task>/policy": {"guard_few": "rate > 5"},
+            "dataflows/<uuid:dataflow_id>/dynamic/<str:task>/hold": {"alternate": "few", "hold_s": "900"},
             "api/teams/<slug:slug>/calendars/<str:name>": {"days": ["2026-12-25"]},
             "api/teams/<slug:slug>/events/<str:stream>": {"values": {"level": "red"}},
             "api/alerts/<int:alert_id>/mute": {"what": "both", "minutes": 60},

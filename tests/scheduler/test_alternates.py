@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.model.alternates import TaskAlternate, alternates_in, first_on, type_at_work
+from scheduler.model.alternates import TaskAlternate, alternates_in, first_on, types_at_work
 from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.columns import Columns, UnknownColumn
 from scheduler.model.documents import columns_of_document, dataflow_from_json, dump_document, read_document, to_document
@@ -195,8 +195,8 @@ def test_that_of_the_highest_value_is_on_first_and_says_cost_and_selectivity() -
     task = dataflow.task("work")
     assert first_on(alternates_in(task.type, task.config)).name == "exact"
     assert first_on((TaskAlternate("b", "thin"), TaskAlternate("a", "scale"))).name == "a"
-    assert type_at_work(task.type, task.config, TYPES).name == "scale"
-    assert type_at_work(task.type, task.config, TYPES, on="fast").name == "thin"
+    assert [kind.name for kind, _ in types_at_work(task.type, task.config, TYPES)] == ["scale"]
+    assert [kind.name for kind, _ in types_at_work(task.type, task.config, TYPES, on="fast")] == ["thin"]
     assert input_rates_per_s(dataflow, task_types=TYPES)["out"] == 10
     turned = read(DOCUMENT.replace("value: 2", "value: 4"))
     assert input_rates_per_s(turned, task_types=TYPES)["out"] == pytest.approx(1)

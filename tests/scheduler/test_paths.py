@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.model.alternate_changes import alternate_changes
-from scheduler.model.alternates import alternates_in, done_at_first, type_at_work
+from scheduler.model.alternates import alternates_in, done_at_first, types_at_work
 from scheduler.model.columns import Columns, UnknownColumn
 from scheduler.model.dataflow import Task
 from scheduler.model.documents import columns_of_document, dataflow_from_json, dump_document, read_document, to_document
@@ -20,9 +20,11 @@ from scheduler.model.errors import InvalidDataflow
 from scheduler.model.paths import INPUT, OUTPUT
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.task_types import PATH, TaskTypes
+from scheduler.performance.pricing import cores_at, cores_at_work
 from scheduler.performance.rates import input_rates_per_s
 from scheduler.reuse.fingerprint import fingerprints
 
+from .catalogue import PRICES
 from .catalogue import TYPES as PLAIN_TYPES
 
 TYPES = TaskTypes([
@@ -244,12 +246,14 @@ def test_rates_and_cost_are_those_of_the_tasks_chained() -> None:
     dataflow = read(DOCUMENT)  # 10/s enter: scale 10/s, then thin 10/s and scale 10/s; 1/s and 10/s leave
     assert input_rates_per_s(dataflow, task_types=TYPES)["out"] == pytest.approx(11)
     work = dataflow.task("work")
-    at_work = type_at_work(work.type, work.config, TYPES)  # 10 + 2 + 10 µs
-    assert (at_work.cost_us, at_work.selectivity) == (pytest.approx(22), pytest.approx(1.1))
-    assert type_at_work(work.type, work.config, TYPES, on="fast").name == "thin"
+    at_work = types_at_work(work.type, work.config, TYPES)
+    assert [(kind.name, share) for kind, share in at_work] == [("scale", 1), ("thin", 1), ("scale", 1)]
+    cores = cores_at_work(work.type, work.config, 10.0, task_types=TYPES, prices=PRICES)
+    assert cores == pytest.approx(2 * cores_at(TYPES["scale"], 10, prices=PRICES) + cores_at(
+        TYPES["thin"], 10, prices=PRICES))
     line = read(document({"tasks": [task("a"), task("b", "scale", by=1)], "streams": joining("input a b output")}))
     work = line.task("work")
-    assert type_at_work(work.type, work.config, TYPES).cost_us == pytest.approx(2 + 0.1 * 10)
+    assert [share for _, share in types_at_work(work.type, work.config, TYPES)] == pytest.approx([1, 0.1])
     assert input_rates_per_s(line, task_types=TYPES)["out"] == pytest.approx(1)
 
 

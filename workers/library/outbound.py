@@ -59,10 +59,10 @@ def may_be_reached(address: str) -> bool:
 
 
 def _within(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
-    if ip.version == 4:
+    if isinstance(ip, ipaddress.IPv4Address):
         return []
     translated = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF) if ip in _TRANSLATED else None
-    return [found for found in (ip.sixtofour, *(ip.teredo or ()), translated) if found is not None]
+    return [address for address in (ip.sixtofour, *(ip.teredo or ()), translated) if address is not None]
 
 
 def _is_open(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:

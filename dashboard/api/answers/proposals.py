@@ -34,7 +34,8 @@ BillChange = answer_of(plan.BillChange)
 
 
 class DifferenceTask(Answer):
-    """A task before and after: ``started``, ``reused``, ``stopped`` or a ``neighbour``, and who uses it."""
+    """A task before and after: ``started``, ``reused``, ``stopped`` or a ``neighbour``, and who uses it; ``on`` is the
+    alternate by which a dynamic one is done then, empty of others."""
 
     id: str
     name: str
@@ -45,6 +46,7 @@ class DifferenceTask(Answer):
     used_by: list[User]
     fragment: str | None
     slot: str | None
+    on: str
 
 
 class DifferenceStream(Answer):

@@ -16,6 +16,7 @@ from dashboard.approvals.services.rearrangement_proposals import (
     REARRANGEMENTS,
     defragment_dataflow,
     move_query,
+    pause_at_once,
     pause_dataflow,
     remove_dataflow,
     resume_dataflow,
@@ -36,10 +37,9 @@ from dashboard.approvals.services.waiting_plans import carry_over_waiting
 __all__ = [
     "REARRANGEMENTS", "PolicyDraft", "adopt_near_miss", "agree_to_rules", "approve_proposal", "cancel_proposal",
     "carry_over_waiting", "change_dataflow", "choose_joining", "comment_on", "decline_rules", "defragment_dataflow",
-    "drop_left_bundles", "edit_comment", "empty_nodes",
-    "enact_held", "forget_plans", "guard", "move_query", "pause_dataflow", "prepare_proposal", "propose_policy",
-    "propose_schedule", "propose_version", "recompute_proposal", "record_progress", "reject_proposal",
-    "release_alternate", "remove_dataflow",
+    "drop_left_bundles", "edit_comment", "empty_nodes", "enact_held", "forget_plans", "guard", "move_query",
+    "pause_at_once", "pause_dataflow", "prepare_proposal", "propose_policy", "propose_schedule", "propose_version",
+    "recompute_proposal", "record_progress", "reject_proposal", "release_alternate", "remove_dataflow",
     "resolve_thread", "resume_dataflow", "roll_back_proposal", "see_mentions", "set_rules", "submit_dataflow",
     "switch_alternate",
 ]

@@ -40,7 +40,7 @@ from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS
 from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import viewer_of
-from scheduler.history.series import DATAFLOW, QUERY, Annotation
+from scheduler.history.series import DATAFLOW, QUERY, SWITCHED, Annotation
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS, names_where
@@ -328,11 +328,15 @@ def _finish(audit: Audit, proposal: Proposal, after: str, at: datetime) -> None:
 
 def _annotations(proposal: Proposal, after: str, at: datetime) -> list[Annotation]:
     """What history tells of a plan: of its dataflow, and of each query that it changed."""
-    kind = PLAN_KINDS[proposal.plan.kind]
-    text = f"{kind.noun} of {proposal.dataflow.name}: {after.replace('_', ' ')}."
+    kind, options = PLAN_KINDS[proposal.plan.kind], proposal.plan.options
+    what, text = kind.name, f"{kind.noun} of {proposal.dataflow.name}: {after.replace('_', ' ')}."
+    if "alternate" in options and after == DONE:
+        what = SWITCHED
+        text = f"{options['task']} of {proposal.dataflow.name}: {options['alternate']} is on, " + (
+            f"because {options['reason']}." if options.get("reason") else f"by {proposal.author_name}.")
     queries = sorted({step.fragment for step in plan_of(proposal.plan).steps})
     subjects = [(DATAFLOW, str(proposal.dataflow_id)), *((QUERY, query) for query in queries)]
-    return [Annotation(int(at.timestamp()), kind.name, part, subject, text) for part, subject in subjects]
+    return [Annotation(int(at.timestamp()), what, part, subject, text) for part, subject in subjects]
 
 
 def overtake(proposal: Proposal, *, why: WeirError | None = None) -> None:

@@ -10,7 +10,7 @@ from dashboard.approvals.lifecycle import STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services.alternate_holds import require_hold
 from dashboard.approvals.services.enacting import require_calm
-from dashboard.approvals.services.submission import asked_again, open_proposal, plan_anew, require_at_rest
+from dashboard.approvals.services.submission import asked_again, give_up, open_proposal, plan_anew, require_at_rest
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
@@ -21,13 +21,56 @@ from dashboard.plans.models import PlanRecord
 from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of
+from scheduler.model.names import require_plain
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import DEFRAGMENT, MOVE, PAUSE, REMOVE, RESUME, SET, PlanKind
+
+LONGEST_REASON = 300  # characters
 
 
 def pause_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
     """Propose that a running dataflow rests; an open proposal to do so is returned as it is."""
     return _propose(actor, dataflow_id, kind=PAUSE)
+
+
+def pause_at_once(*, actor: User, dataflow_id: UUID | str, reason: str) -> Proposal:
+    """Emergency stop: pause a running dataflow as soon as that is planned, which nobody has to approve.
+
+    Other dataflows that share its tasks go on. No freeze or window of a team holds it up, and no limit of proposals or
+    plans. A pause that waits for approval gives way to it. Alerts tell the team (`emergency_stops`).
+
+    Parameters
+    ----------
+    actor : User
+        At least engineer in the dataflow's team.
+    reason : str
+        Why, in 1 to 300 characters on one line.
+
+    Raises
+    ------
+    NameNotPlain
+        The reason is empty, too long, or holds what cannot be seen.
+    InvalidTransition
+        The dataflow does not run, or another plan of it is under way.
+    """
+    reason = require_plain(reason.strip(), what="The reason", most=LONGEST_REASON)
+    viewer = viewer_of(actor)
+    with audited(actor=actor, verb="dataflow.pause_at_once") as audit:
+        lock_generation()
+        record = dataflow_for(viewer, dataflow_id)
+        require_role(viewer, record.team, Role.ENGINEER)
+        waiting = Proposal.objects.open().filter(dataflow=record, plan__kind=PAUSE.name).select_related(
+            "plan", "dataflow__team")
+        already = waiting.filter(plan__options__at_once=True).first()
+        if already is not None:
+            return asked_again(audit, already, actor=actor)
+        _require_open(actor, record, PAUSE)
+        for slower in waiting:
+            give_up(audit, slower)
+        proposal = open_proposal(audit, record, PAUSE.name, options={"why": reason, "at_once": True})
+        audit.subject, audit.team = record, record.team
+        audit.details = {"proposal": str(proposal.pk), "reason": reason}
+        return proposal
 
 
 def resume_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:

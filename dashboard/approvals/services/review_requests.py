@@ -20,8 +20,10 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> None:
     beforehand to what it was and do not to what it is. ``audit`` is that of the caller's command.
     """
     by_itself = proposal.round is None or proposal.round.mode == ACTS
-    if proposal.author_id is None and by_itself and proposal.plan.options.get("why"):
-        demands = []  # its team chose it beforehand (`services.guarding`), or no output changes (isolation)
+    options = proposal.plan.options
+    if options.get("at_once") or (proposal.author_id is None and by_itself and options.get("why")):
+        # An emergency stop; its team chose it beforehand (`services.guarding`); or no output changes (isolation).
+        demands = []
     else:
         demands = team_demands(plan, own=proposal.dataflow.team, acting=_acting(proposal), agreed=_agreed(proposal))
     known = {each.team_id: each for each in Ask.objects.filter(plan=proposal.plan)}

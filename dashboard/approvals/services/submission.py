@@ -247,11 +247,13 @@ def open_proposal(
     AskedTooOften
         As many plans were asked for within the hour, of the team's dataflows, as may be: by people, or by policies.
     """
-    if audit.actor is not None:  # what Weir proposes by itself has bounds of its own
+    # What Weir proposes by itself has bounds of its own; of emergency stops there is one at a time for each dataflow.
+    is_bounded = audit.actor is not None and not (options or {}).get("at_once")
+    if is_bounded:
         opened = Proposal.objects.open().filter(dataflow__team=record.team_id, author__isnull=False)
         require_room(PROPOSALS, owner=record.team.name, taken=opened.count())
     by_policies = bool((options or {}).get("source"))
-    if audit.actor is not None or by_policies:
+    if is_bounded or by_policies:
         _require_plan(record.team, by_policies=by_policies)
     plan = plans.request_plan(actor=audit.actor, dataflow=record, kind=kind, options=options, version=version)
     proposal = Proposal.objects.create(plan=plan, dataflow=record, author=audit.actor, round=loop_round)
@@ -274,8 +276,13 @@ def _require_plan(team: Team, *, by_policies: bool = False) -> None:
 def _give_up_older(audit: Audit, record: DataflowRecord) -> None:
     """A new version takes the place of one for which no plan could be made."""
     for older in Proposal.objects.open().filter(dataflow=record).select_related("dataflow__team"):
-        move_proposal(older, CANCELLED)
-        audit.also(verb="proposal.give_up", subject=older, team=record.team)
+        give_up(audit, older)
+
+
+def give_up(audit: Audit, proposal: Proposal) -> None:
+    """Cancel an open proposal that another one takes the place of; ``audit`` is that of the caller's command."""
+    move_proposal(proposal, CANCELLED)
+    audit.also(verb="proposal.give_up", subject=proposal, team=proposal.dataflow.team)
 
 
 def _try_compute(proposal: Proposal) -> tuple[int, _Computed]:

@@ -94,7 +94,7 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
     if not read:
         reasons = results[0].reasons
         raise NothingRead(
-            "Not one event could be read.", remedy=f"The first: it {reasons[0]}.", reasons=list(reasons))
+            "Not one event could be read.", remedy=f"The first: {reasons[0]}.", reasons=list(reasons))
     return IngestResult(read[0].taken, read[0].dead, read[0].reasons, all(result.again for result in read))
 
 

@@ -40,7 +40,7 @@ class LiveTask(TypedDict):
     """A task's query: where it runs, how it is, and what it does; ``running`` is the running task's id.
 
     ``failed`` where the error is in this task, as far as that can be told, ``gave_up`` where it is not tried again;
-    ``late`` is how many events came too late for it.
+    ``late`` is how many events came too late for it; ``on`` the alternate by which a dynamic one is done.
     """
 
     running: str
@@ -59,6 +59,7 @@ class LiveTask(TypedDict):
     latency_p99_ms: Figure
     late: MovingCount
     shared_with: list[DataflowUser]
+    on: str
 
 
 class LiveStream(TypedDict):

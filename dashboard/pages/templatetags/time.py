@@ -17,12 +17,12 @@ RANGE_NAMES = ("range", "from", "to", "over")  # as static/js/time_range.js has 
 
 
 @register.inclusion_tag("parts/time_bar.html", takes_context=True)
-def time_bar(context: dict[str, Any]) -> dict[str, Any]:
-    """The choice of a range for all charts of a page."""
+def time_bar(context: dict[str, Any], *, over: bool = True) -> dict[str, Any]:
+    """The choice of a range for all charts of a page; with ``over``, of an earlier one to lay over it."""
     now_s = int(timezone.now().timestamp())
     span = chosen_or_default(context["request"].GET, now_s=now_s)
     return {
-        "ranges": RANGES.values(), "default": DEFAULT.name, "span": span, "overlays": OVERLAYS.items(),
+        "ranges": RANGES.values(), "default": DEFAULT.name, "span": span, "overlays": OVERLAYS.items() if over else (),
         "begin": iso_minute(span.begin_s), "end": iso_minute(span.end_s)}
 
 

@@ -18,6 +18,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from dashboard import jobs
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
+from dashboard.approvals.emergency_stops import emergency_stops
 from dashboard.approvals.near_miss_search import near_misses_in
 from dashboard.audit import selectors as trail
 from dashboard.bills.dataflow_costs import cost_of
@@ -36,6 +37,7 @@ from dashboard.operations.live_view.failing_queries import failures
 from dashboard.operations.live_view.query_states import GAVE_UP
 from dashboard.operations.services import try_again
 from dashboard.pages import flash
+from dashboard.pages.editor_words import GUARD_LANGUAGE
 from dashboard.pages.event_table import event_table
 from dashboard.pages.graphs import dataflow_graph, pair_graph, preview_graph, stream_id
 from dashboard.pages.line_changes import line_changes
@@ -44,6 +46,7 @@ from dashboard.teams.models import Role
 from scheduler.contracts.reports import FAILING
 from scheduler.model.behind import WORDS
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
+from scheduler.model.task_types import DYNAMIC
 
 if TYPE_CHECKING:
     from dashboard.approvals.models import Proposal
@@ -187,12 +190,14 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "shared": _sharing(tasks), "may_remove": may and record.status in {RUNNING, PAUSED},
         "may_change": may and record.status == RUNNING,
         "may_pause": may and record.status == RUNNING, "may_resume": may and record.status == PAUSED,
+        "is_dynamic": any(task["type"] == DYNAMIC for task in tasks),
         "dynamic": dynamic_tasks(request.viewer, dataflow_id), "may_switch": may and record.status == RUNNING,
         "fragmentation": fragmentation_of(request.viewer, dataflow_id), "currency": settings.CURRENCY,
         "cost": cost_of(request.viewer, dataflow_id),
         "may_renew": may and record.status in AT_REST, "is_running": record.status == RUNNING,
         "may_read_bill": request.viewer.sees_private_of(record.team_id),
         "live_topic": f"dataflow:{record.pk}", "hold_s": settings.HOLD_S,
+        "stop": emergency_stops([record.pk]).get(str(record.pk)),
         "latency": latency_card_told(request.viewer, record), "longest_ms": settings.LONGEST_TRIGGER_MS,
         "may_choose_latency": may, "may_choose_behind": request.viewer.has_role(record.team_id, Role.APPROVER),
         "when_behind_choices": WORDS, "when_behind_words": WORDS[record.behind_choice],
@@ -284,7 +289,9 @@ def dataflow_graph_json(request: HttpRequest, dataflow_id: UUID) -> JsonResponse
     record = catalog.dataflow(request.viewer, dataflow_id)
     live = operations.live_dataflow(request.viewer, dataflow_id)
     shared_with = {task: live_task["shared_with"] for task, live_task in live["tasks"].items()}
-    return JsonResponse(dataflow_graph(catalog.graph_of(record), shared_with=shared_with))
+    return JsonResponse(dataflow_graph(
+        catalog.graph_of(record), shared_with=shared_with,
+        on={task: live_task["on"] for task, live_task in live["tasks"].items()}))
 
 
 @require_safe
@@ -316,6 +323,19 @@ def dataflow_retry(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     flash.attempt(
         request, lambda: try_again(actor=request.user, dataflow_id=dataflow_id),
         text="Trying again. This page shows what comes of it.", code="try-again")
+    return redirect("dataflow", dataflow_id)
+
+
+@require_POST
+@login_required
+def dataflow_pause_at_once(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """Emergency stop: pause a dataflow without an approval."""
+    catalog.dataflow(request.viewer, dataflow_id)
+    flash.attempt(
+        request, lambda: services.pause_at_once(
+            actor=request.user, dataflow_id=dataflow_id, reason=request.POST.get("reason", "")),
+        text=lambda proposal: f"{proposal.dataflow.name} is being paused. An alert tells its team.",
+        code="paused-at-once")
     return redirect("dataflow", dataflow_id)
 
 
@@ -358,7 +378,7 @@ def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **giv
     chosen = request.POST.get("team") or (record.team.slug if record else "")
     changed = _record_to_change(request)
     return {"teams": may, "record": record, "samples": () if changed else catalog.samples(), "format": "yaml",
-            "chosen_team": chosen, "changed": changed, **given}
+            "chosen_team": chosen, "changed": changed, "guard_language": GUARD_LANGUAGE, **given}
 
 
 def _outputs(request: HttpRequest, record: DataflowRecord) -> list[dict[str, str]]:

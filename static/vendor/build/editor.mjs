@@ -1,5 +1,5 @@
 // The one CodeMirror bundle that Weir's editor uses: JSON and YAML, a gutter, lint marks, search, completion.
-export { EditorView, keymap, lineNumbers, highlightActiveLine, highlightActiveLineGutter, drawSelection, placeholder } from "@codemirror/view";
+export { EditorView, keymap, lineNumbers, highlightActiveLine, highlightActiveLineGutter, drawSelection, hoverTooltip, placeholder } from "@codemirror/view";
 export { EditorState, Compartment, EditorSelection } from "@codemirror/state";
 export { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
 export { autocompletion, completionKeymap, completionStatus, startCompletion } from "@codemirror/autocomplete";

@@ -38,8 +38,9 @@ FORBIDDEN = (
     "EVAL return(redis.call('KEYS','*')) 0", "CLIENT TRACKING ON BCAST", "CLIENT PAUSE 1", "CLIENT UNBLOCK 1",
     "SORT_RO weir:looks:n1 BY weir:secrets->x", "MEMORY DOCTOR", "LATENCY RESET", "MODULE LIST", "PSUBSCRIBE *",
     "SUBSCRIBE __keyevent@0__:set", "SPUBLISH weir:push n1", "BLPOP celery 1", "DUMP weir:desired:n2", "SLOWLOG GET",
-    "RESTORE weir:ch:f9-0.0 0 x", "MIGRATE h 1 weir:secrets 0 1",
-    "EVAL_RO return(redis.call('GET','weir:desired:n2')) 0", "MEMORY USAGE weir:secrets", "OBJECT ENCODING weir:secrets")
+    "RESTORE weir:ch:x 0 x", "MIGRATE h 1 weir:secrets 0 1",
+    "EVAL_RO return(redis.call('GET','weir:desired:n2')) 0", "MEMORY USAGE weir:secrets",
+    "OBJECT ENCODING weir:secrets")
 OF_CONNECTORS = ("HGETALL weir:connector:t", "HGETALL weir:sink:f9-0.0", "SMEMBERS weir:sinks:n1")
 
 

@@ -127,8 +127,8 @@ class BrokerUsers:
             self._known = {
                 name: fragment for folder in folders
                 for name, fragment in SlotStore(self._store.data_dir, folder).records().items()}
-        kept = [fragment for name, fragment in self._known.items() if name in recorded]
-        known = key_patterns.known_fragments(self._store.read_desired(), *coming, kept=kept)
+        earlier = [fragment for name, fragment in self._known.items() if name in recorded]
+        known = key_patterns.known_fragments(self._store.read_desired(), *coming, earlier=earlier)
         if known != self._known or not self._store.known_path.exists():
             self._store.write_known(known)
             self._known = known
