@@ -6,7 +6,7 @@ that has a dynamic task done by another alternate runs on.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -14,12 +14,12 @@ from types import MappingProxyType
 from .model.alternates import alternates_in, on_in, type_at_work
 from .model.errors import InvalidTransition, NotFound
 from .model.estate import Submitted
-from .model.fragment import Fragment
+from .model.fragment import Fragment, RunningTask
 from .model.plan import Plan, Step
 from .model.plan_kinds import SET
 from .model.ports import EstateView
 from .model.prices import Prices
-from .model.settings_of_fragments import USUAL
+from .model.settings_of_fragments import USUAL, FragmentSettings
 from .model.task_types import DYNAMIC, TaskTypes
 from .performance.pricing import cores_at
 from .plan_building import heads_of, plan_of_rearrangement, plan_taking_back, submitted_in
@@ -82,10 +82,10 @@ def plan_settings(
 
 
 def plan_switch(
-    estate: EstateView, dataflow_id: str, *, task: str, alternate: str, task_types: TaskTypes, prices: Prices,
-    why: str = "",
+    estate: EstateView, dataflow_id: str, *, task: str, alternate: str, along: Mapping[str, str] = MappingProxyType({}),
+    task_types: TaskTypes, prices: Prices, why: str = "",
 ) -> Plan:
-    """Plan that a dynamic task is done by another of its alternates, for all who use it.
+    """Plan that a dynamic task is done by another of its alternates, for all who use it; or several tasks are.
 
     Parameters
     ----------
@@ -93,6 +93,8 @@ def plan_switch(
         The task's id in the dataflow.
     alternate : str
         The alternate's name.
+    along : mapping of str to str, optional
+        Other tasks that switch with it, and their alternates: those that switch in waves do so in one.
     why : str, optional
         What it is for, for those who look at the plan.
 
@@ -103,39 +105,51 @@ def plan_switch(
     NotFound
         The dataflow has no such dynamic task, or the task no such alternate.
     InvalidTransition
-        That alternate is on already.
+        An alternate is on already.
     """
     submitted = submitted_in(estate, dataflow_id)
+    before: dict[str, FragmentSettings] = {}
+    after: dict[str, FragmentSettings] = {}
+    cores_delta, switched = 0.0, []
+    for name, chosen in {task: alternate, **along}.items():
+        running, on = _switched(estate, submitted, name, chosen)
+        own = estate.places[running.id][0]
+        for settings, which in ((before, on), (after, chosen)):
+            now = settings.get(own, estate.settings.get(own, USUAL))
+            settings[own] = replace(now, alternates={**now.alternates, running.id: which})
+        cores = [
+            cores_at(type_at_work(running.type, running.config, task_types, on=which), running.rate_per_s or 0.0,
+                     prices=prices)
+            for which in (on, chosen)]
+        cores_delta += cores[1] - cores[0]
+        switched.append(running.id)
+    return plan_of_rearrangement(
+        SET, estate, submitted, _switching(estate, switched), heads=switched, task_types=task_types, prices=prices,
+        cores_delta=cores_delta, settings_before=before, settings_after=after, why=why)
+
+
+def _switched(estate: EstateView, submitted: Submitted, task: str, alternate: str) -> tuple[RunningTask, str]:
+    """The running task that is to be done by another alternate, and which is on now."""
     dynamic = {
         name: estate.tasks[running] for name, running in submitted.running.items()
         if estate.tasks[running].type == DYNAMIC}
     if task not in dynamic:
         raise NotFound(
             f"{submitted.name} has no task {task} with alternates.",
-            remedy=_one_of(task, dynamic) or "None of its tasks has any.", dataflow=dataflow_id, task=task)
+            remedy=_one_of(task, dynamic) or "None of its tasks has any.", dataflow=submitted.id, task=task)
     running = dynamic[task]
     names = [each.name for each in alternates_in(running.type, running.config)]
     if alternate not in names:
         raise NotFound(
-            f"Task {task} has no alternate {alternate}.", remedy=_one_of(alternate, names), dataflow=dataflow_id,
+            f"Task {task} has no alternate {alternate}.", remedy=_one_of(alternate, names), dataflow=submitted.id,
             task=task, alternate=alternate)
-    fragment = estate.fragments[estate.places[running.id][0]]
-    own = estate.settings.get(fragment.id, USUAL)
+    own = estate.settings.get(estate.places[running.id][0], USUAL)
     on = on_in(running.type, running.config, own.alternates.get(running.id))
     if on == alternate:
         raise InvalidTransition(
             f"Alternate {alternate} of {task} is on already.", remedy="There is nothing to change.",
-            dataflow=dataflow_id, task=task)
-    before, after = (
-        replace(own, alternates={**own.alternates, running.id: name}) for name in (on, alternate))
-    cores_now, cores_then = (
-        cores_at(type_at_work(running.type, running.config, task_types, on=name), running.rate_per_s or 0.0,
-                 prices=prices)
-        for name in (on, alternate))
-    return plan_of_rearrangement(
-        SET, estate, submitted, _switching(fragment, running.id), heads=[running.id], task_types=task_types,
-        prices=prices, cores_delta=cores_then - cores_now,
-        settings_before={fragment.id: before}, settings_after={fragment.id: after}, why=why)
+            dataflow=submitted.id, task=task)
+    return running, on
 
 
 def _one_of(name: str, known: Collection[str]) -> str:
@@ -143,24 +157,32 @@ def _one_of(name: str, known: Collection[str]) -> str:
     return f"Did you mean {near[0]}?" if near else f"Name one of {', '.join(sorted(known))}." if known else ""
 
 
-def _switching(fragment: Fragment, task: str) -> FragmentChange:
-    return FragmentChange(
-        {fragment.id: fragment}, {fragment.id: fragment}, (Step(SWITCH.name, fragment.id, task=task),))
+def _switching(estate: EstateView, tasks: Collection[str]) -> FragmentChange:
+    own = {task: estate.fragments[estate.places[task][0]] for task in tasks}
+    fragments = {fragment.id: fragment for fragment in own.values()}
+    steps = tuple(Step(SWITCH.name, fragment.id, task=task) for task, fragment in own.items())
+    return FragmentChange(fragments, fragments, steps)
 
 
-def _plan_switching_back(estate: EstateView, plan: Plan, submitted: Submitted, step: Step) -> Plan:
-    task = step.task or ""
-    was, made = (
-        settings[step.fragment].alternates[task] for settings in (plan.settings_before, plan.settings_after))
-    fragment = estate.fragments[estate.places[task][0]] if task in estate.tasks else None
-    own = USUAL if fragment is None else estate.settings.get(fragment.id, USUAL)
-    if fragment is None or own.alternates.get(task) != made:
-        raise InvalidTransition(
-            f"{submitted.name} was switched to another alternate since.", remedy="There is nothing left to undo.",
-            dataflow=submitted.id)
+def _plan_switching_back(estate: EstateView, plan: Plan, submitted: Submitted, steps: Iterable[Step]) -> Plan:
+    before: dict[str, FragmentSettings] = {}
+    after: dict[str, FragmentSettings] = {}
+    switched = []
+    for step in steps:
+        task = step.task or ""
+        was, made = (
+            settings[step.fragment].alternates[task] for settings in (plan.settings_before, plan.settings_after))
+        own = estate.places[task][0] if task in estate.tasks else ""
+        now = before.setdefault(own, estate.settings.get(own, USUAL))
+        if not own or now.alternates.get(task) != made:
+            raise InvalidTransition(
+                f"{submitted.name} was switched to another alternate since.", remedy="There is nothing left to undo.",
+                dataflow=submitted.id)
+        then = after.get(own, now)
+        after[own] = replace(then, alternates={**then.alternates, task: was})
+        switched.append(task)
     return plan_taking_back(
-        estate, plan, _switching(fragment, task), heads=[task], settings_before={fragment.id: own},
-        settings_after={fragment.id: replace(own, alternates={**own.alternates, task: was})})
+        estate, plan, _switching(estate, switched), heads=switched, settings_before=before, settings_after=after)
 
 
 def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
@@ -175,7 +197,7 @@ def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
     """
     submitted = submitted_in(estate, plan.dataflow.id)
     if switched := [step for step in plan.steps if step.task]:
-        return _plan_switching_back(estate, plan, submitted, *switched)
+        return _plan_switching_back(estate, plan, submitted, switched)
     now = {name: estate.settings.get(name, USUAL) for name in plan.settings_after if name in estate.fragments}
     back = {
         name: replace(plan.settings_before[name], trigger_ms=None) for name, own in now.items()

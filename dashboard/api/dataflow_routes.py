@@ -158,9 +158,9 @@ def alternates(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, Any]]:
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates", response=ProposalRow)
 def switch(request: HttpRequest, dataflow_id: UUID, choice: schemas.SwitchIn) -> dict[str, Any]:
-    """Propose that a dynamic task is done by another of its alternates."""
+    """Propose that a dynamic task is done by another of its alternates; or several are."""
     return schemas.proposal_row(services.switch_alternate(
-        actor=request.user, dataflow_id=dataflow_id, task=choice.task, alternate=choice.alternate))
+        actor=request.user, dataflow_id=dataflow_id, task=choice.task, alternate=choice.alternate, along=choice.along))
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates/{task}/try", response=GuardTrialAnswer)

@@ -104,10 +104,11 @@ class MoveIn(Schema):
 
 
 class SwitchIn(Schema):
-    """By which of its alternates a dynamic task is to be done."""
+    """By which of its alternates a dynamic task is to be done; and which tasks, by which of theirs, switch with it."""
 
     task: str
     alternate: str
+    along: dict[str, str] = {}
 
 
 class GuardTrialIn(Schema):

@@ -14,7 +14,7 @@ from typing import Any
 
 from .columns import ColumnError, Columns
 from .dataflow import Task, _frozen
-from .task_types import DYNAMIC, TaskType
+from .task_types import DYNAMIC, SWITCHING, WAVE, TaskType
 
 ALTERNATES = "alternates"  # the key in a document, and the parameter of the type
 
@@ -48,6 +48,11 @@ def alternates_in(task_type: str, config: Mapping[str, Any]) -> tuple[TaskAltern
             stated["name"], stated["type"], stated.get("config") or {}, stated.get("value", 1.0),
             stated.get("guard") or "")
         for stated in config[ALTERNATES])
+
+
+def in_waves(task_type: str, config: Mapping[str, Any]) -> bool:
+    """Whether a task is dynamic and switches in waves, so that an event meets the same choice in all such tasks."""
+    return task_type == DYNAMIC and config.get(SWITCHING) == WAVE
 
 
 def first_on(alternates: Sequence[TaskAlternate]) -> TaskAlternate:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import yaml
 
-from .alternates import ALTERNATES
+from .alternates import ALTERNATES, in_waves
 from .bounds import DOCUMENT_BYTES
 from .canonical import canonical_config, plain
 from .column_checks import TaskColumns, columns_by_task
@@ -27,7 +27,7 @@ from .json_text import read_json
 from .latency_limits import Limits, from_json, to_json
 from .latency_reading import read_latency
 from .positions import Problems, TextPosition, UnreadableDocument, listed
-from .task_types import DYNAMIC, TaskType, TaskTypes
+from .task_types import DYNAMIC, SWITCHING, WAVE, TaskType, TaskTypes
 from .yaml_text import read_yaml, resolve_plain
 
 Format = Literal["json", "yaml"]
@@ -129,7 +129,8 @@ def dataflow_from_json(document: Mapping[str, Any]) -> Dataflow:
         description=document.get("description", ""),
         visibility=document.get("visibility", "shared"),
         tasks=tuple(
-            Task(task["id"], *type_and_config(task), task.get("chain") or "allowed") for task in document["tasks"]),
+            Task(task["id"], *type_and_config(task, switching=document.get(SWITCHING)), task.get("chain") or "allowed")
+            for task in document["tasks"]),
         streams=tuple(
             Stream(stream["from"], stream["to"], _optional_float(stream.get("selectivity")))
             for stream in document["streams"]
@@ -155,6 +156,8 @@ def to_document(dataflow: Dataflow) -> dict[str, Any]:
         | ({} if stream.selectivity is None else {"selectivity": stream.selectivity})
         for stream in dataflow.streams
     ]
+    if any(in_waves(task.type, task.config) for task in dataflow.tasks):
+        document[SWITCHING] = WAVE
     if dataflow.rates_per_s:
         document["rates"] = dict(dataflow.rates_per_s)
     if dataflow.latency is not None:
@@ -162,10 +165,11 @@ def to_document(dataflow: Dataflow) -> dict[str, Any]:
     return document
 
 
-def type_and_config(stated: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The type and the config of a task as a stored document states it; of one with alternates, the type of these."""
+def type_and_config(stated: Mapping[str, Any], *, switching: str | None = None) -> tuple[str, Mapping[str, Any]]:
+    """The type and the config of a task as a stored document states it; of one with alternates, the type of these, and
+    how the document's tasks switch."""
     if ALTERNATES in stated:
-        return DYNAMIC, {ALTERNATES: stated[ALTERNATES]}
+        return DYNAMIC, {ALTERNATES: stated[ALTERNATES]} | ({SWITCHING: WAVE} if switching == WAVE else {})
     return stated["type"], stated.get("config") or {}
 
 

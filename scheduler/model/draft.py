@@ -20,7 +20,7 @@ from .parameters import check_config
 from .positions import DocumentNode, Problems, TextPosition, UnreadableDocument, shown
 from .schema import dataflow_schema
 from .structure import check_structure
-from .task_types import DYNAMIC, TaskType, TaskTypes
+from .task_types import DYNAMIC, SWITCHING, WAVE, TaskType, TaskTypes
 
 _TASK_ID = re.compile(dataflow_schema()["$defs"]["id"]["pattern"].strip("^$"))
 
@@ -84,6 +84,7 @@ class DraftReader:
         self.task_types = task_types
         self.type_remedy = type_remedy
         self.draft = Draft()
+        self._in_waves = False
         self.parsed_characters = 0
 
     def read(self, root: DocumentNode) -> Draft:
@@ -104,8 +105,13 @@ class DraftReader:
                 "Take it out: names hold what can be seen, and single spaces of the usual kind.")
         self.draft.description = _text(document.get("description")) or ""
         self.draft.visibility = _text(document.get("visibility")) or "shared"
+        self._in_waves = _text(document.get(SWITCHING)) == WAVE
         for task in _mappings(document.get("tasks")):
             self._task(task)
+        if self._in_waves and not any(task.alternates for task in self.draft.tasks.values()):
+            self.problems.add(
+                "nothing_to_switch", document[SWITCHING].position, "No task has alternates that could switch in waves.",
+                "Leave switching out, or give a task alternates.")
         for stream in _mappings(document.get("streams")):
             ends = [end if _text(end) is not None else None for end in map(stream.value.get, ("from", "to"))]
             self.draft.streams.append(DraftStream(*ends, _number(stream.value.get("selectivity")), stream.position))
@@ -158,7 +164,7 @@ class DraftReader:
             alternates[way.alternate or f"{number + 1}"] = way
         if task_id is None:
             return
-        config = {ALTERNATES: node.value[ALTERNATES].plain()}
+        config = {ALTERNATES: node.value[ALTERNATES].plain()} | ({SWITCHING: WAVE} if self._in_waves else {})
         self.draft.tasks[task_id] = DraftTask(
             task_id, self.task_types[DYNAMIC], config, node.value["id"].position, {ALTERNATES: node.value[ALTERNATES]},
             _text(node.value.get("chain")) or "allowed", alternates=alternates)

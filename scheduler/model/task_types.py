@@ -18,6 +18,8 @@ ParameterType = Literal["string", "integer", "number", "boolean", "list", "objec
 Near = Literal["ratio", "any", "never"]
 Effect = Literal["network", "database", "files", "code"]
 DYNAMIC = "dynamic"  # the type of tasks with alternates, which every catalogue has
+SWITCHING = "switching"  # its parameter: `fast`, or
+WAVE = "wave"
 NEAR_RATIO = 0.2  # relative difference up to which two numbers are near
 
 
@@ -174,7 +176,9 @@ class TaskTypes(Mapping[str, TaskType]):
         self._by_name = {task_type.name: task_type for task_type in task_types}
         self._dynamic = TaskType(
             DYNAMIC, "transform", "A task with alternates, of which one is on.", "workers.library.dynamic:dynamic",
-            (Parameter("alternates", "list", "The ways to do it.", required=True, alternate_types=self),), effects=())
+            (Parameter("alternates", "list", "The ways to do it.", required=True, alternate_types=self),
+             Parameter(SWITCHING, "string", "Whether it switches as soon as it can, or in waves.", default="fast",
+                       choices=("fast", WAVE), added=True)), effects=())
 
     def __getitem__(self, name: str) -> TaskType:
         return self._dynamic if name == DYNAMIC else self._by_name[name]

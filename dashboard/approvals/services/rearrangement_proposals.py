@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -61,11 +62,13 @@ def move_query(
     return _propose(actor, dataflow_id, kind=MOVE, **_move(query, slot, along))
 
 
-def switch_alternate(*, actor: User, dataflow_id: UUID | str, task: str, alternate: str) -> Proposal:
-    """Propose that a dynamic task of a dataflow is done by another alternate, for all who use it; an open proposal of
-    just that is returned as it is.
+def switch_alternate(
+    *, actor: User, dataflow_id: UUID | str, task: str, alternate: str, along: Mapping[str, str] = MappingProxyType({})
+) -> Proposal:
+    """Propose that a dynamic task of a dataflow is done by another alternate, for all who use it, and others along with
+    it; an open proposal of just that is returned as it is.
     """
-    return _propose(actor, dataflow_id, kind=SET, task=task, alternate=alternate)
+    return _propose(actor, dataflow_id, kind=SET, task=task, alternate=alternate, **({"along": dict(along)} if along else {}))
 
 
 def _move(query: str, slot: str, along: Sequence[str]) -> dict[str, Any]:

@@ -16,8 +16,8 @@ def _setting(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     options = record.options
     if "alternate" in options:
         return plan_switch(
-            estate, task=options["task"], alternate=options["alternate"], why=options.get("reason", ""),
-            **computed_with(record))
+            estate, task=options["task"], alternate=options["alternate"], along=options.get("along", {}),
+            why=options.get("reason", ""), **computed_with(record))
     return plan_settings(
         estate, real_time=options["real_time"], trigger_ms=options["trigger_ms"], cores_delta=options["cores_delta"],
         why=options["reason"], **computed_with(record))

@@ -183,6 +183,21 @@ def switches(task_id: str) -> str:
     return f"{PREFIX}switches:{task_id}"
 
 
+def waves() -> str:
+    """The hash of which alternate each element that switches in waves has from which wave on, by running task."""
+    return f"{PREFIX}waves"
+
+
+def wave_sources() -> str:
+    """The hash of the newest wave that each source is to begin, by running task."""
+    return f"{waves()}:sources"
+
+
+def wave_counter() -> str:
+    """The hash with the number of the newest wave, and the generation and revision of the estate that made it."""
+    return f"{waves()}:counter"
+
+
 def tap(fragment_id: str) -> str:
     """Is there while somebody looks at the streams of a fragment."""
     return f"{PREFIX}tap:{fragment_id}"

@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from scheduler.contracts.offsets import Offset
-from scheduler.model.alternates import TaskAlternate, alternates_in, first_on
+from scheduler.model.alternates import TaskAlternate, alternates_in, first_on, in_waves
 from scheduler.model.dataflow import Task
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.errors import WeirError
@@ -175,7 +175,7 @@ def _compiled(
                 if alternates := alternates_in(task.type, task.config):
                     frame = one_of(
                         frame, _builds(alternates, task_types), config, task=task.id, fragment=chain.fragment,
-                        position=position)
+                        position=position, in_waves=in_waves(task.type, task.config))
                 else:
                     frame = _built(task_type, config_here, frame)
         except Exception as error:
@@ -262,13 +262,14 @@ def _input(
         return read_channels(
             spark, config, inputs=chain.inputs, reader=chain.fragment, writes=chain.written, begin=begin.offsets,
             threads=chain.threads, gate=begin.gate, real_time=chain.real_time, idle_ms=_idle_ms(chain.tasks),
+            source=chain.tasks[0].id if task_type.kind == "source" else "",
         )
     if chain.threads > 1:
         raise FragmentFailed(f"task {chain.tasks[0].id}: a source works on one thread, not on {chain.threads}")
     pace = _pace(chain.tasks[0], task_type, folder)
     return read_ticks(
         spark, config, name=chain.fragment, writes=chain.written, begin=begin.source_offset, gate=begin.gate,
-        real_time=chain.real_time, **pace)
+        real_time=chain.real_time, source=chain.tasks[0].id, **pace)
 
 
 def _idle_ms(tasks: Sequence[Task]) -> int:

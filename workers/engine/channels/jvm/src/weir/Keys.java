@@ -56,6 +56,16 @@ final class Keys {
     return "weir:switches:" + task;
   }
 
+  /** Which alternate each element has from which wave on, by running task. */
+  static String waves() {
+    return "weir:waves";
+  }
+
+  /** The newest wave that each source is to begin, by running task. */
+  static String waveSources() {
+    return "weir:waves:sources";
+  }
+
   static String meter(String fragment) {
     return "weir:meter:" + fragment;
   }
