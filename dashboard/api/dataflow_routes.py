@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router, Status
 
 from dashboard.api import schemas
@@ -154,6 +154,14 @@ def alternates(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, Any]]:
     """The dynamic tasks of a dataflow that runs: their alternates, which is on, and which got which first event."""
     tasks = dynamic_reader.dynamic_tasks(request.viewer, dataflow_id)
     return json.loads(to_json(dynamic_reader.with_switches(tasks)))
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/switches.jsonl")
+def switches(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """The recorded sequence of its dynamic tasks, one switch a line: from which event which alternate worked."""
+    tasks = dynamic_reader.with_switches(dynamic_reader.dynamic_tasks(request.viewer, dataflow_id))
+    lines = [json.dumps({"task": task.task, **asdict(switch)}) + "\n" for task in tasks for switch in task.switches]
+    return HttpResponse("".join(lines), content_type="application/x-ndjson")
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates", response=ProposalRow)

@@ -139,6 +139,7 @@ class Everything:
         dynamic = {"dataflow_id": several.pk, "task": "work"}
         self._of_pattern: dict[str, dict[str, Any]] = {
             "api/dataflows/<uuidstr:dataflow_id>/alternates": dynamic,
+            "api/dataflows/<uuidstr:dataflow_id>/switches.jsonl": dynamic,
             "api/dataflows/<uuidstr:dataflow_id>/alternates/<task>/try": dynamic,
             "dataflows/<uuid:dataflow_id>/switch": dynamic,
             "dataflows/<uuid:dataflow_id>/guards/<str:task>": dynamic,

@@ -21,33 +21,37 @@ from workers.engine.channels import keys
 
 KEPT = 500  # switches of a task: more are known of none (``Waves.KEPT``)
 
-# KEYS: switches by task, newest wave by source, counter.  ARGV: generation, revision, kept, [{task, on, sources}, …]
+# KEYS: counter.  ARGV: generation, revision, kept, [{switches, on, sources}, …], where switches and sources are keys
 # An older estate changes nothing, whichever of two publishers comes last. Returns the wave that begins, 0 for none.
 _PUBLISH = """
-local stands = redis.call('HMGET', KEYS[3], 'generation', 'revision')
+local stands = redis.call('HMGET', KEYS[1], 'generation', 'revision', 'keys')
 local generation, revision = tonumber(ARGV[1]), tonumber(ARGV[2])
 local newer = tonumber(stands[1] or -1)
 if newer > generation or (newer == generation and tonumber(stands[2] or 0) > revision) then return 0 end
-redis.call('HSET', KEYS[3], 'generation', ARGV[1], 'revision', ARGV[2])
-local wanted, sources, wave = {}, {}, 0
+local wanted, names, wave = {}, {}, 0
+local function want(key)
+  if not wanted[key] then names[#names + 1] = key end
+  wanted[key] = true
+end
 for _, element in ipairs(cjson.decode(ARGV[4])) do
-  wanted[element.task] = true
-  local switches = cjson.decode(redis.call('HGET', KEYS[1], element.task) or '[]')
-  if #switches == 0 or switches[#switches][2] ~= element.on then
-    if wave == 0 then wave = redis.call('HINCRBY', KEYS[3], 'number', 1) end
+  want(element.switches)
+  local switches = cjson.decode(redis.call('GET', element.switches) or '[]')
+  local is_other = #switches == 0 or switches[#switches][2] ~= element.on
+  if is_other then
+    if wave == 0 then wave = redis.call('HINCRBY', KEYS[1], 'number', 1) end
     switches[#switches + 1] = {wave, element.on}
     while #switches > tonumber(ARGV[3]) do table.remove(switches, 1) end
-    redis.call('HSET', KEYS[1], element.task, cjson.encode(switches))
-    for _, source in ipairs(element.sources) do redis.call('HSET', KEYS[2], source, wave) end
+    redis.call('SET', element.switches, cjson.encode(switches))
   end
-  for _, source in ipairs(element.sources) do sources[source] = true end
+  for _, source in ipairs(element.sources) do
+    want(source)
+    if is_other then redis.call('SET', source, wave) end
+  end
 end
-for _, task in ipairs(redis.call('HKEYS', KEYS[1])) do
-  if not wanted[task] then redis.call('HDEL', KEYS[1], task) end
+for _, key in ipairs(cjson.decode(stands[3] or '[]')) do
+  if not wanted[key] then redis.call('DEL', key) end
 end
-for _, source in ipairs(redis.call('HKEYS', KEYS[2])) do
-  if not sources[source] then redis.call('HDEL', KEYS[2], source) end
-end
+redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'revision', ARGV[2], 'keys', #names > 0 and cjson.encode(names) or '[]')
 return wave
 """
 
@@ -80,10 +84,10 @@ def publish_waves(
     generation, revision : int
         Of that estate.
     """
-    wanted = [{"task": each.task, "on": each.on, "sources": each.sources} for each in elements]
-    return int(broker.eval(
-        _PUBLISH, 3, keys.waves(), keys.wave_sources(), keys.wave_counter(), generation, revision, KEPT,
-        json.dumps(wanted)))
+    wanted = [
+        {"switches": keys.waves(each.task), "on": each.on, "sources": [keys.wave(source) for source in each.sources]}
+        for each in elements]
+    return int(broker.eval(_PUBLISH, 1, keys.wave_counter(), generation, revision, KEPT, json.dumps(wanted)))
 
 
 def _on(estate: Estate, task: RunningTask) -> str:

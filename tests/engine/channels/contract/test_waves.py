@@ -99,7 +99,7 @@ def test_an_event_meets_the_same_choice_in_all_elements(rig: Rig) -> None:
     first = noted_switches(rig.channels._redis, "e1")
     assert [switch.alternate for switch in first] == list("xyzxyz")
     assert turns == [named(first, number) for number in range(len(turns))]
-    assert json.loads(rig.channels._redis.hget(keys.waves(), "e2")) == [[n, on] for n, on in enumerate("xyzxyz", 1)]
+    assert json.loads(rig.channels._redis.get(keys.waves("e2"))) == [[n, on] for n, on in enumerate("xyzxyz", 1)]
 
 
 def named(switches: Sequence[AlternateSwitch], number: int) -> str:

@@ -56,14 +56,14 @@ final class Keys {
     return "weir:switches:" + task;
   }
 
-  /** Which alternate each element has from which wave on, by running task. */
-  static String waves() {
-    return "weir:waves";
+  /** Which alternate an element that switches in waves has from which wave on. */
+  static String waves(String task) {
+    return "weir:waves:" + task;
   }
 
-  /** The newest wave that each source is to begin, by running task. */
-  static String waveSources() {
-    return "weir:waves:sources";
+  /** The newest wave that a source is to begin. */
+  static String wave(String source) {
+    return "weir:wave:" + source;
   }
 
   static String meter(String fragment) {

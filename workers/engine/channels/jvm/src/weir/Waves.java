@@ -107,13 +107,13 @@ final class Waves {
 
   /** The newest wave that a source is to begin; 0 before the first. */
   static long newest(Broker broker, String source) {
-    Object newest = broker.call(redis -> redis.call("HGET", Keys.waveSources(), source));
+    Object newest = broker.call(redis -> redis.call("GET", Keys.wave(source)));
     return newest == null ? 0 : Long.parseLong(Redis.text(newest));
   }
 
   /** The alternate of an element in a wave; null before the element's first. */
   static String alternate(Broker broker, String task, long wave) {
-    Object text = broker.call(redis -> redis.call("HGET", Keys.waves(), task));
+    Object text = broker.call(redis -> redis.call("GET", Keys.waves(task)));
     if (text == null) return null;
     try {
       JsonNode switches = JSON.readTree(Redis.text(text)); // [[wave, alternate], …], the oldest first
