@@ -336,6 +336,7 @@ final class ChannelStream
     }
     hasLeft = false;
     int[] taken = isHeldBack ? new int[waiting.size()] : admit(waiting);
+    if (hasLeft) bell.ring(); // it is asked for the next batch, without waiting for a message
     Map<String, String> end = new HashMap<>();
     boolean hasBlocks = false;
     for (int i = 0; i < taken.length; i++) {
