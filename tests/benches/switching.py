@@ -1,7 +1,7 @@
 """`./weir bench switching`: what alternates that are off cost, how soon another one is on, and what the output notices.
 
-- CPU of queries with three alternates against that of the same queries with the active one alone: at the same time, each
-  kind in a slot of its own, and then the other way round.
+- CPU of queries with three alternates against that of the same queries with the active one alone: at the same time,
+  each kind in a slot of its own, and then the other way round.
 - From when the site publishes a switch to the first event that the other alternate gets; fast, and in waves over two
   elements in two slots.
 - The longest silence of the output in spans with a switch, and in as many without, in turn.
@@ -29,10 +29,11 @@ from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
 from scheduler.model.settings_of_fragments import FragmentSettings
 from scheduler.model.task_types import DYNAMIC
+from scheduler.model.wave_elements import wave_elements
 from workers.engine import desired_publishing, observed
 from workers.engine.channels import keys
 from workers.engine.noted_switches import noted_switches
-from workers.engine.wave_publishing import publish_waves, wave_elements
+from workers.engine.wave_publishing import publish_waves
 from workers.library.registry import task_types
 
 from . import results
@@ -44,8 +45,7 @@ SETTLE_S = 20.0
 QUERIES = 3  # of each kind, for the CPU
 SPAN_S = 5.0
 WITHIN_S = 120.0
-WAYS = {"plain": "SELECT *, 'plain' AS {made} FROM input", "twice": "SELECT *, 'twice' AS {made} FROM input WHERE 2 > 1",
-        "thrice": "SELECT *, 'thrice' AS {made} FROM input WHERE 3 > 2"}
+WAYS = {name: f"SELECT *, '{name}' AS {{made}} FROM input" for name in ("plain", "twice", "thrice")}
 
 
 def element(task_id: str, parent: str, *, switching: str = "fast") -> RunningTask:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from scheduler.model.wave_elements import wave_elements
 from tests.benches.switching import for_cpu, for_switches, longest_silence_ms, quantile, rows
-from workers.engine.wave_publishing import wave_elements
 
 
 def test_both_kinds_of_queries_change_slots() -> None:

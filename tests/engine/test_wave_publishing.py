@@ -12,8 +12,9 @@ from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
 from scheduler.model.settings_of_fragments import FragmentSettings
 from scheduler.model.task_types import DYNAMIC
+from scheduler.model.wave_elements import WaveElement, wave_elements
 from workers.engine.channels import keys
-from workers.engine.wave_publishing import KEPT, WaveElement, publish_waves, wave_elements
+from workers.engine.wave_publishing import KEPT, publish_waves
 from workers.library.registry import task_types
 
 pytestmark = pytest.mark.broker

@@ -1,22 +1,18 @@
 """Waves: which alternates tasks that switch in waves have, as the estate wants it, written to the broker at once.
 
 What differs from what stands there begins a new wave: a number that the sources of these tasks give to what comes from
-their next batch on (``Waves.java``). Since all that a wave changes is there before any event of it, each event meets the
-alternates of one wave in all tasks, wherever these run.
+their next batch on (``Waves.java``). Since all that a wave changes is there before any event of it, each event meets
+the alternates of one wave in all tasks, wherever these run.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
 
 import redis
 
-from scheduler.model.alternates import in_waves, on_in
-from scheduler.model.estate import Estate
-from scheduler.model.fragment import RunningTask
-from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.wave_elements import WaveElement
 from workers.engine.channels import keys
 
 KEPT = 500  # switches of a task: more are known of none (``Waves.KEPT``)
@@ -51,25 +47,10 @@ end
 for _, key in ipairs(cjson.decode(stands[3] or '[]')) do
   if not wanted[key] then redis.call('DEL', key) end
 end
-redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'revision', ARGV[2], 'keys', #names > 0 and cjson.encode(names) or '[]')
+local stated = #names > 0 and cjson.encode(names) or '[]'
+redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'revision', ARGV[2], 'keys', stated)
 return wave
 """
-
-
-@dataclass(frozen=True, slots=True)
-class WaveElement:
-    """A running task that switches in waves, the alternate that is to be on, and the sources whose events reach it."""
-
-    task: str
-    on: str
-    sources: tuple[str, ...]
-
-
-def wave_elements(estate: Estate) -> list[WaveElement]:
-    """The tasks of an estate that switch in waves."""
-    return [
-        WaveElement(task.id, _on(estate, task), _sources(estate.tasks, task))
-        for task in estate.tasks.values() if in_waves(task.type, task.config) and task.id in estate.places]
 
 
 def publish_waves(
@@ -88,17 +69,3 @@ def publish_waves(
         {"switches": keys.waves(each.task), "on": each.on, "sources": [keys.wave(source) for source in each.sources]}
         for each in elements]
     return int(broker.eval(_PUBLISH, 1, keys.wave_counter(), generation, revision, KEPT, json.dumps(wanted)))
-
-
-def _on(estate: Estate, task: RunningTask) -> str:
-    settings = estate.settings.get(estate.places[task.id][0], USUAL)
-    return on_in(task.type, task.config, settings.alternates.get(task.id))
-
-
-def _sources(tasks: Mapping[str, RunningTask], task: RunningTask) -> tuple[str, ...]:
-    seen, waiting = {task.id}, [task.id]
-    while waiting:
-        fresh = set(tasks[waiting.pop()].parents) - seen
-        seen |= fresh
-        waiting += fresh
-    return tuple(sorted(name for name in seen if not tasks[name].parents))

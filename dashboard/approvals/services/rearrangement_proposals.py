@@ -68,7 +68,8 @@ def switch_alternate(
     """Propose that a dynamic task of a dataflow is done by another alternate, for all who use it, and others along with
     it; an open proposal of just that is returned as it is.
     """
-    return _propose(actor, dataflow_id, kind=SET, task=task, alternate=alternate, **({"along": dict(along)} if along else {}))
+    others = {"along": dict(along)} if along else {}
+    return _propose(actor, dataflow_id, kind=SET, task=task, alternate=alternate, **others)
 
 
 def _move(query: str, slot: str, along: Sequence[str]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, No
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, Slot
 from scheduler.model.task_types import DYNAMIC, WAVE
-from workers.engine.wave_publishing import WaveElement, wave_elements
+from scheduler.model.wave_elements import WaveElement, wave_elements
 
 _kept: tuple[tuple[int, datetime, int] | None, Estate] = (None, Estate())
 

@@ -83,7 +83,7 @@ class World:
         known = [on for first, on in self.switches.get(element, ()) if first <= wave]
         return known[-1] if known else ALTERNATES[0]
 
-    # -- what happens ---------------------------------------------------------------------------------------------------
+    # -- what happens ----------------------------------------------------------------------------------------------
 
     def play(self) -> None:
         for _ in range(STEPS):
@@ -122,7 +122,7 @@ class World:
         self.write(self.late)
         self.late = []
 
-    # -- one batch of a query -------------------------------------------------------------------------------------------
+    # -- one batch of a query --------------------------------------------------------------------------------------
 
     def work(self, query: Query, *, stops_after: str, makes: bool = True) -> bool:
         """A batch, or a part of it: whatever is not done is repeated later. Whether there was anything to do."""
@@ -208,20 +208,21 @@ class World:
     def publish(self, query: Query, batch: Batch, wave: int, made: list[Event], *, half: bool) -> None:
         """Blocks of at most two events; those that are there are not written again."""
         blocks = [made[place:place + 2] for place in range(0, len(made), 2)]
-        there = sum(number == batch.number for number, _ in self.blocks[query.name])
+        written = sum(number == batch.number for number, _ in self.blocks[query.name])
         for place, events in enumerate(blocks[:len(blocks) // 2] if half else blocks):
-            if place >= there:
+            if place >= written:
                 if (self.marks[query.name] or [(0, 0)])[-1][1] != wave:
                     self.marks[query.name].append((batch.number, wave))
                 self.blocks[query.name].append((batch.number, events))
 
-    # -- what must hold -------------------------------------------------------------------------------------------------
+    # -- what must hold --------------------------------------------------------------------------------------------
 
     def faults(self) -> list[Event]:
         """Events that did not meet in all elements what the wave says in which they left their source."""
         return [
             event for blocks in self.blocks.values() for _, events in blocks for event in events
-            if any(on != self.alternate(element, self.born[event.source, event.number]) for element, on in event.passed)]
+            for element, on in event.passed
+            if on != self.alternate(element, self.born[event.source, event.number])]
 
     def is_consistent(self, event: Event) -> bool:
         """Whether there is any wave in which all that an event met was on."""

@@ -23,9 +23,10 @@ from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
 from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.task_types import TaskType, TaskTypes
+from scheduler.model.wave_elements import wave_elements
 from workers.engine import desired_publishing, observed
 from workers.engine.channels.channel_registry import Channels
-from workers.engine.wave_publishing import publish_waves, wave_elements
+from workers.engine.wave_publishing import publish_waves
 from workers.processes import spawn, stop
 
 from .own_broker import OwnBroker

@@ -23,8 +23,9 @@ from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.model.settings_of_fragments import FragmentSettings
 from scheduler.model.task_types import DYNAMIC
+from scheduler.model.wave_elements import wave_elements
 from workers.engine.noted_switches import noted_switches
-from workers.engine.wave_publishing import publish_waves, wave_elements
+from workers.engine.wave_publishing import publish_waves
 
 from .own_broker import OwnBroker, own_broker
 from .rig import NODE, Rig, catalogue, estate_of, running_agent
@@ -106,7 +107,7 @@ class Switching:
         end = max(known[-1].seq for known in self.sequences().values())
 
         def behind_the_last() -> bool:
-            for name, channel in self.outputs.items():
+            for channel in self.outputs.values():
                 newest = self.rig.channels.tail(channel, 1)
                 if not newest or newest[-1]["_seq"] <= end + 10:
                     return False
@@ -165,26 +166,26 @@ def test_fifty_switches_and_twenty_kills(tmp_path_factory, test_types, with_jar)
     victims = ["slot 0", "slot 1", "agent", "broker", "publisher"] * 4
     chance.shuffle(victims)
     killed_at = dict(zip(sorted(chance.sample(range(50), len(victims))), victims, strict=True))
-    with own_broker(tmp_path_factory.mktemp("broker")) as broker, redis.Redis.from_url(broker.url) as client:
-        with running_agent(client, broker.url, with_jar(tmp_path_factory.mktemp("data")), slots=2, plugin=plugin_folder,
-                           task_types=catalogue(*types)) as rig:
-            rig.trigger_ms = 400
-            rig.wait_serving()
-            switching = Switching(rig, "k")
+    with (own_broker(tmp_path_factory.mktemp("broker")) as broker, redis.Redis.from_url(broker.url) as client,
+          running_agent(client, broker.url, with_jar(tmp_path_factory.mktemp("data")), slots=2, plugin=plugin_folder,
+                        task_types=catalogue(*types)) as rig):
+        rig.trigger_ms = 400
+        rig.wait_serving()
+        switching = Switching(rig, "k")
+        switching.publish()
+        rig.wait(switching.is_in_force, what="first events")
+        for turn in range(50):
+            switching.choose(chance)
+            victim = killed_at.get(turn, "")
+            if victim == "publisher":
+                switching.begin_wave()
+                time.sleep(chance.random())
             switching.publish()
-            rig.wait(switching.is_in_force, what="first events")
-            for turn in range(50):
-                switching.choose(chance)
-                victim = killed_at.get(turn, "")
-                if victim == "publisher":
-                    switching.begin_wave()
-                    time.sleep(chance.random())
-                switching.publish()
-                if victim:
-                    time.sleep(chance.random())
-                    _kill(victim, rig, broker)
-                rig.wait(switching.is_in_force, what=f"switch {turn} to {switching.on}, {victim or 'nothing'} killed")
-            switching.check(50)
+            if victim:
+                time.sleep(chance.random())
+                _kill(victim, rig, broker)
+            rig.wait(switching.is_in_force, what=f"switch {turn} to {switching.on}, {victim or 'nothing'} killed")
+        switching.check(50)
 
 
 def _kill(victim: str, rig: Rig, broker: OwnBroker) -> None:

@@ -12,10 +12,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from scheduler.contracts.switches import AlternateSwitch
+from scheduler.model.wave_elements import WaveElement
 from workers.engine.channels import keys
 from workers.engine.channels.spark_channels import one_of
 from workers.engine.noted_switches import noted_switches
-from workers.engine.wave_publishing import WaveElement, publish_waves
+from workers.engine.wave_publishing import publish_waves
 
 from .rig import Query, Rig, wait_until
 
