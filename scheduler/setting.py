@@ -1,16 +1,18 @@
 """Setting: the plan that sets running queries to something else, and that which takes it back.
 
 A query whose batches are to stay open, or no longer, restarts from its checkpoint: everything else about it stays. One
-that has a dynamic task done by another alternate runs on.
+that has a dynamic task done by another alternate, or by another policy, runs on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from types import MappingProxyType
+from typing import Any
 
+from .guards.element_policies import ElementPolicy
 from .model.alternates import alternates_in, on_in, type_at_work
 from .model.errors import InvalidTransition, NotFound
 from .model.estate import Submitted
@@ -24,7 +26,7 @@ from .model.task_types import DYNAMIC, TaskTypes
 from .performance.pricing import cores_at
 from .plan_building import heads_of, plan_of_rearrangement, plan_taking_back, submitted_in
 from .reuse.activity import FragmentChange
-from .step_kinds import SET_FRAGMENT, SWITCH
+from .step_kinds import POLICY, SET_FRAGMENT, SWITCH, StepKind, kind_of
 
 
 def plan_settings(
@@ -83,7 +85,7 @@ def plan_settings(
 
 def plan_switch(
     estate: EstateView, dataflow_id: str, *, task: str, alternate: str, along: Mapping[str, str] = MappingProxyType({}),
-    task_types: TaskTypes, prices: Prices, why: str = "",
+    task_types: TaskTypes, prices: Prices, stays: bool = False, why: str = "",
 ) -> Plan:
     """Plan that a dynamic task is done by another of its alternates, for all who use it; or several tasks are.
 
@@ -95,6 +97,8 @@ def plan_switch(
         The alternate's name.
     along : mapping of str to str, optional
         Other tasks that switch with it, and their alternates: those that switch in waves do so in one.
+    stays : bool, optional
+        It may be the one that is on: it is to be held.
     why : str, optional
         What it is for, for those who look at the plan.
 
@@ -105,14 +109,14 @@ def plan_switch(
     NotFound
         The dataflow has no such dynamic task, or the task no such alternate.
     InvalidTransition
-        An alternate is on already.
+        That alternate is on already.
     """
     submitted = submitted_in(estate, dataflow_id)
     before: dict[str, FragmentSettings] = {}
     after: dict[str, FragmentSettings] = {}
     cores_delta, switched = 0.0, []
     for name, chosen in {task: alternate, **along}.items():
-        running, on = _switched(estate, submitted, name, chosen)
+        running, on = _switched(estate, submitted, name, chosen, stays=stays)
         own = estate.places[running.id][0]
         for settings, which in ((before, on), (after, chosen)):
             now = settings.get(own, estate.settings.get(own, USUAL))
@@ -124,20 +128,15 @@ def plan_switch(
         cores_delta += cores[1] - cores[0]
         switched.append(running.id)
     return plan_of_rearrangement(
-        SET, estate, submitted, _switching(estate, switched), heads=switched, task_types=task_types, prices=prices,
-        cores_delta=cores_delta, settings_before=before, settings_after=after, why=why)
+        SET, estate, submitted, _of_tasks(SWITCH, estate, switched), heads=switched, task_types=task_types,
+        prices=prices, cores_delta=cores_delta, settings_before=before, settings_after=after, why=why)
 
 
-def _switched(estate: EstateView, submitted: Submitted, task: str, alternate: str) -> tuple[RunningTask, str]:
+def _switched(
+    estate: EstateView, submitted: Submitted, task: str, alternate: str, *, stays: bool
+) -> tuple[RunningTask, str]:
     """The running task that is to be done by another alternate, and which is on now."""
-    dynamic = {
-        name: estate.tasks[running] for name, running in submitted.running.items()
-        if estate.tasks[running].type == DYNAMIC}
-    if task not in dynamic:
-        raise NotFound(
-            f"{submitted.name} has no task {task} with alternates.",
-            remedy=_one_of(task, dynamic) or "None of its tasks has any.", dataflow=submitted.id, task=task)
-    running = dynamic[task]
+    running = _dynamic_task(estate, submitted, task)
     names = [each.name for each in alternates_in(running.type, running.config)]
     if alternate not in names:
         raise NotFound(
@@ -145,11 +144,61 @@ def _switched(estate: EstateView, submitted: Submitted, task: str, alternate: st
             task=task, alternate=alternate)
     own = estate.settings.get(estate.places[running.id][0], USUAL)
     on = on_in(running.type, running.config, own.alternates.get(running.id))
-    if on == alternate:
+    if on == alternate and not stays:
         raise InvalidTransition(
             f"Alternate {alternate} of {task} is on already.", remedy="There is nothing to change.",
             dataflow=submitted.id, task=task)
     return running, on
+
+
+def plan_policy(
+    estate: EstateView, dataflow_id: str, *, task: str, policy: ElementPolicy | None, task_types: TaskTypes,
+    prices: Prices, why: str = "",
+) -> Plan:
+    """Plan that a dynamic task is switched by another policy, for all who use it.
+
+    Parameters
+    ----------
+    task : str
+        The task's id in the dataflow.
+    policy : ElementPolicy or None
+        None: what the document says.
+    why : str, optional
+        What it is for, for those who look at the plan.
+
+    Raises
+    ------
+    NotSubmitted
+        The estate has no dataflow of that id.
+    NotFound
+        The dataflow has no such dynamic task.
+    InvalidTransition
+        The task is switched by that policy already.
+    """
+    submitted = submitted_in(estate, dataflow_id)
+    running = _dynamic_task(estate, submitted, task)
+    fragment = estate.fragments[estate.places[running.id][0]]
+    own = estate.settings.get(fragment.id, USUAL)
+    after = _with(own, "policies", running.id, None if policy is None else policy.document())
+    if after == own:
+        raise InvalidTransition(
+            f"{task} is switched by that policy already.", remedy="There is nothing to change.",
+            dataflow=dataflow_id, task=task)
+    return plan_of_rearrangement(
+        SET, estate, submitted, _of_tasks(POLICY, estate, [running.id]), heads=[running.id], task_types=task_types,
+        prices=prices, cores_delta=0.0, settings_before={fragment.id: own}, settings_after={fragment.id: after},
+        why=why)
+
+
+def _dynamic_task(estate: EstateView, submitted: Submitted, task: str) -> RunningTask:
+    dynamic = {
+        name: estate.tasks[running] for name, running in submitted.running.items()
+        if estate.tasks[running].type == DYNAMIC}
+    if task not in dynamic:
+        raise NotFound(
+            f"{submitted.name} has no task {task} with alternates.",
+            remedy=_one_of(task, dynamic) or "None of its tasks has any.", dataflow=submitted.id, task=task)
+    return dynamic[task]
 
 
 def _one_of(name: str, known: Collection[str]) -> str:
@@ -157,32 +206,38 @@ def _one_of(name: str, known: Collection[str]) -> str:
     return f"Did you mean {near[0]}?" if near else f"Name one of {', '.join(sorted(known))}." if known else ""
 
 
-def _switching(estate: EstateView, tasks: Collection[str]) -> FragmentChange:
+def _of_tasks(kind: StepKind, estate: EstateView, tasks: Collection[str]) -> FragmentChange:
     own = {task: estate.fragments[estate.places[task][0]] for task in tasks}
     fragments = {fragment.id: fragment for fragment in own.values()}
-    steps = tuple(Step(SWITCH.name, fragment.id, task=task) for task, fragment in own.items())
+    steps = tuple(Step(kind.name, fragment.id, task=task) for task, fragment in own.items())
     return FragmentChange(fragments, fragments, steps)
 
 
-def _plan_switching_back(estate: EstateView, plan: Plan, submitted: Submitted, steps: Iterable[Step]) -> Plan:
+def _with(own: FragmentSettings, of: str, task: str, chosen: Any) -> FragmentSettings:
+    """Settings of which one of a task is chosen otherwise; None: as usual."""
+    others = {name: each for name, each in getattr(own, of).items() if name != task}
+    return replace(own, **{of: others if chosen is None else {**others, task: chosen}})
+
+
+def _plan_tasks_back(estate: EstateView, plan: Plan, submitted: Submitted, steps: Sequence[Step]) -> Plan:
+    kind = kind_of(steps[0])
+    of = "policies" if kind.of_policy else "alternates"
     before: dict[str, FragmentSettings] = {}
     after: dict[str, FragmentSettings] = {}
-    switched = []
-    for step in steps:
-        task = step.task or ""
+    tasks = [step.task or "" for step in steps]
+    for step, task in zip(steps, tasks, strict=True):
         was, made = (
-            settings[step.fragment].alternates[task] for settings in (plan.settings_before, plan.settings_after))
+            getattr(settings.get(step.fragment, USUAL), of).get(task)
+            for settings in (plan.settings_before, plan.settings_after))
         own = estate.places[task][0] if task in estate.tasks else ""
         now = before.setdefault(own, estate.settings.get(own, USUAL))
-        if not own or now.alternates.get(task) != made:
+        if not own or getattr(now, of).get(task) != made:
+            since = "is switched by another policy" if kind.of_policy else "was switched to another alternate"
             raise InvalidTransition(
-                f"{submitted.name} was switched to another alternate since.", remedy="There is nothing left to undo.",
-                dataflow=submitted.id)
-        then = after.get(own, now)
-        after[own] = replace(then, alternates={**then.alternates, task: was})
-        switched.append(task)
+                f"{submitted.name} {since} since.", remedy="There is nothing left to undo.", dataflow=submitted.id)
+        after[own] = _with(after.get(own, now), of, task, was)
     return plan_taking_back(
-        estate, plan, _switching(estate, switched), heads=switched, settings_before=before, settings_after=after)
+        estate, plan, _of_tasks(kind, estate, tasks), heads=tasks, settings_before=before, settings_after=after)
 
 
 def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
@@ -197,7 +252,7 @@ def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
     """
     submitted = submitted_in(estate, plan.dataflow.id)
     if switched := [step for step in plan.steps if step.task]:
-        return _plan_switching_back(estate, plan, submitted, switched)
+        return _plan_tasks_back(estate, plan, submitted, switched)
     now = {name: estate.settings.get(name, USUAL) for name in plan.settings_after if name in estate.fragments}
     back = {
         name: replace(plan.settings_before[name], trigger_ms=None) for name, own in now.items()

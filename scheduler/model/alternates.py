@@ -17,6 +17,7 @@ from .dataflow import Task, _frozen
 from .task_types import DYNAMIC, SWITCHING, WAVE, TaskType
 
 ALTERNATES = "alternates"  # the key in a document, and the parameter of the type
+GUARDS = "guards"  # the same of what kind its guards are
 
 
 class AlternatesDiffer(ColumnError):
@@ -27,12 +28,15 @@ class AlternatesDiffer(ColumnError):
 
 @dataclass(frozen=True, slots=True)
 class TaskAlternate:
-    """One way to do a task. ``value`` is what it is worth, above 0: of a canonical config γ, from 0 to 1."""
+    """One way to do a task.
+
+    ``value`` is what it is worth, above 0: of a canonical config γ, from 0 to 1; or text, a function of figures.
+    """
 
     name: str
     type: str
     config: Mapping[str, Any] = field(default_factory=dict)
-    value: float = 1.0
+    value: float | str = 1.0
     guard: str = ""
 
     def __post_init__(self) -> None:
@@ -55,9 +59,16 @@ def in_waves(task_type: str, config: Mapping[str, Any]) -> bool:
     return task_type == DYNAMIC and config.get(SWITCHING) == WAVE
 
 
+def guards_kind(config: Mapping[str, Any]) -> str:
+    """Of which kind the guards of a dynamic task are: ``value``, or ``activation`` where its document says so."""
+    return config.get(GUARDS) or "value"
+
+
 def first_on(alternates: Sequence[TaskAlternate]) -> TaskAlternate:
-    """The alternate that is on until another is chosen: that of the highest value; of several the first by name."""
-    return min(alternates, key=lambda alternate: (-alternate.value, alternate.name))
+    """The alternate that is on until another is chosen: that of the highest value; of several the first by name. Those
+    that have value functions come after those that have numbers."""
+    return min(alternates, key=lambda alternate: (
+        (1, 0.0) if isinstance(alternate.value, str) else (0, -alternate.value), alternate.name))
 
 
 def on_in(task_type: str, config: Mapping[str, Any], chosen: str | None) -> str:

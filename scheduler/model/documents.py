@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import yaml
 
-from .alternates import ALTERNATES, in_waves
+from .alternates import ALTERNATES, GUARDS, in_waves
 from .bounds import DOCUMENT_BYTES
 from .canonical import canonical_config, plain
 from .column_checks import TaskColumns, columns_by_task
@@ -169,14 +169,15 @@ def type_and_config(stated: Mapping[str, Any], *, switching: str | None = None) 
     """The type and the config of a task as a stored document states it; of one with alternates, the type of these, and
     how the document's tasks switch."""
     if ALTERNATES in stated:
-        return DYNAMIC, {ALTERNATES: stated[ALTERNATES]} | ({SWITCHING: WAVE} if switching == WAVE else {})
+        own = {key: stated[key] for key in (ALTERNATES, GUARDS) if key in stated}
+        return DYNAMIC, own | ({SWITCHING: WAVE} if switching == WAVE else {})
     return stated["type"], stated.get("config") or {}
 
 
 def _way_of(task: Task) -> dict[str, Any]:
     """How a task is done, as a document says it: a type and a config, or alternates."""
     if task.type == DYNAMIC:
-        return {ALTERNATES: plain(task.config[ALTERNATES])}
+        return {key: plain(task.config[key]) for key in (ALTERNATES, GUARDS) if key in task.config}
     return {"type": task.type} | ({"config": plain(task.config)} if task.config else {})
 
 

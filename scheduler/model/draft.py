@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from .alternates import ALTERNATES, why_no_alternate
+from .alternates import ALTERNATES, GUARDS, why_no_alternate
 from .bounds import DOCUMENT_QUERIES, DYNAMIC_TASKS
 from .dataflow import Chaining, Visibility
 from .latency_limits import Limits
@@ -133,6 +133,10 @@ class DraftReader:
         if ALTERNATES in node.value:
             self._dynamic_task(node, task_id)
             return
+        if GUARDS in node.value:
+            self.problems.add(
+                "guards_without_alternates", node.keys[GUARDS], "Only a task with alternates has guards.",
+                "Let it list alternates, or leave guards out.", task_id=task_id)
         task_type = self._task_type(node.value.get("type"), task_id)
         if config is None or config.value is None:
             config = DocumentNode({}, node.position)
@@ -171,9 +175,11 @@ class DraftReader:
             alternates[way.alternate or f"{number + 1}"] = way
         if task_id is None:
             return
-        config = {ALTERNATES: node.value[ALTERNATES].plain()} | ({SWITCHING: WAVE} if self._in_waves else {})
+        parameters = {key: node.value[key] for key in (ALTERNATES, GUARDS) if key in node.value}
+        config = {key: parameter.plain() for key, parameter in parameters.items()}
+        config |= {SWITCHING: WAVE} if self._in_waves else {}
         self.draft.tasks[task_id] = DraftTask(
-            task_id, self.task_types[DYNAMIC], config, node.value["id"].position, {ALTERNATES: node.value[ALTERNATES]},
+            task_id, self.task_types[DYNAMIC], config, node.value["id"].position, parameters,
             _text(node.value.get("chain")) or "allowed", alternates=alternates)
         if (rate := node.value.get("rate")) is not None:
             self._rate(task_id, rate)

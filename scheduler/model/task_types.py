@@ -177,6 +177,7 @@ class TaskTypes(Mapping[str, TaskType]):
         self._dynamic = TaskType(
             DYNAMIC, "transform", "A task with alternates, of which one is on.", "workers.library.dynamic:dynamic",
             (Parameter("alternates", "list", "The ways to do it.", required=True, alternate_types=self),
+             Parameter("guards", "string", "Of which kind guards are.", default="value", added=True),
              Parameter(SWITCHING, "string", "Whether it switches as soon as it can, or in waves.", default="fast",
                        choices=("fast", WAVE), added=True)), effects=())
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from scheduler.guards.element_policies import stated_policy
 from scheduler.guards.guard_checks import NEVER_ON, check_element
 from scheduler.guards.guard_values import InvalidGuard
-from scheduler.guards.task_figures import TASK_CATALOG, element_of
-from scheduler.model.alternates import alternates_in, first_on
+from scheduler.guards.task_figures import TASK_CATALOG
+from scheduler.model.alternates import alternates_in, first_on, guards_kind
 from scheduler.model.task_types import DYNAMIC
 
 from .config import InvalidConfig
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 def dynamic_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where a guard is none, or alternates could never be on."""
-    element = element_of("the task", alternates_in(DYNAMIC, config))
+    alternates = alternates_in(DYNAMIC, config)
+    element = stated_policy(alternates, guards_kind(config)).element("the task", alternates)
     try:
         findings = check_element(element, TASK_CATALOG)
     except InvalidGuard as invalid:
