@@ -6,7 +6,7 @@ that has a dynamic task done by another alternate, or by another policy, runs on
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -84,10 +84,10 @@ def plan_settings(
 
 
 def plan_switch(
-    estate: EstateView, dataflow_id: str, *, task: str, alternate: str, task_types: TaskTypes, prices: Prices,
-    stays: bool = False, why: str = "",
+    estate: EstateView, dataflow_id: str, *, task: str, alternate: str, along: Mapping[str, str] = MappingProxyType({}),
+    task_types: TaskTypes, prices: Prices, stays: bool = False, why: str = "",
 ) -> Plan:
-    """Plan that a dynamic task is done by another of its alternates, for all who use it.
+    """Plan that a dynamic task is done by another of its alternates, for all who use it; or several tasks are.
 
     Parameters
     ----------
@@ -95,6 +95,8 @@ def plan_switch(
         The task's id in the dataflow.
     alternate : str
         The alternate's name.
+    along : mapping of str to str, optional
+        Other tasks that switch with it, and their alternates: those that switch in waves do so in one.
     stays : bool, optional
         It may be the one that is on: it is to be held.
     why : str, optional
@@ -110,26 +112,39 @@ def plan_switch(
         That alternate is on already.
     """
     submitted = submitted_in(estate, dataflow_id)
+    before: dict[str, FragmentSettings] = {}
+    after: dict[str, FragmentSettings] = {}
+    switched: dict[str, str] = {}
+    for name, chosen in {task: alternate, **along}.items():
+        running, on = _switched(estate, submitted, name, chosen, stays=stays)
+        own = estate.places[running.id][0]
+        for settings, which in ((before, on), (after, chosen)):
+            now = settings.get(own, estate.settings.get(own, USUAL))
+            settings[own] = replace(now, alternates={**now.alternates, running.id: which})
+        switched[running.id] = chosen
+    ceases, begins = switched_cost(estate, switched, task_types=task_types, prices=prices)
+    return plan_of_rearrangement(
+        SET, estate, submitted, _of_tasks(SWITCH, estate, list(switched)), heads=list(switched), task_types=task_types,
+        prices=prices, begins=begins, ceases=ceases, settings_before=before, settings_after=after, why=why)
+
+
+def _switched(
+    estate: EstateView, submitted: Submitted, task: str, alternate: str, *, stays: bool
+) -> tuple[RunningTask, str]:
+    """The running task that is to be done by another alternate, and which is on now."""
     running = _dynamic_task(estate, submitted, task)
     names = [each.name for each in alternates_in(running.type, running.config)]
     if alternate not in names:
         raise NotFound(
-            f"Task {task} has no alternate {alternate}.", remedy=_one_of(alternate, names), dataflow=dataflow_id,
+            f"Task {task} has no alternate {alternate}.", remedy=_one_of(alternate, names), dataflow=submitted.id,
             task=task, alternate=alternate)
-    fragment = estate.fragments[estate.places[running.id][0]]
-    own = estate.settings.get(fragment.id, USUAL)
+    own = estate.settings.get(estate.places[running.id][0], USUAL)
     on = on_in(running.type, running.config, own.alternates.get(running.id))
     if on == alternate and not stays:
         raise InvalidTransition(
             f"Alternate {alternate} of {task} is on already.", remedy="There is nothing to change.",
-            dataflow=dataflow_id, task=task)
-    before, after = (
-        replace(own, alternates={**own.alternates, running.id: name}) for name in (on, alternate))
-    ceases, begins = switched_cost(estate, running.id, to=alternate, task_types=task_types, prices=prices)
-    return plan_of_rearrangement(
-        SET, estate, submitted, _of_task(SWITCH, fragment, running.id), heads=[running.id], task_types=task_types,
-        prices=prices, begins=begins, ceases=ceases,
-        settings_before={fragment.id: before}, settings_after={fragment.id: after}, why=why)
+            dataflow=submitted.id, task=task)
+    return running, on
 
 
 def plan_policy(
@@ -166,7 +181,7 @@ def plan_policy(
             f"{task} is switched by that policy already.", remedy="There is nothing to change.",
             dataflow=dataflow_id, task=task)
     return plan_of_rearrangement(
-        SET, estate, submitted, _of_task(POLICY, fragment, running.id), heads=[running.id], task_types=task_types,
+        SET, estate, submitted, _of_tasks(POLICY, estate, [running.id]), heads=[running.id], task_types=task_types,
         prices=prices, cores_delta=0.0, settings_before={fragment.id: own}, settings_after={fragment.id: after},
         why=why)
 
@@ -187,9 +202,11 @@ def _one_of(name: str, known: Collection[str]) -> str:
     return f"Did you mean {near[0]}?" if near else f"Name one of {', '.join(sorted(known))}." if known else ""
 
 
-def _of_task(kind: StepKind, fragment: Fragment, task: str) -> FragmentChange:
-    return FragmentChange(
-        {fragment.id: fragment}, {fragment.id: fragment}, (Step(kind.name, fragment.id, task=task),))
+def _of_tasks(kind: StepKind, estate: EstateView, tasks: Collection[str]) -> FragmentChange:
+    own = {task: estate.fragments[estate.places[task][0]] for task in tasks}
+    fragments = {fragment.id: fragment for fragment in own.values()}
+    steps = tuple(Step(kind.name, fragment.id, task=task) for task, fragment in own.items())
+    return FragmentChange(fragments, fragments, steps)
 
 
 def _with(own: FragmentSettings, of: str, task: str, chosen: Any) -> FragmentSettings:
@@ -198,21 +215,25 @@ def _with(own: FragmentSettings, of: str, task: str, chosen: Any) -> FragmentSet
     return replace(own, **{of: others if chosen is None else {**others, task: chosen}})
 
 
-def _plan_task_back(estate: EstateView, plan: Plan, submitted: Submitted, step: Step) -> Plan:
-    kind, task = kind_of(step), step.task or ""
+def _plan_tasks_back(estate: EstateView, plan: Plan, submitted: Submitted, steps: Sequence[Step]) -> Plan:
+    kind = kind_of(steps[0])
     of = "policies" if kind.of_policy else "alternates"
-    was, made = (
-        getattr(settings.get(step.fragment, USUAL), of).get(task)
-        for settings in (plan.settings_before, plan.settings_after))
-    fragment = estate.fragments[estate.places[task][0]] if task in estate.tasks else None
-    own = USUAL if fragment is None else estate.settings.get(fragment.id, USUAL)
-    if fragment is None or getattr(own, of).get(task) != made:
-        since = "is switched by another policy" if kind.of_policy else "was switched to another alternate"
-        raise InvalidTransition(
-            f"{submitted.name} {since} since.", remedy="There is nothing left to undo.", dataflow=submitted.id)
+    before: dict[str, FragmentSettings] = {}
+    after: dict[str, FragmentSettings] = {}
+    tasks = [step.task or "" for step in steps]
+    for step, task in zip(steps, tasks, strict=True):
+        was, made = (
+            getattr(settings.get(step.fragment, USUAL), of).get(task)
+            for settings in (plan.settings_before, plan.settings_after))
+        own = estate.places[task][0] if task in estate.tasks else ""
+        now = before.setdefault(own, estate.settings.get(own, USUAL))
+        if not own or getattr(now, of).get(task) != made:
+            since = "is switched by another policy" if kind.of_policy else "was switched to another alternate"
+            raise InvalidTransition(
+                f"{submitted.name} {since} since.", remedy="There is nothing left to undo.", dataflow=submitted.id)
+        after[own] = _with(after.get(own, now), of, task, was)
     return plan_taking_back(
-        estate, plan, _of_task(kind, fragment, task), heads=[task], settings_before={fragment.id: own},
-        settings_after={fragment.id: _with(own, of, task, was)})
+        estate, plan, _of_tasks(kind, estate, tasks), heads=tasks, settings_before=before, settings_after=after)
 
 
 def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
@@ -227,7 +248,7 @@ def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
     """
     submitted = submitted_in(estate, plan.dataflow.id)
     if switched := [step for step in plan.steps if step.task]:
-        return _plan_task_back(estate, plan, submitted, *switched)
+        return _plan_tasks_back(estate, plan, submitted, switched)
     now = {name: estate.settings.get(name, USUAL) for name in plan.settings_after if name in estate.fragments}
     back = {
         name: replace(plan.settings_before[name], trigger_ms=None) for name, own in now.items()

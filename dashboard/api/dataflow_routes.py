@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import Any
 from uuid import UUID
 
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router, Schema, Status
 
 from dashboard.api import schemas
@@ -178,13 +178,21 @@ def alternates(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, Any]]:
     return json.loads(to_json(dynamic_reader.with_switches(tasks)))
 
 
+@router.get("/dataflows/{uuid:dataflow_id}/switches.jsonl")
+def switches(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """The recorded sequence of its dynamic tasks, one switch a line: from which event which alternate worked."""
+    tasks = dynamic_reader.with_switches(dynamic_reader.dynamic_tasks(request.viewer, dataflow_id))
+    lines = [json.dumps({"task": task.task, **asdict(switch)}) + "\n" for task in tasks for switch in task.switches]
+    return HttpResponse("".join(lines), content_type="application/x-ndjson")
+
+
 @router.post("/dataflows/{uuid:dataflow_id}/alternates", response=ProposalRow)
 def switch(request: HttpRequest, dataflow_id: UUID, choice: schemas.SwitchIn) -> dict[str, Any]:
-    """Propose that a dynamic task is done by another of its alternates, and held so for a time: an hour where none is
-    said, whatever its policy wants."""
+    """Propose that a dynamic task, or several, are done by another of their alternates, and held so for a time: an hour
+    where none is said, whatever its policy wants."""
     return schemas.proposal_row(services.switch_alternate(
         actor=request.user, dataflow_id=dataflow_id, task=choice.task, alternate=choice.alternate,
-        hold_s=choice.hold_s))
+        along=choice.along, hold_s=choice.hold_s))
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates/{task}/release", response=PolicyAnswer)

@@ -107,13 +107,15 @@ class MoveIn(Schema):
 
 
 class SwitchIn(Schema):
-    """By which of its alternates a dynamic task is to be done, and for how many seconds it is held so then.
+    """By which of its alternates a dynamic task is to be done, which tasks, by which of theirs, switch with it, and for
+    how many seconds it is held so then.
 
     With ``hold_s`` it may be the alternate that is on.
     """
 
     task: str
     alternate: str
+    along: dict[str, str] = {}
     hold_s: float | None = None
 
 

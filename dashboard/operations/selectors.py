@@ -30,6 +30,7 @@ from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.estate_store.estate_loader import (
     current_estate,
     current_stamp,
+    elements_in_waves,
     fragments_where,
     load_estate,
     load_part_of,
@@ -48,8 +49,8 @@ from scheduler.history.series import DATAFLOW, ESTATE, TEN_SECONDS
 from scheduler.model.errors import NotFound
 
 __all__ = [
-    "current_estate", "current_stamp", "dataflow_history", "dead_letters", "estate_history", "fragments_where",
-    "live_dataflow", "live_estate", "load_estate", "load_part_of", "nodes",
+    "current_estate", "current_stamp", "dataflow_history", "dead_letters", "elements_in_waves", "estate_history",
+    "fragments_where", "live_dataflow", "live_estate", "load_estate", "load_part_of", "nodes",
     "notable_events", "one_look", "output_tail", "outputs", "refused_events", "slots_around", "slots_gone",
 ]
 

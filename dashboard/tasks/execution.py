@@ -14,11 +14,11 @@ from dashboard import queue
 from dashboard.approvals import selectors, services
 from dashboard.approvals.services.following import follow_plans, plan_under_way, touched_nodes
 from dashboard.operations.estate_store.reader_terms import needs_in_part
-from dashboard.operations.selectors import current_stamp, load_part_of
+from dashboard.operations.selectors import current_stamp, elements_in_waves, load_part_of
 from dashboard.operations.selectors import nodes as all_nodes
 from dashboard.queue import app
 from dashboard.teams.selectors import sealed_secrets
-from workers.engine import desired_publishing, observed
+from workers.engine import desired_publishing, observed, wave_publishing
 from workers.engine import sealed_secrets as secrets
 from workers.library import registry
 
@@ -71,6 +71,8 @@ def publish(nodes: Iterable[str] | None = None) -> None:
     names = sorted(nodes if nodes is not None else (node.name for node in all_nodes()))
     with _broker() as broker:
         secrets.publish(broker, sealed_secrets())
+        elements, generation, revision = elements_in_waves()
+        wave_publishing.publish_waves(broker, elements, generation=generation, revision=revision)
         for node in names:
             part = load_part_of(node)
             wanted = desired_publishing.desired_of(

@@ -16,7 +16,7 @@ from typing import Any
 from .columns import ColumnError, Columns
 from .dataflow import Task, _frozen
 from .paths import OUTPUT, STREAMS, TASKS, TaskPath, path_in
-from .task_types import DYNAMIC, PATH, TaskType
+from .task_types import DYNAMIC, PATH, SWITCHING, WAVE, TaskType
 
 ALTERNATES = "alternates"  # the key in a document, and the parameter of the type
 GUARDS = "guards"  # the same of what kind its guards are
@@ -73,6 +73,11 @@ def alternates_in(task_type: str, config: Mapping[str, Any]) -> tuple[TaskAltern
     return tuple(
         TaskAlternate(stated["name"], *_way(stated), stated.get("value", 1.0), stated.get("guard") or "")
         for stated in config[ALTERNATES])
+
+
+def in_waves(task_type: str, config: Mapping[str, Any]) -> bool:
+    """Whether a task is dynamic and switches in waves, so that an event meets the same choice in all such tasks."""
+    return task_type == DYNAMIC and config.get(SWITCHING) == WAVE
 
 
 def guards_kind(config: Mapping[str, Any]) -> str:

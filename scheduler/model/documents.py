@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import yaml
 
-from .alternates import ALTERNATES, GUARDS
+from .alternates import ALTERNATES, GUARDS, in_waves
 from .bounds import DOCUMENT_BYTES
 from .canonical import canonical_config, canonical_json, plain
 from .column_checks import TaskColumns, columns_by_task
@@ -29,7 +29,7 @@ from .latency_limits import Limits, from_json, to_json
 from .latency_reading import read_latency
 from .paths import path_in
 from .positions import Problems, TextPosition, UnreadableDocument, listed, place_in
-from .task_types import DYNAMIC, TaskType, TaskTypes
+from .task_types import DYNAMIC, SWITCHING, WAVE, TaskType, TaskTypes
 from .yaml_text import read_yaml, resolve_plain
 
 Format = Literal["json", "yaml"]
@@ -131,7 +131,8 @@ def dataflow_from_json(document: Mapping[str, Any]) -> Dataflow:
         description=document.get("description", ""),
         visibility=document.get("visibility", "shared"),
         tasks=tuple(
-            Task(task["id"], *type_and_config(task), task.get("chain") or "allowed") for task in document["tasks"]),
+            Task(task["id"], *type_and_config(task, switching=document.get(SWITCHING)), task.get("chain") or "allowed")
+            for task in document["tasks"]),
         streams=tuple(
             Stream(stream["from"], stream["to"], _optional_float(stream.get("selectivity")))
             for stream in document["streams"]
@@ -157,6 +158,8 @@ def to_document(dataflow: Dataflow) -> dict[str, Any]:
         | ({} if stream.selectivity is None else {"selectivity": stream.selectivity})
         for stream in dataflow.streams
     ]
+    if any(in_waves(task.type, task.config) for task in dataflow.tasks):
+        document[SWITCHING] = WAVE
     if dataflow.rates_per_s:
         document["rates"] = dict(dataflow.rates_per_s)
     if dataflow.latency is not None:
@@ -164,10 +167,12 @@ def to_document(dataflow: Dataflow) -> dict[str, Any]:
     return document
 
 
-def type_and_config(stated: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
-    """The type and the config of a task as a stored document states it; of one with alternates, the type of these."""
+def type_and_config(stated: Mapping[str, Any], *, switching: str | None = None) -> tuple[str, Mapping[str, Any]]:
+    """The type and the config of a task as a stored document states it; of one with alternates, the type of these, and
+    how the document's tasks switch."""
     if ALTERNATES in stated:
-        return DYNAMIC, {key: stated[key] for key in (ALTERNATES, GUARDS) if key in stated}
+        own = {key: stated[key] for key in (ALTERNATES, GUARDS) if key in stated}
+        return DYNAMIC, own | ({SWITCHING: WAVE} if switching == WAVE else {})
     return stated["type"], stated.get("config") or {}
 
 

@@ -21,7 +21,7 @@ from .positions import DocumentNode, Problems, TextPosition, UnreadableDocument,
 from .schema import dataflow_schema
 from .shorthand import join_loops, split_streams, unroll
 from .structure import check_structure
-from .task_types import DYNAMIC, PATH, TaskType, TaskTypes
+from .task_types import DYNAMIC, PATH, SWITCHING, WAVE, TaskType, TaskTypes
 
 LOOP = "loop"  # the key in a document
 LONGEST_ID = 64
@@ -47,6 +47,7 @@ class DraftReader:
         self.task_types = task_types
         self.type_remedy = type_remedy
         self.draft = Draft()
+        self._in_waves = False
         self.parsed_characters = self.tasks_read = self.dynamic_tasks = 0
 
     def read(self, root: DocumentNode) -> Draft:
@@ -67,7 +68,12 @@ class DraftReader:
                 "Take it out: names hold what can be seen, and single spaces of the usual kind.")
         self.draft.description = _text(document.get("description")) or ""
         self.draft.visibility = _text(document.get("visibility")) or "shared"
+        self._in_waves = _text(document.get(SWITCHING)) == WAVE
         self._tasks_and_streams(root)
+        if self._in_waves and not any(task.alternates for task in self.draft.tasks.values()):
+            self.problems.add(
+                "nothing_to_switch", document[SWITCHING].position, "No task has alternates that could switch in waves.",
+                "Leave switching out, or give a task alternates.")
         rates = document.get("rates")
         if rates is not None and rates.is_mapping:
             self._rates(rates)
@@ -164,6 +170,7 @@ class DraftReader:
             return
         parameters = {key: node.value[key] for key in (ALTERNATES, GUARDS) if key in node.value}
         config = {key: parameter.plain() for key, parameter in parameters.items()} | {ALTERNATES: listed}
+        config |= {SWITCHING: WAVE} if self._in_waves else {}
         self.draft.tasks[task_id] = DraftTask(
             task_id, self.task_types[DYNAMIC], config, node.value["id"].position, parameters,
             _text(node.value.get("chain")) or "allowed", alternates=alternates)

@@ -19,6 +19,8 @@ Near = Literal["ratio", "any", "never"]
 Effect = Literal["network", "database", "files", "code"]
 DYNAMIC = "dynamic"  # the type of tasks with alternates, which every catalogue has
 PATH = "path"  # the type of alternates of several tasks, which every catalogue has
+SWITCHING = "switching"  # its parameter: `fast`, or
+WAVE = "wave"
 NEAR_RATIO = 0.2  # relative difference up to which two numbers are near
 
 
@@ -177,8 +179,9 @@ class TaskTypes(Mapping[str, TaskType]):
             DYNAMIC: TaskType(
                 DYNAMIC, "transform", "A task with alternates, of which one is on.", "workers.library.dynamic:dynamic",
                 (Parameter("alternates", "list", "The ways to do it.", required=True, alternate_types=self),
-                 Parameter("guards", "string", "Of which kind guards are.", default="value", added=True)),
-                effects=()),
+                 Parameter("guards", "string", "Of which kind guards are.", default="value", added=True),
+                 Parameter(SWITCHING, "string", "Whether it switches as soon as it can, or in waves.", default="fast",
+                           choices=("fast", WAVE), added=True)), effects=()),
             PATH: TaskType(
                 PATH, "transform", "An alternate of several tasks.", "workers.library.dynamic:path",
                 (Parameter("tasks", "list", "What works on it.", required=True),

@@ -6,8 +6,9 @@ After Kumbhare, "Adaptive and Resilient Stream Processing on Cloud Infrastructur
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from scheduler.model.alternates import TaskAlternate, alternates_in
 from scheduler.model.cost_figures import ESTIMATED, CostFigure, total_cost
@@ -41,23 +42,30 @@ class AlternateFigures:
 
 
 def switched_cost(
-    estate: EstateView, task_id: str, *, to: str, task_types: TaskTypes, prices: Prices
+    estate: EstateView, chosen: Mapping[str, str], *, task_types: TaskTypes, prices: Prices
 ) -> tuple[CostFigure, CostFigure]:
-    """What a dynamic task and all that works behind it cost now, and what they would with another alternate on: that
-    takes what it takes, and what is behind gets more events or fewer."""
-    task = estate.tasks[task_id]
-    expect(prices.meters, (meter_key(task_id, each.name) for each in alternates_in(task.type, task.config)))
-    now, then = (
-        AlternatesAtWork(estate, task_types=task_types, prices=prices, on=on) for on in ({}, {task_id: to}))
+    """What dynamic tasks and all that works behind them cost now, and what they would with other alternates on: those
+    take what they take, and what is behind gets more events or fewer.
+
+    Parameters
+    ----------
+    chosen : mapping of str to str
+        The alternates, by running task.
+    """
+    for task_id in chosen:
+        task = estate.tasks[task_id]
+        expect(prices.meters, (meter_key(task_id, each.name) for each in alternates_in(task.type, task.config)))
+    here: dict[str, Any] = {"task_types": task_types, "prices": prices}
+    at_work = [AlternatesAtWork(estate, on=on, **here) for on in ({}, chosen)]
     costs = [
-        running_cost(estate, task_id, task_types=task_types, prices=prices, at_work=at_work).figure
-        for at_work in (now, then)]
-    behind = running_costs(estate, _working_behind(estate, task_id), task_types=task_types, prices=prices)
-    for reader, cost in behind.items():
-        before = now.times_rate(reader)
-        after = cost.at_times(then.times_rate(reader) / before) if before else cost.figure
-        costs = [total_cost([costs[0], cost.figure]), total_cost([costs[1], after])]
-    return costs[0], costs[1]
+        [running_cost(estate, task_id, at_work=then, **here).figure for task_id in chosen] for then in at_work]
+    readers = dict.fromkeys(reader for task_id in chosen for reader in _working_behind(estate, task_id))
+    for reader, cost in running_costs(estate, [each for each in readers if each not in chosen], **here).items():
+        before, after = (then.times_rate(reader) for then in at_work)
+        costs[0].append(cost.figure)
+        costs[1].append(cost.at_times(after / before) if before else cost.figure)
+    ceases, begins = map(total_cost, costs)
+    return ceases, begins
 
 
 def _working_behind(estate: EstateView, task_id: str) -> list[str]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from io import StringIO
 
 import pytest
+import redis
 from django.core.management import call_command
 from django.test import Client
 
@@ -20,10 +22,12 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.estate_store.fragment_settings import set_intervals
 from dashboard.plans.selectors import plan_of
+from dashboard.tasks import execution
 from scheduler.contracts.switches import AlternateSwitch
 from scheduler.model.errors import InvalidDataflow
 from scheduler.model.settings_of_fragments import FragmentSettings
 from tests.dashboard.building import WAYS, World, approved, dynamic, enacted, planned, running
+from workers.engine.channels import keys
 
 
 def switched(world: World, record: DataflowRecord, alternate: str) -> Proposal:
@@ -139,3 +143,35 @@ def test_a_path_is_shown_switched_and_compared(world: World, client: Client, not
     enacted(approved(switched(world, record, "few"), world.ana))
     [own] = load_estate().settings.values()
     assert list(own.alternates.values()) == ["few"]
+
+
+@pytest.mark.django_db
+@pytest.mark.broker
+def test_an_approved_switch_begins_a_wave_at_once_and_once(
+    world: World, broker: redis.Redis, broker_url: str, settings
+) -> None:
+    settings.REDIS_URL = broker_url
+    in_waves = json.dumps(json.loads(dynamic("air")) | {"switching": "wave"})
+    record = running(world.carla, world.city, in_waves, world.ana)
+    estate = load_estate()
+    task = estate.submitted[str(record.pk)].running["work"]
+    [source] = [each.id for each in estate.tasks.values() if not each.parents]
+    execution.publish()
+    assert json.loads(broker.get(keys.waves(task))) == [[1, "all"]]
+    enacted(approved(switched(world, record, "few"), world.ana))
+    for _ in range(2):
+        execution.publish([])  # whichever nodes it concerns
+        assert json.loads(broker.get(keys.waves(task))) == [[1, "all"], [2, "few"]]
+    assert broker.get(keys.wave(source)) == b"2"
+    execution.publish()
+    assert broker.get(keys.wave(source)) == b"2"
+
+
+@pytest.mark.django_db
+def test_the_recorded_sequence_is_given_to_keep(world: World, noted: AlternateSwitch, client: Client) -> None:
+    record = running(world.carla, world.city, dynamic("air"), world.ana)
+    client.force_login(world.carla)
+    answer = client.get(f"/api/dataflows/{record.pk}/switches.jsonl")
+    assert answer.headers["Content-Type"] == "application/x-ndjson"
+    assert [json.loads(line) for line in answer.content.splitlines()] == [
+        {"task": "work", "alternate": "all", "query": "f1-0", "batch": 0, "seq": 0, "at_ms": 7}]

@@ -75,7 +75,7 @@ def test_every_code_is_documented() -> None:
 # Answers that others define: the JSON Schema of documents, events of a task's own columns, and files.
 OPEN_ANSWERS = {
     ("get", "/api/document-schema"), ("get", "/api/dataflows/{dataflow_id}/outputs/{task_id}"),
-    ("get", "/api/profiles.csv"),
+    ("get", "/api/profiles.csv"), ("get", "/api/dataflows/{dataflow_id}/switches.jsonl"),
 }
 
 

@@ -144,6 +144,7 @@ class Everything:
         dynamic = {"dataflow_id": several.pk, "task": "work"}
         self._of_pattern: dict[str, dict[str, Any]] = {
             "api/dataflows/<uuidstr:dataflow_id>/alternates": dynamic,
+            "api/dataflows/<uuidstr:dataflow_id>/switches.jsonl": dynamic,
             **dict.fromkeys([
                 f"api/dataflows/<uuidstr:dataflow_id>/alternates/<task>/{what}" for what in ("try", "policy", "release")
             ], dynamic),

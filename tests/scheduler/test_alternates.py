@@ -200,3 +200,20 @@ def test_that_of_the_highest_value_is_on_first_and_says_cost_and_selectivity() -
     assert input_rates_per_s(dataflow, task_types=TYPES)["out"] == 10
     turned = read(DOCUMENT.replace("value: 2", "value: 4"))
     assert input_rates_per_s(turned, task_types=TYPES)["out"] == pytest.approx(1)
+
+
+def test_tasks_that_switch_in_waves_are_others_than_those_that_switch_fast() -> None:
+    fast, wave = read(DOCUMENT), read(DOCUMENT + "switching: wave\n")
+    assert read(DOCUMENT + "switching: fast\n") == fast
+    assert dataflow_from_json(to_document(wave)) == wave == read(dump_document(wave))
+    assert "switching" not in to_document(fast) and to_document(wave)["switching"] == "wave"
+    own, others = (fingerprints(each, task_types=TYPES) for each in (fast, wave))
+    assert own["s"] == others["s"] and own["work"] != others["work"]
+
+
+def test_switching_is_refused_where_there_is_nothing_to_switch_or_no_such_way() -> None:
+    static = json.loads(work(alternates=..., type="thin")) | {"switching": "wave"}
+    [problem] = problems_of(json.dumps(static))
+    assert problem.code == "nothing_to_switch" and "give a task alternates" in problem.remedy
+    [problem] = problems_of(DOCUMENT + "switching: waves\n")
+    assert (problem.code, problem.line) == ("not_a_choice", 13) and "fast or wave" in problem.remedy

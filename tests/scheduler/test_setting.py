@@ -180,3 +180,29 @@ def test_dataflows_share_a_dynamic_task_and_its_switches() -> None:
     estate = submit(estate, other, dataflow_id="e", team="roads")
     assert estate.submitted["d"].running["a"] == estate.submitted["e"].running["a"]
     assert switched(estate, "few").touched_teams == ("roads",)
+
+
+def two_dynamic() -> Estate:
+    """Two tasks with alternates, in one query."""
+    config = dict(DYNAMIC_LINE.tasks[1].config)
+    return submit(Estate(slots=(Slot("n1", 0),)), flow("d", {
+        "s": "sensors", "a": ("dynamic", config), "b": ("dynamic", config), "p": "alarm"}, "s > a > b > p"))
+
+
+def test_tasks_switch_together_by_one_plan_and_back() -> None:
+    estate = two_dynamic()
+    first, second = (estate.submitted["d"].running[name] for name in "ab")
+    plan = plan_switch(
+        estate, "d", task="a", alternate="few", along={"b": "few"}, task_types=TYPES, prices=PRICES)
+    assert [step.task for step in plan.steps] == [first, second]
+    after = apply_plan(estate, plan)
+
+    def on(estate: Estate) -> dict[str, str]:
+        return {task: name for own in estate.settings.values() for task, name in own.alternates.items()}
+
+    assert on(after) == {first: "few", second: "few"}
+    assert on(apply_plan(after, undo(after, plan))) == {first: "all", second: "all"}
+    one = plan_switch(estate, "d", task="a", alternate="few", task_types=TYPES, prices=PRICES)
+    assert plan.price.cores_delta < one.price.cores_delta < 0
+    with pytest.raises(NotFound):
+        plan_switch(estate, "d", task="a", alternate="few", along={"c": "few"}, task_types=TYPES, prices=PRICES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 from uuid import UUID
 
@@ -106,20 +107,24 @@ def move_query(
 
 
 def switch_alternate(
-    *, actor: User, dataflow_id: UUID | str, task: str, alternate: str, hold_s: float | None = None
+    *, actor: User, dataflow_id: UUID | str, task: str, alternate: str,
+    along: Mapping[str, str] = MappingProxyType({}), hold_s: float | None = None,
 ) -> Proposal:
     """Propose that a dynamic task of a dataflow is done by another alternate, for all who use it; an open proposal of
     just that is returned as it is.
 
     Parameters
     ----------
+    along : mapping of str to str, optional
+        Other tasks that switch with it, and their alternates.
     hold_s : float, optional
         How long it is held then, whatever policies want: from a minute to 31 days, an hour where nothing is said. With
         it, it may be the alternate that is on already.
     """
     require_hold(hold_s)
     held = {} if hold_s is None else {"hold_s": hold_s}
-    return _propose(actor, dataflow_id, kind=SET, task=task, alternate=alternate, **held)
+    others = {"along": dict(along)} if along else {}
+    return _propose(actor, dataflow_id, kind=SET, task=task, alternate=alternate, **others, **held)
 
 
 def propose_setting(*, actor: User, dataflow_id: UUID | str, **options: Any) -> Proposal:

@@ -251,7 +251,8 @@ def _rows(task: DynamicTask, policy: ToldPolicy, draft: PolicyDraft) -> list[Alt
     return [
         AlternateRow(
             each, alternates[each.name], each.worth / most if isinstance(each.worth, float | int) else None,
-            numbers.get(each.name, AlternateNumbers()), draft.guards[each.name], str(draft.values[each.name])) for each in policy.guards]
+            numbers.get(each.name, AlternateNumbers()), draft.guards[each.name], str(draft.values[each.name]))
+        for each in policy.guards]
 
 
 def _versions(policy: ToldPolicy) -> list[tuple[ToldVersion, datetime | None, list[PolicyChange]]]:

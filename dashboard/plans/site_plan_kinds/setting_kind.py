@@ -18,8 +18,8 @@ def _setting(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     options = record.options
     if "alternate" in options:
         return plan_switch(
-            estate, task=options["task"], alternate=options["alternate"], stays="hold_s" in options,
-            why=options.get("reason", ""),
+            estate, task=options["task"], alternate=options["alternate"], along=options.get("along", {}),
+            stays="hold_s" in options, why=options.get("reason", ""),
             **computed_with(record, prices=prices(record.dataflow.latency_limits)))
     if "policy" in options:
         stated = options["policy"]

@@ -23,8 +23,10 @@ from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
 from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.task_types import TaskType, TaskTypes
+from scheduler.model.wave_elements import wave_elements
 from workers.engine import desired_publishing, observed
 from workers.engine.channels.channel_registry import Channels
+from workers.engine.wave_publishing import publish_waves
 from workers.processes import spawn, stop
 
 from .own_broker import OwnBroker
@@ -220,6 +222,8 @@ class Rig(Watched):
             name: replace(estate.settings.get(name, USUAL), trigger_ms=self.paces_ms.get(name),
                           real_time=name in self.real_time)
             for name in estate.fragments}, estate.revision)
+        publish_waves(
+            self.broker, wave_elements(estate), generation=estate.generation, revision=estate.revision)
         wanted = desired_publishing.desired_of(estate, self.node, self.task_types, self.trigger_ms, needs=needs)
         assert desired_publishing.publish(self.broker, wanted)
 

@@ -1,125 +1,214 @@
-"""A dynamic dataflow, merged with a static one that shares its source, through switches and the death of a slot: each
-delivers just what the recorded sequence of alternates says, two of them paths, and what the static one delivers alone.
+"""Dynamic dataflows, merged with a static one that shares their source, through switches at random while what runs them
+is killed: each delivers just what the recorded sequence of alternates says, and the static one what it does alone.
+
+One switches as soon as it can, the other in waves. Both have two elements, in different slots.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import signal
+import time
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
 
 import pytest
+import redis
 
 from scheduler.contracts.switches import AlternateSwitch
-from scheduler.model.fragment import Slot
-from scheduler.model.prices import Prices
-from scheduler.setting import plan_switch
-from scheduler.step_kinds import EnactmentEvidence, steps_done
+from scheduler.model.canonical import canonical_config
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, RunningTask
+from scheduler.model.settings_of_fragments import FragmentSettings
+from scheduler.model.task_types import DYNAMIC
+from scheduler.model.wave_elements import wave_elements
 from workers.engine.noted_switches import noted_switches
+from workers.engine.wave_publishing import publish_waves
 
-from .planned import PlannedEstate
-from .rig import Rig
+from .own_broker import OwnBroker, own_broker
+from .rig import NODE, Rig, catalogue, estate_of, running_agent
 
-pytestmark = [
-    pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(1_500), pytest.mark.usefixtures("afterwards_nothing")]
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
-DYNAMIC = """
-name: dynamic
-tasks:
-  - {id: source, type: numbers}
-  - id: work
-    alternates:
-      - {name: plain, type: sql, config: {query: "SELECT *, 'plain' AS made FROM input"}, value: 3}
-      - name: few
-        value: 2
-        tasks:
-          - {id: some, type: sql, config: {query: "SELECT * FROM input WHERE n % 3 <> 0"}}
-          - {id: mark, type: sql, config: {query: "SELECT *, 'few' AS made FROM input"}}
-        streams: [{from: input, to: some}, {from: some, to: mark}, {from: mark, to: output}]
-      - name: next
-        value: 1
-        tasks:
-          - {id: add, type: sql, config: {query: "SELECT *, n + 1 AS more FROM input"}}
-          - {id: even, type: sql, config: {query: "SELECT * EXCEPT (more), concat('next ', more) AS made FROM input
-              WHERE n % 2 = 0"}}
-          - {id: odd, type: sql, config: {query: "SELECT * EXCEPT (more), concat('next ', more) AS made FROM input
-              WHERE n % 2 = 1"}}
-        streams: [{from: input, to: add}, {from: add, to: even}, {from: add, to: odd}, {from: even, to: output},
-                  {from: odd, to: output}]
-  - {id: last, type: total, config: {name: sum}}
-  - {id: out, type: output, config: {name: dynamic, keep_events: 1000000}}
-streams:
-  - {from: source, to: work}
-  - {from: work, to: last}
-  - {from: last, to: out}
-rates: {source: 100}
-"""
-STATIC = """
-name: static
-tasks:
-  - {id: source, type: numbers}
-  - {id: shift, type: shift, config: {by: 7}}
-  - {id: out, type: output, config: {name: static, keep_events: 1000000}}
-streams:
-  - {from: source, to: shift}
-  - {from: shift, to: out}
-rates: {source: 100}
-"""
-TURNS = ["few", "next", "plain", "next", "few", "plain", "few", "plain", "next", "few"]
+KEPT = {"keep_events": 1_000_000}
+DROPS = {"plain": 0, "few": 3, "odd": 2, "next": 0}  # the alternate lets go what this divides
+ELEMENTS = {"fast": ("f1", "f2"), "wave": ("w1", "w2")}
 
 
-def made_of(number: int, switches: tuple[AlternateSwitch, ...]) -> str | None:
-    """What the alternate makes of a number that was on when it came; None where it lets it go."""
-    on = max((switch for switch in switches if switch.seq <= number), key=lambda switch: switch.seq).alternate
-    if on == "few" and number % 3 == 0:
-        return None
-    return f"next {number + 1}" if on == "next" else on
+def element(name: str, parent: str, switching: str, catalog: Mapping) -> RunningTask:
+    """A task that is done in one of four ways, one of them a path, and says in a column of its name in which."""
+    ways = [
+        {"name": way, "value": 4 - number, **done_by(
+            f"SELECT *, '{way}' AS {name} FROM input" + (f" WHERE n % {drops} <> 0" if drops else ""), way == "few")}
+        for number, (way, drops) in enumerate(DROPS.items())]
+    config = canonical_config(catalog[DYNAMIC], {"alternates": ways, "switching": switching})
+    return RunningTask(name, DYNAMIC, config, (parent,))
 
 
+def done_by(query: str, is_path: bool) -> dict[str, Any]:
+    """A ``sql`` task; or the same query along a path, once all events have passed a task of their own."""
+    if not is_path:
+        return {"type": "sql", "config": {"query": query}}
+    return {
+        "tasks": [{"id": "all", "type": "sql", "config": {"query": "SELECT * FROM input"}},
+                  {"id": "work", "type": "sql", "config": {"query": query}}],
+        "streams": [{"from": "input", "to": "all"}, {"from": "all", "to": "work"}, {"from": "work", "to": "output"}]}
+
+
+def line(first: str, second: str, switching: str, catalog: Mapping) -> list[RunningTask]:
+    return [
+        element(first, "source", switching, catalog), element(second, first, switching, catalog),
+        RunningTask(f"{second}-sum", "total", {"name": "sum"}, (second,)),
+        RunningTask(f"{second}-out", "kept", KEPT, (f"{second}-sum",))]
+
+
+class Switching:
+    """What runs: a source with the first element of the wave in one slot, what reads them in both; and what is on."""
+
+    def __init__(self, rig: Rig, prefix: str) -> None:
+        self.rig = rig
+        tasks = [
+            RunningTask("source", "numbers", {"rate_per_s": 50.0}, ()),
+            *(task for way, names in ELEMENTS.items() for task in line(*names, way, rig.task_types)),
+            RunningTask("shift", "shift", {"by": 7}, ("source",)), RunningTask("kept", "kept", KEPT, ("shift",))]
+        self.names = [f"{prefix}{number}-0" for number in range(5)]
+        head, wave, fast, behind, static = self.names
+        fragments = [
+            Fragment(head, ("source", "w1"), f"{NODE}/0", 2, {"source": (fast, static), "w1": (wave,)}),
+            Fragment(wave, ("w2", "w2-sum", "w2-out"), f"{NODE}/1", 3),
+            Fragment(fast, ("f1",), f"{NODE}/1", 1, {"f1": (behind,)}),
+            Fragment(behind, ("f2", "f2-sum", "f2-out"), f"{NODE}/0", 3),
+            Fragment(static, ("shift", "kept"), f"{NODE}/1", 2)]
+        self.places = {"w1": head, "w2": wave, "f1": fast, "f2": behind}
+        self.outputs = {"w2": f"{wave}.2", "f2": f"{behind}.2", "static": f"{static}.1"}
+        self.estate = estate_of(fragments, tasks, slots=2)
+        self.on = dict.fromkeys(self.places, "plain")
+        rig.broker.delete(*(f"weir:switches:{task}" for task in self.places))
+
+    def wanted(self) -> Estate:
+        settings = {self.places[task]: FragmentSettings(alternates={task: on}) for task, on in self.on.items()}
+        return self.estate.set_to(settings, 0)
+
+    def publish(self) -> None:
+        self.rig.publish(self.wanted())
+
+    def choose(self, chance: random.Random) -> None:
+        """Every element is to be done in another way."""
+        self.on = {task: chance.choice([way for way in DROPS if way != on]) for task, on in self.on.items()}
+
+    def begin_wave(self) -> None:
+        """All that somebody writes who is killed while he publishes."""
+        publish_waves(
+            self.rig.broker, wave_elements(self.wanted()), generation=self.rig.version + 1, revision=0)
+
+    def sequences(self) -> dict[str, tuple[AlternateSwitch, ...]]:
+        return {task: noted_switches(self.rig.broker, task) for task in self.places}
+
+    def is_in_force(self) -> bool:
+        """Whether every element has got its first event since it was switched."""
+        with suppress(redis.ConnectionError):
+            return {task: known[-1].alternate for task, known in self.sequences().items() if known} == self.on
+        return False
+
+    def check(self, turns: int) -> None:
+        """Outputs equal what the recorded sequences say, event by event."""
+        end = max(known[-1].seq for known in self.sequences().values())
+
+        def behind_the_last() -> bool:
+            for channel in self.outputs.values():
+                newest = self.rig.channels.tail(channel, 1)
+                if not newest or newest[-1]["_seq"] <= end + 10:
+                    return False
+            return True
+
+        self.rig.wait(behind_the_last, what="events behind the last switch")
+        outputs = {name: self.rig.events(channel) for name, channel in self.outputs.items()}
+        known = self.sequences()
+        assert {task: len(switches) for task, switches in known.items()} == dict.fromkeys(known, turns + 1)
+        for first, second in ELEMENTS.values():
+            output = outputs[second]
+            wanted = [
+                (number, *ways) for number in range(output[-1]["_seq"] + 1)
+                if (ways := ways_of(number, known[first], known[second]))]
+            assert [(event["_seq"], event[first], event[second]) for event in output] == wanted
+            total = 0
+            for event in output:  # what has state behind them sees each once and in order
+                total += event["n"]
+                assert event["sum"] == total
+        turns_of = {task: [switch.seq for switch in switches] for task, switches in known.items()}
+        apart = [
+            event["_seq"] for event in outputs["w2"]
+            if bisect_right(turns_of["w1"], event["_seq"]) != bisect_right(turns_of["w2"], event["_seq"])]
+        assert apart == [], "an event passed the elements in different waves"
+        static = outputs["static"]
+        assert [(event["_seq"], event["n"]) for event in static] == [(seq, seq + 7) for seq in range(len(static))]
+
+
+def ways_of(number: int, *sequences: Sequence[AlternateSwitch]) -> tuple[str, ...] | None:
+    """In which ways the recorded sequences let a number pass; None where it is let go."""
+    ways = tuple(known[bisect_right([switch.seq for switch in known], number) - 1].alternate for known in sequences)
+    return None if any(DROPS[way] and number % DROPS[way] == 0 for way in ways) else ways
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.usefixtures("afterwards_nothing")
 def test_outputs_are_those_of_the_recorded_sequence(rig: Rig) -> None:
-    planned = PlannedEstate(rig)
-    planned.submit(planned.read(STATIC), "static", team="roads")
-    planned.submit(planned.read(DYNAMIC), "dynamic")
-    submitted = planned.estate.submitted
-    assert submitted["static"].running["source"] == submitted["dynamic"].running["source"]
-    rig.wait_running(*planned.estate.fragments)
-    task = submitted["dynamic"].running["work"]
-    query, _ = planned.estate.places[task]
-    started = dict(planned.estate.fragments)
-
-    def last() -> AlternateSwitch | None:
-        known = noted_switches(rig.broker, task)
-        return known[-1] if known else None
-
-    rig.wait(lambda: last() and len(planned.output("dynamic")) > 20, what="events")
-    for turn, alternate in enumerate(TURNS):
-        plan = planned.carry_out(plan_switch(
-            planned.estate, "dynamic", task="work", alternate=alternate, task_types=rig.task_types, prices=Prices()))
+    chance = random.Random(38)
+    switching = Switching(rig, "d")
+    switching.publish()
+    rig.wait(switching.is_in_force, what="first events")
+    for turn in range(10):
+        switching.choose(chance)
+        switching.publish()
         if turn == 4:  # wherever the switch is
-            slot = Slot.of(planned.estate.fragments[query].slot)
-            pid = rig.slot_pid(str(slot.index))
-            os.kill(pid, signal.SIGKILL)
-            rig.wait(lambda slot=slot, pid=pid: rig.slot_pid(str(slot.index)) not in (None, pid), what="its slot")
-        rig.wait(lambda plan=plan: steps_done(plan, EnactmentEvidence(
-            rig.reports(), settings=planned.estate.settings)) == {step.key for step in plan.steps}, what="the switch")
-        rig.wait(lambda alternate=alternate: last().alternate == alternate, what=f"the first event of {alternate}")
-    assert planned.estate.fragments == started, "no query was replaced"
-    end = last().seq + 20
-    rig.wait(lambda: planned.output("dynamic")[-1]["_seq"] > end, what="events behind the last switch")
-    rig.wait(lambda: planned.output("static")[-1]["_seq"] > end, what="events of the static one")
+            os.kill(rig.slot_pid("1"), signal.SIGKILL)
+        rig.wait(switching.is_in_force, what=f"switch {turn} to {switching.on}")
+    switching.check(10)
 
-    switches = noted_switches(rig.broker, task)
-    assert [switch.alternate for switch in switches] == ["plain", *TURNS]
-    assert {switch.query for switch in switches} == {query}
-    output = planned.output("dynamic")
-    made = [(number, made_of(number, switches)) for number in range(output[-1]["_seq"] + 1)]
-    assert sorted((event["_seq"], event["made"]) for event in output) == [each for each in made if each[1] is not None]
-    for part in (0, 1):  # of a path with two branches each keeps its order
-        numbers = [event["_seq"] for event in output if event["_seq"] % 2 == part]
-        assert numbers == sorted(numbers)
-    total = 0
-    for event in output:  # what has state behind it sees them once and in order
-        total += event["n"]
-        assert event["sum"] == total
-    static = planned.output("static")
-    assert [event["_seq"] for event in static] == list(range(len(static)))
-    assert all(event["n"] == event["_seq"] + 7 for event in static)
+
+@pytest.mark.long
+@pytest.mark.timeout(3_600)
+def test_fifty_switches_and_twenty_kills(tmp_path_factory, test_types, with_jar) -> None:
+    plugin_folder, types = test_types
+    chance = random.Random(3_838)
+    victims = ["slot 0", "slot 1", "agent", "broker", "publisher"] * 4
+    chance.shuffle(victims)
+    killed_at = dict(zip(sorted(chance.sample(range(50), len(victims))), victims, strict=True))
+    with (own_broker(tmp_path_factory.mktemp("broker")) as broker, redis.Redis.from_url(broker.url) as client,
+          running_agent(client, broker.url, with_jar(tmp_path_factory.mktemp("data")), slots=2, plugin=plugin_folder,
+                        task_types=catalogue(*types)) as rig):
+        rig.trigger_ms = 400
+        rig.wait_serving()
+        switching = Switching(rig, "k")
+        switching.publish()
+        rig.wait(switching.is_in_force, what="first events")
+        for turn in range(50):
+            switching.choose(chance)
+            victim = killed_at.get(turn, "")
+            if victim == "publisher":
+                switching.begin_wave()
+                time.sleep(chance.random())
+            switching.publish()
+            if victim:
+                time.sleep(chance.random())
+                _kill(victim, rig, broker)
+            rig.wait(switching.is_in_force, what=f"switch {turn} to {switching.on}, {victim or 'nothing'} killed")
+        switching.check(50)
+
+
+def _kill(victim: str, rig: Rig, broker: OwnBroker) -> None:
+    """Kill something, and let it go on."""
+    match victim:
+        case "broker":
+            broker.kill()
+            broker.start()
+        case "agent":
+            rig.kill()
+            rig.start()
+        case "slot 0" | "slot 1":
+            if pid := rig.slot_pid(victim.removeprefix("slot ")):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)

@@ -183,6 +183,23 @@ def switches(task_id: str) -> str:
     return f"{PREFIX}switches:{task_id}"
 
 
+def waves(task_id: str) -> str:
+    """Which alternate an element that switches in waves has from which wave on (JSON), by running task."""
+    return f"{PREFIX}waves:{task_id}"
+
+
+def wave(source_id: str) -> str:
+    """The newest wave that a source is to begin, by running task."""
+    return f"{PREFIX}wave:{source_id}"
+
+
+def wave_counter() -> str:
+    """The hash with the number of the newest wave, the generation and revision of the estate that made it, and the keys
+    that waves have (JSON).
+    """
+    return f"{PREFIX}wave-counter"
+
+
 def tap(fragment_id: str) -> str:
     """Is there while somebody looks at the streams of a fragment."""
     return f"{PREFIX}tap:{fragment_id}"

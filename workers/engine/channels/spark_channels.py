@@ -53,7 +53,7 @@ def spark_conf(config: ChannelConfig) -> dict[str, str]:
 def read_channels(
     spark: SparkSession, config: ChannelConfig, *, inputs: Sequence[str | Sequence[str]], reader: str,
     writes: Sequence[str] = (), begin: Mapping[str, Offset] = MappingProxyType({}), threads: int = 1, gate: str = "",
-    real_time: bool = False, idle_ms: int = 0,
+    real_time: bool = False, idle_ms: int = 0, source: str = "",
 ) -> DataFrame:
     """The interleaved events of some streams, as one streaming DataFrame.
 
@@ -80,6 +80,8 @@ def read_channels(
         Whether its batches are open (:mod:`workers.engine.channels.open_streams`): one stream, on one thread.
     idle_ms : int
         After how long without events there is a batch without any, once; 0: none.
+    source : str
+        The running task that is a source, where waves begin here (docs/dynamic.md); else they are those of the blocks.
 
     Raises
     ------
@@ -100,6 +102,7 @@ def read_channels(
             "threads": threads, "spill": str(config.spill or config.data_dir / "spill"),
             "begin": json.dumps({channel: begin[channel] for channel in group if channel in begin}), "gate": gate,
             "real_time": OPEN_MS if real_time else 0, "idle_ms": idle_ms,
+            "source": source,
         }
         streams.append(_read(spark, config, "weir.ChannelProvider", options, schema))
     if len(streams) == 1:
@@ -124,7 +127,7 @@ def read_ticks(
     spark: SparkSession, config: ChannelConfig, *, name: str, rate_per_s: float | None = None,
     schedule_file: Path | str | None = None, limit: int | None = None, writes: Sequence[str] = (),
     repeat_ms: int = 0, repeat_time_ms: int | None = None, begin: Mapping[str, int] | None = None,
-    gate: str = "", real_time: bool = False,
+    gate: str = "", real_time: bool = False, source: str = "",
 ) -> DataFrame:
     """Sequence numbers on a schedule: ``_seq``, ``_time`` and ``_born``; what every source is made from.
 
@@ -152,12 +155,15 @@ def read_ticks(
         The token of a query that stands by: it makes nothing until it is told to, and where to begin.
     real_time : bool
         Whether its batches are open.
+    source : str
+        The running task that they are for, under which it is told of waves (docs/dynamic.md).
     """
     if (rate_per_s is None) == (schedule_file is None):
         raise ValueError("ticks come at a rate or on a schedule: give one of the two")
     options: dict[str, object] = {
         "reader": name, "writes": ",".join(writes), "wait_ms": config.wait_ms, "max_rows": config.max_rows,
         "catch_up_ms": config.catch_up_ms, "gate": gate, "real_time": OPEN_MS if real_time else 0,
+        "source": source,
     }
     if rate_per_s is not None:
         options["rate_per_s"] = rate_per_s
@@ -207,7 +213,7 @@ def valve(
 
 def one_of(
     events: DataFrame, builds: Mapping[str, Callable[[DataFrame], DataFrame]], config: ChannelConfig, *, task: str,
-    fragment: str, position: int,
+    fragment: str, position: int, in_waves: bool = False,
 ) -> DataFrame:
     """What the alternate of an element makes that is on (``Channels.switch``): in each batch just one of them is.
 
@@ -220,14 +226,18 @@ def one_of(
         in the empty batch of a query that stands by, the first is.
     task, fragment, position : str, str, int
         The running task, under which the first event of each switch is noted, and where it stands.
+    in_waves : bool
+        Whether the wave of a batch says which is on (docs/dynamic.md); before the first one, the first is.
     """
     jvm = events.sparkSession._jvm.weir.Alternate
-    noted = DataFrame(
-        jvm.noted(events._jdf, config.redis_url, task, fragment, position), events.sparkSession)
     first = next(iter(builds))
+    noted = DataFrame(
+        jvm.noted(events._jdf, config.redis_url, task, fragment, position, first if in_waves else ""),
+        events.sparkSession)
     made = [
         DataFrame(
-            jvm.whileOn(build(noted)._jdf, config.redis_url, fragment, position, name, name == first),
+            jvm.whileOn(
+                build(noted)._jdf, config.redis_url, fragment, position, name, name == first, task if in_waves else ""),
             events.sparkSession)
         for name, build in builds.items()]
     return reduce(lambda left, right: left.unionByName(right), made)

@@ -18,7 +18,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from scheduler.contracts.offsets import Offset
-from scheduler.model.alternates import TaskAlternate, alternates_in, first_on
+from scheduler.model.alternates import TaskAlternate, alternates_in, first_on, in_waves
 from scheduler.model.dataflow import Task
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.errors import WeirError
@@ -72,7 +72,8 @@ class Chain:
     the channels that carry it), the channels that they write, and on how many threads the first one works.
 
     All that is in the estate is ``approved``. Of a chain that is not, no task with outside effects is built, and no
-    secret is opened. In ``real_time`` mode its batches stay open, where it can be worked on so."""
+    secret is opened. In ``real_time`` mode its batches stay open, where it can be worked on so. Where it is ``at_work``
+    in the estate, and not tried, it hears of waves (docs/dynamic.md)."""
 
     fragment: str
     tasks: Sequence[Task]
@@ -82,6 +83,7 @@ class Chain:
     threads: int = 1
     approved: bool = True
     real_time: bool = False
+    at_work: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +179,8 @@ def _compiled(
                 config_here = opened(task.config, redis_url=config.redis_url, data_dir=folder)
                 if alternates := alternates_in(task.type, task.config):
                     frame = one_of(
-                        frame, _builds(alternates, task_types), config, task=task.id,
-                        fragment=chain.fragment, position=position)
+                        frame, _builds(alternates, task_types), config, task=task.id, fragment=chain.fragment,
+                        position=position, in_waves=chain.at_work and in_waves(task.type, task.config))
                 else:
                     frame = _built(task_type, config_here, frame)
         except Exception as error:
@@ -281,13 +283,14 @@ def _input(
         return read_channels(
             spark, config, inputs=chain.inputs, reader=chain.fragment, writes=chain.written, begin=begin.offsets,
             threads=chain.threads, gate=begin.gate, real_time=chain.real_time, idle_ms=_idle_ms(chain.tasks),
+            source=chain.tasks[0].id if chain.at_work and task_type.kind == "source" else "",
         )
     if chain.threads > 1:
         raise FragmentFailed(f"task {chain.tasks[0].id}: a source works on one thread, not on {chain.threads}")
     pace = _pace(chain.tasks[0], task_type, folder)
     return read_ticks(
         spark, config, name=chain.fragment, writes=chain.written, begin=begin.source_offset, gate=begin.gate,
-        real_time=chain.real_time, **pace)
+        real_time=chain.real_time, source=chain.tasks[0].id if chain.at_work else "", **pace)
 
 
 def _idle_ms(tasks: Sequence[Task]) -> int:

@@ -39,10 +39,13 @@ def _of_fragment(fragment: WantedFragment) -> Iterator[str]:
         yield from of_channel(name)
         if keys.is_part(name):
             yield from of_channel(keys.whole_of(name))
+    for task in fragment.tasks[:1]:
+        yield escaped(keys.wave(task.id))  # a source
     for task in fragment.tasks:
         yield f"{escaped(keys.tapped(task.id))}*"
         if task.type == DYNAMIC:
             yield escaped(keys.switches(task.id))
+            yield escaped(keys.waves(task.id))
         for model in filter(is_owned, task.config.values()):
             yield escaped(f"{MODELS}{model[TEAM]}")
             yield escaped(ModelName(model[TEAM], model[NAME]).key)

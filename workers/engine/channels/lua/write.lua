@@ -1,10 +1,10 @@
 -- Appends one block, at most once.  KEYS: stream, meta, readers, meta of the channel whose token counts (a part's whole)
--- ARGV: token, batch (id's first part), n (second part), events, payload, now in ms
+-- ARGV: token, batch (id's first part), n (second part), events, payload, now in ms, the wave that the batch is of
 -- Returns 1 when written, 0 when the stream has it already; an error where it must not be written.
 local stream, meta, readers = KEYS[1], KEYS[2], KEYS[3]
 local token, batch, n = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local id = ARGV[2] .. '-' .. ARGV[3]
-local state = redis.call('HMGET', meta, 'capacity', 'last', 'last_fence', 'retain')
+local state = redis.call('HMGET', meta, 'capacity', 'last', 'last_fence', 'retain', 'waves')
 local fence = redis.call('HGET', KEYS[4] or meta, 'fence')
 
 local function refuse(code, why)
@@ -41,6 +41,20 @@ end
 local last_batch, last_n = parts(last)
 if n ~= (batch == last_batch and last_n + 1 or 0) then
   return refuse('WEIRORDER', 'the stream is at ' .. last .. '; blocks before this one are missing')
+end
+-- Where the wave becomes another one, the channel is marked; marks behind which every reader is are forgotten.
+local wave, marks = ARGV[7] or '0', state[5] or ''
+if (string.match(marks, ':(%d+)$') or '0') ~= wave then
+  local needed = redis.call('HGET', meta, 'trimmed') or '0-0'
+  for _, place in ipairs(redis.call('HVALS', readers)) do
+    if less(place, needed) then needed = place end
+  end
+  local oldest, kept = parts(needed), ''
+  for from, of in string.gmatch(marks, '(%d+):(%d+)') do
+    if tonumber(from) <= oldest then kept = '' end
+    kept = kept .. from .. ':' .. of .. ','
+  end
+  redis.call('HSET', meta, 'waves', kept .. ARGV[2] .. ':' .. wave)
 end
 redis.call('XADD', stream, id, 'b', ARGV[5], 'n', ARGV[4], 't', ARGV[6])
 redis.call('HSET', meta, 'last', id, 'last_fence', ARGV[1])

@@ -9,12 +9,8 @@ import org.apache.spark.sql.Row;
 import org.apache.spark.sql.api.java.UDF1;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
-import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
-import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback;
-import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
 import org.apache.spark.sql.classic.ExpressionUtils;
 import org.apache.spark.sql.functions;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import scala.jdk.javaapi.CollectionConverters;
 
@@ -23,48 +19,51 @@ import scala.jdk.javaapi.CollectionConverters;
  * alternate makes: a mark, which {@link OneAlternate} looks for when the batch is planned, and takes out with all that is off.
  * So an alternate that is off reads nothing, and no task runs for it.
  *
- * <p>The optimiser leaves it where it is, for it is not deterministic. It is asked in the driver, on the thread that plans
- * the batch: the batch's number is a property of that thread.
+ * <p>It is asked in the driver, on the thread that plans the batch: the batch's number is a property of that thread. Where
+ * the element switches in waves, the batch's wave says which is on ({@link Waves}).
  */
-public final class Alternate extends Expression implements CodegenFallback, Serializable {
+public final class Alternate extends FixedCondition {
   private final String url;
   private final String fragment;
   private final int position;
   private final String name;
   private final boolean isFirst; // on where nobody has said which is
+  private final String task; // of an element that switches in waves; else empty
 
-  private Alternate(String url, String fragment, int position, String name, boolean isFirst) {
+  private Alternate(String url, String fragment, int position, String name, boolean isFirst, String task) {
     this.url = url;
+    this.task = task;
     this.fragment = fragment;
     this.position = position;
     this.name = name;
     this.isFirst = isFirst;
   }
 
-  /** What an alternate makes, in the batches in which it is on. */
+  /** What an alternate makes, in the batches in which it is on; of an element that switches in waves, by running task. */
   public static Dataset<Row> whileOn(
-      Dataset<Row> made, String url, String fragment, int position, String name, boolean isFirst) {
+      Dataset<Row> made, String url, String fragment, int position, String name, boolean isFirst, String task) {
     OneAlternate.plansIn(made.sparkSession());
-    return made.filter(ExpressionUtils.column(new Alternate(url, fragment, position, name, isFirst)));
+    return made.filter(ExpressionUtils.column(new Alternate(url, fragment, position, name, isFirst, task)));
   }
 
-  /** What an element reads; the first event that an alternate gets after a switch is noted, under the running task. */
-  public static Dataset<Row> noted(Dataset<Row> events, String url, String task, String fragment, int position) {
-    UDF1<Long, Boolean> notes = new FirstEvent(url, task, fragment, position);
+  /**
+   * What an element reads; the first event that an alternate gets after a switch is noted, under the running task.
+   *
+   * @param first the alternate of an element that switches in waves before the first one; else empty
+   */
+  public static Dataset<Row> noted(
+      Dataset<Row> events, String url, String task, String fragment, int position, String first) {
+    UDF1<Long, Boolean> notes = new FirstEvent(url, task, fragment, position, first);
     return events.filter(functions.udf(notes, DataTypes.BooleanType).asNondeterministic().apply(events.col("_seq")));
-  }
-
-  /** The control of the batch that a property of its thread names; null outside of a streaming query. */
-  private static Control control(String url, String fragment, String batch, String run) {
-    if (batch == null) return null;
-    return Control.of(Broker.at(url), fragment, run == null ? "" : run, Long.parseLong(batch));
   }
 
   boolean isOn() {
     SparkContext context = SparkContext.getOrCreate();
-    Control control = control(
-        url, fragment, context.getLocalProperty("streaming.sql.batchId"), context.getLocalProperty("spark.jobGroup.id"));
-    String on = control == null ? null : control.alternate(position);
+    String batch = context.getLocalProperty("streaming.sql.batchId"), run = context.getLocalProperty("spark.jobGroup.id");
+    if (batch == null) return isFirst; // outside of a streaming query
+    Broker broker = Broker.at(url);
+    Control control = Control.planned(broker, fragment, run == null ? "" : run, Long.parseLong(batch));
+    String on = task.isEmpty() ? control.alternate(position) : control.alternateInWave(broker, task);
     return on == null ? isFirst : name.equals(on);
   }
 
@@ -78,9 +77,11 @@ public final class Alternate extends Expression implements CodegenFallback, Seri
     private final String task;
     private final String fragment;
     private final int position;
+    private final String first;
     private transient TaskContext seen; // the task whose first event has come
 
-    FirstEvent(String url, String task, String fragment, int position) {
+    FirstEvent(String url, String task, String fragment, int position, String first) {
+      this.first = first;
       this.url = url;
       this.task = task;
       this.fragment = fragment;
@@ -99,35 +100,14 @@ public final class Alternate extends Expression implements CodegenFallback, Seri
 
     private void note(TaskContext context, Long seq) {
       if (context == null || context.partitionId() != 0) return; // its slice is the first
-      String batch = context.getLocalProperty("streaming.sql.batchId");
-      Control control = control(url, fragment, batch, context.getLocalProperty("spark.jobGroup.id"));
-      if (control != null) control.noteFirstEvent(Broker.at(url), task, fragment, position, Long.parseLong(batch), seq);
+      String batch = context.getLocalProperty("streaming.sql.batchId"), run = context.getLocalProperty("spark.jobGroup.id");
+      if (batch == null) return;
+      Broker broker = Broker.at(url);
+      Control control = Control.of(broker, fragment, run == null ? "" : run, Long.parseLong(batch));
+      String on = first.isEmpty() ? null : control.alternateInWave(broker, task);
+      control.noteFirstEvent(
+          broker, task, fragment, position, on == null && !first.isEmpty() ? first : on, Long.parseLong(batch), seq);
     }
-  }
-
-  @Override
-  public boolean deterministic() {
-    return false;
-  }
-
-  @Override
-  public boolean foldable() {
-    return false;
-  }
-
-  @Override
-  public boolean nullable() {
-    return false;
-  }
-
-  @Override
-  public DataType dataType() {
-    return DataTypes.BooleanType;
-  }
-
-  @Override
-  public ExprCode doGenCode(CodegenContext context, ExprCode code) {
-    return CodegenFallback.super.doGenCode(context, code);
   }
 
   @Override

@@ -17,13 +17,15 @@ final class BlockWriter {
   private final Valve.Spec spec;
   private final Broker broker;
   private final long batchId;
+  private final long wave;
   private final List<String> keys;
   private final EventBuffer events;
   private final Deque<Object[]> unanswered = new ArrayDeque<>(); // each block's arguments of the script
   private Redis connection;
   private long n;
 
-  BlockWriter(Valve.Spec spec, String channel, Broker broker, long batchId) {
+  BlockWriter(Valve.Spec spec, String channel, Broker broker, long batchId, long wave) {
+    this.wave = wave;
     this.spec = spec;
     this.broker = broker;
     this.batchId = batchId;
@@ -61,7 +63,7 @@ final class BlockWriter {
 
   private void send() {
     int count = events.size();
-    Object[] arguments = {spec.fence, spec.batchBase + batchId + 1, n++, count, events.take(), System.currentTimeMillis()};
+    Object[] arguments = {spec.fence, spec.batchBase + batchId + 1, n++, count, events.take(), System.currentTimeMillis(), wave};
     awaitReplies(IN_FLIGHT - 1);
     unanswered.add(arguments);
     try {

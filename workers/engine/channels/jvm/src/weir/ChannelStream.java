@@ -29,7 +29,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
  * registered, one that goes must have been read to its end.
  */
 final class ChannelStream
-    implements MicroBatchStream, SupportsAdmissionControl, ReportsSourceMetrics, SupportsRealTimeMode, Live {
+    implements MicroBatchStream, SupportsAdmissionControl, ReportsSourceMetrics, SupportsRealTimeMode, Live, Waves.Carrier {
   private static final long ASK_ANYWAY_MS = 1_000; // a lost message costs a second at most
   private static final double OPEN_PART = 0.4; // of what a channel holds: an open batch frees nothing that it has read
 
@@ -62,6 +62,11 @@ final class ChannelStream
   private boolean isToGiveUp; // when the open batch is over
   private long openBlocks; // that the open batch has read
   private long openAtMost = Long.MAX_VALUE;
+  private final WaveStamp stamp; // null where the wave of a batch is that of its blocks
+  private final Waves waves; // shared by the streams of the query
+  private final Map<String, String> marks = new HashMap<>(); // of each channel: from which block on it is of which wave
+  private Long openWave; // of the open batch, once it has events
+  private boolean hasLeft; // events, for they are of another wave than the batch
 
   ChannelStream(StructType schema, CaseInsensitiveStringMap options, String checkpoint) {
     this.schema = schema;
@@ -80,6 +85,8 @@ final class ChannelStream
     begin = parse(options.getOrDefault("begin", "{}"));
     openMs = options.getLong("real_time", 0);
     this.checkpoint = checkpoint;
+    stamp = WaveStamp.of(broker, options);
+    waves = Waves.of(url + ' ' + reader);
     LiveReader.register(id, this);
     // A query with several inputs waits in one of them for all.
     List<String> topics = backpressure.topics();
@@ -137,6 +144,7 @@ final class ChannelStream
     commit(from);
     from.entries.forEach(this::checkReadToEnd);
     if (openMs > 0) return opens(from);
+    waves.asks(this);
     long deadline = System.currentTimeMillis() + backpressure.pace.waitMs(waitMs);
     if (gate != null && !gate.isOpen()) {
       if (!gate.opens(bell, deadline)) return from;
@@ -152,12 +160,14 @@ final class ChannelStream
         ChannelOffset end = ask(from);
         if (end != from) {
           backpressure.pace.begins(now);
+          if (hasLeft) backpressure.pace.isDueAgain();
           return end;
         }
-        if (rang && hasSiblings) return from; // for one of them
+        if (hasLeft || (rang && hasSiblings)) return from; // for one of them
       }
     } while (!backpressure.isPaused() && bell.await(deadline - System.currentTimeMillis()));
-    return isSilent(from) ? from.silent() : from;
+    if (!isSilent(from) || (stamp == null && !waves.allows(waveAfter(from)))) return from;
+    return from.silent();
   }
 
   /** Whether nothing has come for as long as is asked for, and that is not noted yet. */
@@ -180,6 +190,7 @@ final class ChannelStream
     if (isToGiveUp) ask(from);
     isToGiveUp = false;
     isOpen = true;
+    openWave = null;
     openBlocks = 0;
     return from;
   }
@@ -196,6 +207,8 @@ final class ChannelStream
 
   @Override
   public PartitionReader<ColumnarBatch> open(Offset from, Offset to) {
+    Waves.begin(this, from, to); // before the first event of the batch is at a valve; later groups are of the same
+    openWave = stamp == null ? waves.newest() : null;
     List<Slice.Piece> pieces = new ArrayList<>();
     ((ChannelOffset) to).entries.forEach((channel, end) -> {
       String after = after((ChannelOffset) from, channel);
@@ -211,7 +224,7 @@ final class ChannelStream
 
   @Override
   public boolean isToEnd(long batch, long openedAt) {
-    return openBlocks >= openAtMost || (isToGiveUp && openedAt > 0) || backpressure.endsBatch(batch, openedAt);
+    return openBlocks >= openAtMost || ((isToGiveUp || hasLeft) && openedAt > 0) || backpressure.endsBatch(batch, openedAt);
   }
 
   @Override
@@ -289,7 +302,7 @@ final class ChannelStream
       // Behind the blocks: a limit is there before any block beyond it.
       commands.add(new Object[] {
           "HMGET", Keys.meta(channel), "trimmed", "last", Keys.limit(reader), Keys.spill(reader), Keys.lose(reader),
-          "capacity"});
+          "capacity", "waves"});
     }
     List<Object> replies = broker.pipeline(commands);
     boolean isHeldBack = backpressure.applies(replies.get(0));
@@ -299,6 +312,7 @@ final class ChannelStream
       if (state.get(4) != null && isOpen) isToGiveUp = true;
       else if (state.get(4) != null) hasGivenUp |= giveUp(from, channels.get(i), Redis.text(state.get(3)));
       openAtMost = openAtMost(i == 0 ? Long.MAX_VALUE : openAtMost, state.get(5));
+      marks.put(channels.get(i), state.get(6) == null ? "" : Redis.text(state.get(6)));
     }
     if (hasGivenUp) return null;
     List<List<Block>> waiting = new ArrayList<>(); // of each channel
@@ -320,7 +334,9 @@ final class ChannelStream
       for (Block block : found) if (limit == null || ChannelOffset.compare(block.id, limit) <= 0) blocks.add(block);
       waiting.add(blocks);
     }
+    hasLeft = false;
     int[] taken = isHeldBack ? new int[waiting.size()] : admit(waiting);
+    if (hasLeft) bell.ring(); // it is asked for the next batch, without waiting for a message
     Map<String, String> end = new HashMap<>();
     boolean hasBlocks = false;
     for (int i = 0; i < taken.length; i++) {
@@ -369,22 +385,69 @@ final class ChannelStream
     return applies ? skip[1] : entry;
   }
 
-  /** How many blocks of each channel the next batch takes: those that were written first, and one at least. */
+  /**
+   * How many blocks of each channel the next batch takes: those that were written first, one at least, and all of one wave.
+   * There is none where it is already of another wave than all that is here.
+   */
   private int[] admit(List<List<Block>> waiting) {
     int[] taken = new int[waiting.size()];
     long rows = 0;
+    Long of = openMs > 0 ? openWave : waves.wave();
     for (int blocks = 0; blocks < maxBlocks; blocks++) {
       int oldest = -1;
       for (int i = 0; i < taken.length; i++) {
         if (taken[i] == waiting.get(i).size()) continue;
+        long next = stamp != null ? 0 : Waves.ofBlock(marks.get(channels.get(i)), waiting.get(i).get(taken[i]).id);
+        if (of != null && next != of) {
+          hasLeft = true;
+          waves.waits(next);
+          continue;
+        }
         if (oldest < 0 || waiting.get(i).get(taken[i]).writtenMs < waiting.get(oldest).get(taken[oldest]).writtenMs) oldest = i;
       }
       if (oldest < 0) return taken;
       rows += waiting.get(oldest).get(taken[oldest]).events;
       if (rows > maxRows && blocks > 0) return taken;
+      if (of == null && stamp == null) {
+        of = Waves.ofBlock(marks.get(channels.get(oldest)), waiting.get(oldest).get(taken[oldest]).id);
+        waves.takes(of);
+      }
       taken[oldest]++;
     }
     return taken;
+  }
+
+  /** The wave of the newest block that a batch which begins there has behind it. */
+  private long waveAfter(ChannelOffset from) {
+    long newest = 0;
+    for (String channel : channels) {
+      newest = Math.max(newest, Waves.ofBlock(marks.computeIfAbsent(channel, this::marksOf), after(from, channel)));
+    }
+    return newest;
+  }
+
+  /** The wave of a batch is that of its blocks; of one without any, that of the newest block before it. */
+  @Override
+  public void begins(String run, long batch, Offset start, Offset end) {
+    if (stamp != null) {
+      stamp.begins(run, batch);
+      return;
+    }
+    Long of = null;
+    for (Map.Entry<String, String> ends : ((ChannelOffset) end).entries.entrySet()) {
+      if (ChannelOffset.compare(after((ChannelOffset) start, ends.getKey()), ends.getValue()) >= 0) continue;
+      of = Waves.ofBlock(marks.computeIfAbsent(ends.getKey(), this::marksOf), ends.getValue());
+    }
+    if (of == null) of = waveAfter((ChannelOffset) start);
+    if (of.equals(waves.newest())) return;
+    Control control = Control.planned(broker, reader, run, batch);
+    if (of != (control.wave() == null ? 0 : control.wave())) control.note(broker, reader, of, batch);
+    waves.begins(of);
+  }
+
+  private String marksOf(String channel) {
+    Object known = broker.call(redis -> redis.call("HGET", Keys.meta(channel), "waves"));
+    return known == null ? "" : Redis.text(known);
   }
 
   /** The entry after which a batch that starts there begins: behind what was given up. */
@@ -404,6 +467,7 @@ final class ChannelStream
   @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
     backpressure.pace.isPlanned();
+    Waves.begin(this, start, end);
     List<Slice.Piece> whole = new ArrayList<>();
     ((ChannelOffset) end).entries.forEach((channel, to) -> {
       String after = after((ChannelOffset) start, channel);
@@ -451,6 +515,7 @@ final class ChannelStream
   @Override
   public void stop() {
     LiveReader.forget(id);
+    Waves.forget(url + ' ' + reader);
     broker.arrivals.unsubscribe(bell);
     backpressure.forget();
     committed.keySet().forEach(channel -> ReadAhead.drop(id, channel));

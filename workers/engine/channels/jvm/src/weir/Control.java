@@ -9,7 +9,7 @@ import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Set;
+import java.util.Optional;
 import java.util.TreeMap;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.regex.Matcher;
@@ -24,7 +24,8 @@ final class Control {
   private static final Pattern ROUTE = Pattern.compile("(\\d+):(?:route:([^:]+)|alternate):(\\d+)");
   private static final String ALTERNATE = ""; // in the place of a reader: who works at an element is a route, too
   private static final long SWITCHES_KEPT_S = 90L * 24 * 3600; // after the last one
-  private static final Set<String> NOTED = ConcurrentHashMap.newKeySet(); // changes whose first event has come, by run
+  private static final Map<String, String> NOTED = new ConcurrentHashMap<>(); // change whose first event came, by run and place
+  private static final String WAVE = "wave:"; // and the first batch of it
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<String, Control> NEWEST = new ConcurrentHashMap<>(); // by broker and fragment
 
@@ -53,6 +54,7 @@ final class Control {
   private final long batch;
   private final Map<String, String> state;
   private final boolean tapped;
+  private final Map<String, Optional<String>> inWave = new ConcurrentHashMap<>(); // alternates, by running task
 
   private Control(String run, long batch, Map<String, String> state, boolean tapped) {
     this.run = run;
@@ -63,19 +65,35 @@ final class Control {
 
   /** The control of a fragment in one batch of one start of its query. */
   static Control of(Broker broker, String fragment, String run, long batch) {
-    return NEWEST.compute(broker.url + ' ' + fragment, (key, known) ->
-        known != null && known.batch == batch && known.run.equals(run) ? known : read(broker, fragment, run, batch));
+    return at(broker, fragment, run, batch, false);
+  }
+
+  /**
+   * The same where the batch is planned. A batch behind one of the same run has not been planned before: another alternate
+   * is in force from it on, and not from the next one.
+   */
+  static Control planned(Broker broker, String fragment, String run, long batch) {
+    return at(broker, fragment, run, batch, true);
+  }
+
+  private static Control at(Broker broker, String fragment, String run, long batch, boolean plans) {
+    return NEWEST.compute(broker.url + ' ' + fragment, (key, known) -> {
+      boolean isSameRun = known != null && known.run.equals(run);
+      if (isSameRun && known.batch == batch) return known;
+      Long switchesFrom = !plans ? null : (Long) (isSameRun && known.batch < batch ? batch : batch + 1);
+      return read(broker, fragment, run, batch, switchesFrom);
+    });
   }
 
   static void forget(Broker broker, String fragment) {
     NEWEST.remove(broker.url + ' ' + fragment);
   }
 
-  private static Control read(Broker broker, String fragment, String run, long batch) {
+  private static Control read(Broker broker, String fragment, String run, long batch, Long switchesFrom) {
     List<Object> replies = broker.pipeline(List.of(
         new Object[] {"HGETALL", Keys.valve(fragment)}, new Object[] {"EXISTS", Keys.tap(fragment)}));
     Map<String, String> state = state((List<?>) replies.get(0));
-    List<Object[]> changes = boundaries(state, fragment, batch);
+    List<Object[]> changes = boundaries(state, fragment, batch, switchesFrom);
     boolean changed = !changes.isEmpty();
     for (String field : overtaken(state, batch)) changes.add(new Object[] {"HDEL", Keys.valve(fragment), field, field + ":from"});
     if (!changes.isEmpty()) broker.pipeline(changes);
@@ -92,14 +110,16 @@ final class Control {
     return state;
   }
 
-  private static List<Object[]> boundaries(Map<String, String> state, String fragment, long batch) {
+  private static List<Object[]> boundaries(Map<String, String> state, String fragment, long batch, Long switchesFrom) {
     List<Object[]> commands = new ArrayList<>();
     state.forEach((field, value) -> {
       String from = null;
+      Long first = batch + 1;
       if (field.endsWith(":outlet") && value.equals("open")) from = field.replace(":outlet", ":from");
       else if (field.equals("tail") || ROUTE.matcher(field).matches()) from = field + ":from";
-      if (from != null && !state.containsKey(from)) {
-        commands.add(new Object[] {"HSETNX", Keys.valve(fragment), from, batch + 1});
+      if (from != null && field.contains(":alternate:")) first = switchesFrom; // only where a batch is planned it is chosen
+      if (from != null && first != null && !state.containsKey(from)) {
+        commands.add(new Object[] {"HSETNX", Keys.valve(fragment), from, first});
       }
     });
     return commands;
@@ -117,7 +137,26 @@ final class Control {
       boolean isNewest = inForce == changes.get(changes.size() - 1);
       if (isNewest && inForce.ends()) fields.add(inForce.field); // the route ends, and nothing follows
     }
+    Long newest = newestWave(state, batch);
+    for (String field : state.keySet()) {
+      if (newest != null && field.startsWith(WAVE) && firstBatch(field) < newest) fields.add(field);
+    }
     return fields;
+  }
+
+  private static long firstBatch(String field) {
+    return Long.parseLong(field.substring(WAVE.length()));
+  }
+
+  /** From which batch on the wave of a batch is noted; null where none is. */
+  private static Long newestWave(Map<String, String> state, long batch) {
+    Long newest = null;
+    for (String field : state.keySet()) {
+      if (!field.startsWith(WAVE)) continue;
+      long first = firstBatch(field);
+      if (first <= batch && (newest == null || first > newest)) newest = first;
+    }
+    return newest;
   }
 
   private static Change inForce(List<Change> changes, long batch) {
@@ -171,6 +210,27 @@ final class Control {
     return routes;
   }
 
+  /** Of which wave the batch is; null where that was never noted. */
+  synchronized Long wave() {
+    Long first = newestWave(state, batch);
+    return first == null ? null : Long.valueOf(state.get(WAVE + first));
+  }
+
+  /** Notes of which wave batches are from one on, unless it is noted already. */
+  synchronized void note(Broker broker, String fragment, long wave, long fromBatch) {
+    if (state.containsKey(WAVE + fromBatch)) return;
+    List<Object> replies = broker.pipeline(List.of(
+        new Object[] {"HSETNX", Keys.valve(fragment), WAVE + fromBatch, wave},
+        new Object[] {"HGET", Keys.valve(fragment), WAVE + fromBatch}));
+    state.put(WAVE + fromBatch, Redis.text(replies.get(1)));
+  }
+
+  /** The alternate that an element has in the wave of this batch; null before its first. */
+  String alternateInWave(Broker broker, String task) {
+    return inWave.computeIfAbsent(task, any -> Optional.ofNullable(
+        Waves.alternate(broker, task, wave() == null ? 0 : wave()))).orElse(null);
+  }
+
   /** The alternate that works at an element in this batch; null where it was not said. */
   String alternate(int position) {
     Change inForce = switched(position);
@@ -188,20 +248,24 @@ final class Control {
 
   /**
    * Notes the first event that an alternate gets after a switch; a batch that is repeated has the same. Where a query starts
-   * anew its first event is noted, too: nobody there knows what was noted before.
+   * anew its first event is noted, too: nobody there knows what was noted before. An element that switches in waves has one
+   * in each batch, {@code inWave}, and may have the one before again: where it reads several streams, some are ahead.
    */
-  void noteFirstEvent(Broker broker, String task, String fragment, int position, long batchOfEvent, long seq) {
-    Change inForce = switched(position);
-    if (inForce == null || !NOTED.add(run + ' ' + inForce.field)) return;
+  void noteFirstEvent(
+      Broker broker, String task, String fragment, int position, String inWave, long batchOfEvent, long seq) {
+    Change inForce = inWave == null ? switched(position) : null;
+    if (inWave == null && inForce == null) return;
+    String place = run + ' ' + fragment + ' ' + position, change = inWave == null ? inForce.field : inWave;
+    if (change.equals(NOTED.put(place, change))) return;
     try {
       String switched = JSON.writeValueAsString(Map.of(
-          "alternate", alternate(inForce), "query", fragment, "batch", batchOfEvent, "seq", seq,
+          "alternate", inWave == null ? alternate(inForce) : inWave, "query", fragment, "batch", batchOfEvent, "seq", seq,
           "at_ms", System.currentTimeMillis()));
       broker.pipeline(List.of(
           new Object[] {"HSETNX", Keys.switches(task), fragment + ' ' + batchOfEvent, switched},
           new Object[] {"EXPIRE", Keys.switches(task), SWITCHES_KEPT_S}));
     } catch (JsonProcessingException | RuntimeException failed) {
-      NOTED.remove(run + ' ' + inForce.field);
+      NOTED.remove(place);
       throw new IllegalStateException("the first event of an alternate could not be noted", failed);
     }
   }

@@ -56,6 +56,16 @@ final class Keys {
     return "weir:switches:" + task;
   }
 
+  /** Which alternate an element that switches in waves has from which wave on. */
+  static String waves(String task) {
+    return "weir:waves:" + task;
+  }
+
+  /** The newest wave that a source is to begin. */
+  static String wave(String source) {
+    return "weir:wave:" + source;
+  }
+
   static String meter(String fragment) {
     return "weir:meter:" + fragment;
   }

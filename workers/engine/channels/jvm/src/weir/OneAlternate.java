@@ -11,6 +11,7 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 import org.apache.spark.sql.catalyst.plans.logical.Union;
 import org.apache.spark.sql.catalyst.rules.Rule;
+import org.apache.spark.sql.execution.datasources.v2.StreamingDataSourceV2ScanRelation;
 import scala.Option;
 import scala.collection.immutable.Seq;
 import scala.jdk.javaapi.CollectionConverters;
@@ -36,10 +37,11 @@ public final class OneAlternate extends Rule<LogicalPlan> {
 
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
+    if (plan.exists(OneAlternate::isOfAlternates)) beginBatch(plan);
     return (LogicalPlan) plan.transformUp(new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
       @Override
       public boolean isDefinedAt(LogicalPlan node) {
-        return node instanceof Union && hasAlternates((Union) node);
+        return isOfAlternates(node);
       }
 
       @Override
@@ -47,6 +49,20 @@ public final class OneAlternate extends Rule<LogicalPlan> {
         return theOneOn((Union) node);
       }
     });
+  }
+
+  private static boolean isOfAlternates(LogicalPlan node) {
+    return node instanceof Union && hasAlternates((Union) node);
+  }
+
+  /** Which alternate is on may follow from what the batch reads. */
+  private static void beginBatch(LogicalPlan plan) {
+    for (LogicalPlan leaf : CollectionConverters.asJava(plan.collectLeaves())) {
+      if (!(leaf instanceof StreamingDataSourceV2ScanRelation)) continue;
+      StreamingDataSourceV2ScanRelation read = (StreamingDataSourceV2ScanRelation) leaf;
+      boolean isCarrier = read.stream() instanceof Waves.Carrier && read.startOffset().isDefined() && read.endOffset().isDefined();
+      if (isCarrier) Waves.begin((Waves.Carrier) read.stream(), read.startOffset().get(), read.endOffset().get());
+    }
   }
 
   private static boolean hasAlternates(Union union) {

@@ -9,21 +9,24 @@ final class Outlet {
   private final Valve.Spec spec;
   private final Broker broker;
   private final long batch;
+  private final long wave;
   private final List<String> channels;
   private final BlockWriter[] writers; // made with a part's first event
   private final Partitioning.Partitioner partitioner; // null for the whole stream
 
   /** The whole stream. */
-  Outlet(Valve.Spec spec, Broker broker, long batch) {
-    this(spec, broker, batch, List.of(spec.channel), null);
+  Outlet(Valve.Spec spec, Broker broker, long batch, long wave) {
+    this(spec, broker, batch, wave, List.of(spec.channel), null);
   }
 
   /** One reader's parts of it. */
-  Outlet(Valve.Spec spec, Broker broker, long batch, Partitioning how) {
-    this(spec, broker, batch, how.parts(), how.partitioner(batch));
+  Outlet(Valve.Spec spec, Broker broker, long batch, long wave, Partitioning how) {
+    this(spec, broker, batch, wave, how.parts(), how.partitioner(batch));
   }
 
-  private Outlet(Valve.Spec spec, Broker broker, long batch, List<String> channels, Partitioning.Partitioner partitioner) {
+  private Outlet(
+      Valve.Spec spec, Broker broker, long batch, long wave, List<String> channels, Partitioning.Partitioner partitioner) {
+    this.wave = wave;
     this.spec = spec;
     this.broker = broker;
     this.batch = batch;
@@ -34,7 +37,7 @@ final class Outlet {
 
   void add(InternalRow event) {
     int part = partitioner == null ? 0 : partitioner.next();
-    if (writers[part] == null) writers[part] = new BlockWriter(spec, channels.get(part), broker, batch);
+    if (writers[part] == null) writers[part] = new BlockWriter(spec, channels.get(part), broker, batch, wave);
     writers[part].add(event);
   }
 

@@ -65,6 +65,11 @@ final class Pace {
     hasRested = false;
   }
 
+  /** What waits is only for another batch: it need not wait for an interval, too. */
+  synchronized void isDueAgain() {
+    begunAt -= intervalMs;
+  }
+
   /** All sources were asked. */
   synchronized void isPlanned() {
     isPlanning = false;

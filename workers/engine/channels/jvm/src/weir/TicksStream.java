@@ -24,7 +24,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
  * after a failure is the same batch: {@code t0} is part of the offset, and the clock is read only to plan.
  */
 final class TicksStream
-    implements MicroBatchStream, SupportsAdmissionControl, ReportsSourceMetrics, SupportsRealTimeMode, Live {
+    implements MicroBatchStream, SupportsAdmissionControl, ReportsSourceMetrics, SupportsRealTimeMode, Live, Waves.Carrier {
   private static final int BATCH_ROWS = 4_096;
   private static final long ASK_MS = 50; // how often an open batch asks whether it is held back
 
@@ -36,6 +36,7 @@ final class TicksStream
   private final long maxRows;
   private final long catchUpMs;
   private final Gate gate; // null where the query does not stand by
+  private final WaveStamp stamp; // null for ticks of no task
   private TicksOffset begin; // null: now, with number 0
 
   private final String id = UUID.randomUUID().toString();
@@ -57,6 +58,7 @@ final class TicksStream
     gate = Gate.of(broker, options);
     begin = options.containsKey("begin") ? TicksOffset.parse(options.get("begin")) : null;
     openMs = options.getLong("real_time", 0);
+    stamp = WaveStamp.of(broker, options);
     this.checkpoint = checkpoint;
     LiveReader.register(id, this);
   }
@@ -195,6 +197,7 @@ final class TicksStream
 
   @Override
   public InputPartition[] planInputPartitions(Offset start) {
+    Waves.begin(this, start, start);
     return new InputPartition[] {new LiveReader.Partition(id, start)};
   }
 
@@ -222,8 +225,14 @@ final class TicksStream
   }
 
   @Override
+  public void begins(String run, long batch, Offset start, Offset end) {
+    if (stamp != null) stamp.begins(run, batch);
+  }
+
+  @Override
   public InputPartition[] planInputPartitions(Offset start, Offset end) {
     backpressure.pace.isPlanned();
+    Waves.begin(this, start, end);
     TicksOffset to = (TicksOffset) end;
     return new InputPartition[] {new Range(schedule, to.t0, begun((TicksOffset) start).next, to.next)};
   }

@@ -11,11 +11,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
-import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
-import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback;
-import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
 import org.apache.spark.sql.classic.ExpressionUtils;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import scala.jdk.javaapi.CollectionConverters;
@@ -24,12 +20,11 @@ import scala.jdk.javaapi.CollectionConverters;
  * The valve behind a task (architecture.md): counts its events, publishes them where its outlet is open, copies a few
  * for whoever looks, and says whether they go on. It is the condition of a filter, so an event that is only passed on is never copied.
  *
- * <p>The optimiser must neither repeat it, reorder it nor drop it, and does not: it is not deterministic, so nothing is
- * pushed through it, it is not combined with other filters and it is evaluated as it stands; it names every column, so
- * none is pruned below it; and the coalesced stream under it keeps it from being pushed into the projection below,
+ * <p>The optimiser must neither repeat it, reorder it nor drop it, and does not: it names every column, so none is pruned
+ * below it; and the coalesced stream under it keeps it from being pushed into the projection below,
  * which would compute the task's columns twice. One partition also means one writer, whose blocks are numbered.
  */
-public final class Valve extends Expression implements CodegenFallback, Serializable {
+public final class Valve extends FixedCondition {
   private final Spec spec;
   private final List<Expression> columns;
   private transient ValveTask task;
@@ -113,31 +108,6 @@ public final class Valve extends Expression implements CodegenFallback, Serializ
   private InternalRow project(InternalRow row) {
     for (int i = 0; i < columns.size(); i++) copy.update(i, columns.get(i).eval(row));
     return copy;
-  }
-
-  @Override
-  public boolean deterministic() {
-    return false;
-  }
-
-  @Override
-  public boolean foldable() {
-    return false;
-  }
-
-  @Override
-  public boolean nullable() {
-    return false;
-  }
-
-  @Override
-  public DataType dataType() {
-    return DataTypes.BooleanType;
-  }
-
-  @Override
-  public ExprCode doGenCode(CodegenContext context, ExprCode code) {
-    return CodegenFallback.super.doGenCode(context, code);
   }
 
   @Override

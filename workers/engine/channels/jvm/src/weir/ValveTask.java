@@ -45,8 +45,9 @@ final class ValveTask {
       return;
     }
     passes = control.passes(spec.position);
-    if (control.publishes(spec.position)) outlets.add(new Outlet(spec, broker, batchId));
-    for (Partitioning how : control.routes(spec.position)) outlets.add(new Outlet(spec, broker, batchId, how));
+    long wave = control.wave() == null ? 0 : control.wave();
+    if (control.publishes(spec.position)) outlets.add(new Outlet(spec, broker, batchId, wave));
+    for (Partitioning how : control.routes(spec.position)) outlets.add(new Outlet(spec, broker, batchId, wave, how));
     tap = control.isTapped() ? new Tap(spec) : null;
     context.addTaskCompletionListener((TaskCompletionListener) this::finish);
     OpenBatch.join(context, this);
