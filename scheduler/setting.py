@@ -11,7 +11,7 @@ from dataclasses import replace
 from difflib import get_close_matches
 from types import MappingProxyType
 
-from .model.alternates import alternates_in, on_in, type_at_work
+from .model.alternates import alternates_in, is_dynamic, on_in, type_at_work
 from .model.errors import InvalidTransition, NotFound
 from .model.estate import Submitted
 from .model.fragment import Fragment
@@ -20,7 +20,7 @@ from .model.plan_kinds import SET
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.settings_of_fragments import USUAL
-from .model.task_types import DYNAMIC, TaskTypes
+from .model.task_types import TaskTypes
 from .performance.pricing import cores_at
 from .plan_building import heads_of, plan_of_rearrangement, plan_taking_back, submitted_in
 from .reuse.activity import FragmentChange
@@ -108,7 +108,7 @@ def plan_switch(
     submitted = submitted_in(estate, dataflow_id)
     dynamic = {
         name: estate.tasks[running] for name, running in submitted.running.items()
-        if estate.tasks[running].type == DYNAMIC}
+        if is_dynamic(estate.tasks[running].type)}
     if task not in dynamic:
         raise NotFound(
             f"{submitted.name} has no task {task} with alternates.",

@@ -19,9 +19,8 @@ from dashboard.operations.models import GuardState
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.switches import AlternateSwitch
 from scheduler.guards.guard_values import FigureValue
-from scheduler.model.alternates import TaskAlternate, alternates_in, on_in
+from scheduler.model.alternates import TaskAlternate, alternates_in, is_dynamic, on_in
 from scheduler.model.settings_of_fragments import USUAL
-from scheduler.model.task_types import DYNAMIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
     tasks = []
     for name, running_id in (submitted.running.items() if submitted is not None else ()):
         running = estate.tasks[running_id]
-        if running.type != DYNAMIC:
+        if not is_dynamic(running.type):
             continue
         query, _ = estate.places[running_id]
         chosen = estate.settings.get(query, USUAL).alternates.get(running_id)

@@ -21,9 +21,8 @@ from scheduler.guards.guard_values import GuardEvent
 from scheduler.guards.task_figures import TASK_CATALOG, TASK_FIGURES, KeptFigures, TaskSubject, element_of, is_known
 from scheduler.history.points import Points
 from scheduler.history.series import GRAIN_BY_NAME, Series
-from scheduler.model.alternates import alternates_in, first_on
+from scheduler.model.alternates import alternates_in, first_on, is_dynamic
 from scheduler.model.errors import NotFound
-from scheduler.model.task_types import DYNAMIC
 
 MOST_HOURS = 24 * 7
 HOUR_S = 3600
@@ -88,7 +87,7 @@ def dry_run_of(
     estate = view_for(viewer).estate
     entry = estate.submitted.get(str(record.pk))
     running = estate.tasks[entry.running[task]] if entry is not None and task in entry.running else None
-    if running is None or running.type != DYNAMIC:
+    if running is None or not is_dynamic(running.type):
         raise NotFound(f"{record.name} has no task {task} with alternates that runs.",
                        remedy="Name a task of the running dataflow that lists alternates.", task=task)
     alternates = alternates_in(running.type, running.config)

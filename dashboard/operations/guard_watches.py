@@ -23,7 +23,6 @@ from scheduler.history.series import Series
 from scheduler.model.alternates import TaskAlternate, alternates_in, on_in
 from scheduler.model.estate import Estate
 from scheduler.model.settings_of_fragments import USUAL
-from scheduler.model.task_types import DYNAMIC
 
 log = structlog.get_logger(__name__)
 
@@ -47,7 +46,7 @@ def alternates_on(estate: Estate) -> dict[str, tuple[tuple[TaskAlternate, ...], 
     """Of each dynamic task that has guards, its alternates and the one that is set."""
     elements = {}
     for task in estate.tasks.values():
-        alternates = alternates_in(task.type, task.config) if task.type == DYNAMIC else ()
+        alternates = alternates_in(task.type, task.config)
         if any(each.guard.strip() for each in alternates) and task.id in estate.places:
             settings = estate.settings.get(estate.places[task.id][0], USUAL)
             elements[task.id] = alternates, on_in(task.type, task.config, settings.alternates.get(task.id))

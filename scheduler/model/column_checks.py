@@ -6,14 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-from .alternates import AlternatesDiffer, one_schema
+from .alternates import AlternatesDiffer, is_dynamic, one_schema
 from .bounds import DOCUMENT_TYPES
 from .canonical import canonical_config
 from .columns import STREAM_TYPES, Columns, ColumnsOf, TypesTooLong, interleaved
 from .draft import Draft, DraftTask
 from .errors import WeirError
 from .positions import Problems, TextPosition
-from .task_types import DYNAMIC
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def _made(task: DraftTask, inputs: Columns, columns_of: ColumnsOf, problems: Pro
 
 
 def _outputs(task: DraftTask, inputs: Columns, columns_of: ColumnsOf) -> Columns:
-    if task.type is None or task.type.name == DYNAMIC:  # the one without alternates that could be read
+    if task.type is None or is_dynamic(task.type.name):  # the one without alternates that could be read
         return Columns.unknown()
     return columns_of(task.type, inputs, canonical_config(task.type, task.config))
 

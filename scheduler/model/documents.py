@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import yaml
 
-from .alternates import ALTERNATES
+from .alternates import ALTERNATES, BEGIN, BY, dynamic_config, is_dynamic
 from .bounds import DOCUMENT_BYTES
 from .canonical import canonical_config, plain
 from .column_checks import TaskColumns, columns_by_task
@@ -27,7 +27,7 @@ from .json_text import read_json
 from .latency_limits import Limits, from_json, to_json
 from .latency_reading import read_latency
 from .positions import Problems, TextPosition, UnreadableDocument, listed
-from .task_types import DYNAMIC, TaskType, TaskTypes
+from .task_types import TaskType, TaskTypes
 from .yaml_text import read_yaml, resolve_plain
 
 Format = Literal["json", "yaml"]
@@ -165,14 +165,14 @@ def to_document(dataflow: Dataflow) -> dict[str, Any]:
 def type_and_config(stated: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
     """The type and the config of a task as a stored document states it; of one with alternates, the type of these."""
     if ALTERNATES in stated:
-        return DYNAMIC, {ALTERNATES: stated[ALTERNATES]}
+        return dynamic_config(stated)
     return stated["type"], stated.get("config") or {}
 
 
 def _way_of(task: Task) -> dict[str, Any]:
     """How a task is done, as a document says it: a type and a config, or alternates."""
-    if task.type == DYNAMIC:
-        return {ALTERNATES: plain(task.config[ALTERNATES])}
+    if is_dynamic(task.type):
+        return {key: plain(task.config[key]) for key in (ALTERNATES, BEGIN, BY) if task.config.get(key)}
     return {"type": task.type} | ({"config": plain(task.config)} if task.config else {})
 
 

@@ -7,11 +7,22 @@ what is wrong with everything else.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from .alternates import ALTERNATES, why_no_alternate
+from .alternates import (
+    ALTERNATES,
+    BEGIN,
+    BY,
+    SHARED,
+    TaskAlternate,
+    dynamic_config,
+    is_dynamic,
+    why_no_alternate,
+    why_not_one_state,
+)
 from .bounds import DOCUMENT_QUERIES
+from .canonical import canonical_config
 from .dataflow import Chaining, Visibility
 from .latency_limits import Limits
 from .latency_reading import read_latency
@@ -20,7 +31,7 @@ from .parameters import check_config
 from .positions import DocumentNode, Problems, TextPosition, UnreadableDocument, shown
 from .schema import dataflow_schema
 from .structure import check_structure
-from .task_types import DYNAMIC, TaskType, TaskTypes
+from .task_types import TaskType, TaskTypes
 
 _TASK_ID = re.compile(dataflow_schema()["$defs"]["id"]["pattern"].strip("^$"))
 
@@ -150,7 +161,7 @@ class DraftReader:
                     f"Give the {key} to one of its alternates.", task_id=task_id)
         alternates: dict[str, DraftTask] = {}
         for number, stated in enumerate(_mappings(node.value[ALTERNATES])):
-            way = self._alternate(stated, task_id)
+            way = self._alternate(stated, task_id, begin=_text(node.value.get(BEGIN)))
             if way.alternate in alternates:
                 self.problems.add(
                     "duplicate_alternate", way.position, f"Two alternates are called {way.alternate}.",
@@ -158,25 +169,59 @@ class DraftReader:
             alternates[way.alternate or f"{number + 1}"] = way
         if task_id is None:
             return
-        config = {ALTERNATES: node.value[ALTERNATES].plain()}
+        kind, config = dynamic_config(
+            {key: node.value[key].plain() for key in (ALTERNATES, BEGIN, BY) if key in node.value})
+        self._check_state(node, list(alternates.values()), task_id)
         self.draft.tasks[task_id] = DraftTask(
-            task_id, self.task_types[DYNAMIC], config, node.value["id"].position, {ALTERNATES: node.value[ALTERNATES]},
+            task_id, self.task_types[kind], config, node.value["id"].position, {ALTERNATES: node.value[ALTERNATES]},
             _text(node.value.get("chain")) or "allowed", alternates=alternates)
         if (rate := node.value.get("rate")) is not None:
             self._rate(task_id, rate)
 
-    def _alternate(self, node: DocumentNode, task_id: str | None) -> DraftTask:
+    def _check_state(self, node: DocumentNode, ways: Sequence[DraftTask], task_id: str) -> None:
+        """Whether alternates can go on with one state, where they are to, and be switched by such a key."""
+        begin, by = _text(node.value.get(BEGIN)), node.value.get(BY)
+        if by is not None and begin != SHARED:
+            self.problems.add(
+                "no_shared_state", node.keys[BY], "Alternates are switched by key only where they share their state.",
+                "Say begin: shared, or leave by away.", task_id=task_id)
+        if begin != SHARED or not ways or any(way.type is None for way in ways):
+            return
+        first, *others = (TaskAlternate(way.alternate, way.type.name, way.config) for way in ways)
+        for other, way in zip(others, ways[1:], strict=True):
+            if why_not := why_not_one_state(first, other, ways[0].type):
+                self.problems.add(
+                    "no_shared_state", way.position,
+                    f"Alternates {first.name} and {other.name} cannot share their state: they {why_not}.",
+                    f"Let them be alike but for {', '.join(ways[0].type.shares_state or ('nothing',))}; or say begin: "
+                    "fresh.", task_id=task_id)
+        kept = ways[0].type.key_columns(canonical_config(ways[0].type, ways[0].config))
+        for column in by.value if by is not None and by.is_list else ():
+            if (name := _text(column)) is not None and name not in kept:
+                near = self.problems.nearest(name, kept)
+                self.problems.add(
+                    "no_shared_state", column.position,
+                    f"Alternates cannot be switched by {shown(name)}: they keep their state by {', '.join(kept)}.",
+                    f"Did you mean {near}?" if near else "Name columns of the key of all alternates.", task_id=task_id)
+
+    def _alternate(self, node: DocumentNode, task_id: str | None, *, begin: str | None) -> DraftTask:
         stated_type, config = node.value.get("type"), node.value.get("config")
         name = _text(node.value.get("name")) or ""
         task_type = self._task_type(stated_type, task_id)
         if config is None or config.value is None:
             config = DocumentNode({}, node.position)
-        if task_type is not None and (why_not := why_no_alternate(task_type)):
+        if task_type is not None and (why_not := why_no_alternate(task_type, begin=begin)):
+            is_unsaid = task_type.stateful and begin is None and task_type.can_move
             self.problems.add(
                 "no_alternate", stated_type.position,
                 f"Alternate {name} cannot be of type {task_type.name}: it {why_not}.",
-                "Alternates are of types without state and outside effects, so far. Let a task before or behind do it.",
+                "Say begin: fresh of the task, or begin: shared." if is_unsaid else
+                "Let all alternates keep state or none, and let another task do what reaches beyond Weir.",
                 task_id=task_id)
+        if begin is not None and config.is_mapping and config.value.get("idle") is not None:
+            self.problems.add(
+                "no_alternate", config.keys["idle"], f"Alternate {name} works in silence, which alternates cannot.",
+                "Leave idle away.", task_id=task_id)
         if task_type is not None and config.is_mapping:
             named = task_id or "without an id"
             check_config(task_type, config, self.problems, task_id=named)
@@ -215,7 +260,7 @@ class DraftReader:
 
     def _task_type(self, node: DocumentNode | None, task_id: str | None) -> TaskType | None:
         name = _text(node)
-        if name is None or (name in self.task_types and name != DYNAMIC):
+        if name is None or (name in self.task_types and not is_dynamic(name)):
             return self.task_types.get(name)
         near = self.problems.nearest(name, self.task_types)
         remedy = self.type_remedy(name) if self.type_remedy else "The task library lists the types there are."

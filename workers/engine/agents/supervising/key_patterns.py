@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.model.secrets import NAME, TEAM, is_owned
-from scheduler.model.task_types import DYNAMIC
+from scheduler.model.alternates import is_dynamic
 from workers.engine.channels import keys
 from workers.library.model_store import PREFIX as MODELS
 from workers.library.model_store import ModelName
@@ -41,7 +41,7 @@ def _of_fragment(fragment: WantedFragment) -> Iterator[str]:
             yield from of_channel(keys.whole_of(name))
     for task in fragment.tasks:
         yield f"{escaped(keys.tapped(task.id))}*"
-        if task.type == DYNAMIC:
+        if is_dynamic(task.type):
             yield escaped(keys.switches(task.id))
         for model in filter(is_owned, task.config.values()):
             yield escaped(f"{MODELS}{model[TEAM]}")
