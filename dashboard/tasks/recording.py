@@ -24,6 +24,7 @@ from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.health import findings
 from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.latency_control.pacer import Pacer
+from dashboard.operations.learned_choices import LearnedChoices
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.findings import Finding
 from dashboard.operations.live_view.handover_pauses import note_pauses
@@ -59,6 +60,7 @@ class Recorder:
         self._findings: dict[str, Finding] | None = None
         self._pacer = Pacer(timezone.now)
         self._guards = GuardWatches()
+        self._learned = LearnedChoices()
 
     def tick(self, now_s: int) -> int:
         """Record this second; how many values it had, 0 where another process records."""
@@ -69,6 +71,7 @@ class Recorder:
             self._history, self._event, self._findings = self._make_history(), "", None
             self._pacer = Pacer(timezone.now)  # what was seen before this turn is long ago
             self._guards = GuardWatches()
+            self._learned = LearnedChoices()
         view = view_for(EVERYTHING)
         values = values_of(view)
         if values:
@@ -86,6 +89,7 @@ class Recorder:
         if now_s % TIDY_EVERY_S == 0:
             self._history.tidy(now_s)
         wanted = self._guards.look(view.estate, values, now_s)
+        self._learned.look(view.estate, values, now_s)
         if now_s % FLUSH_EVERY_S == 0:
             self._guards.store()
         propose_switches(wanted, view.estate, at=timezone.now())

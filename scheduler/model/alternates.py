@@ -1,8 +1,8 @@
 """Dynamic tasks: what may be done in several ways, its alternates, of which one at a time is on (thesis [3], 3.2).
 
 In a document such a task lists ``alternates`` in the place of a type and a config. Everywhere else it is a task of the
-type `DYNAMIC`, whose config holds them: so whatever knows tasks (fingerprints, plans, queries) knows dynamic ones. Where
-they keep state it is of the type `DYNAMIC_FOLD`, whose config also says how one begins, and for what key it is on.
+type `DYNAMIC`, whose config holds them: so whatever knows tasks (fingerprints, plans, queries) knows dynamic ones.
+Where they keep state it is of the type `DYNAMIC_FOLD`, whose config also says how one begins, and by what key it is on.
 ``docs/dynamic.md`` says what they promise.
 """
 
@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
-from .columns import ColumnError, Columns
 from .canonical import canonical_config, canonical_json
+from .columns import ColumnError, Columns
 from .dataflow import Task, _frozen
 from .task_types import DYNAMIC, DYNAMIC_FOLD, TaskType
 
 ALTERNATES = "alternates"  # the key in a document, and the parameter of the type
-BEGIN, BY = "begin", "by"  # keys beside it, of alternates with state
+BEGIN, BY, LEARNED = "begin", "by", "learned"  # keys beside it, of alternates with state
+BOUND = 0.1  # the error, as a share, beyond which a learned guard looks again
 FRESH, SHARED = "fresh", "shared"
 
 
@@ -50,7 +51,7 @@ def is_dynamic(task_type: str) -> bool:
 
 def dynamic_config(stated: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The type and the config of a task for which a document states alternates."""
-    more = {key: stated[key] for key in (BEGIN, BY) if stated.get(key) is not None}
+    more = {key: stated[key] for key in (BEGIN, BY, LEARNED) if stated.get(key) is not None}
     return DYNAMIC_FOLD if more else DYNAMIC, {ALTERNATES: stated[ALTERNATES], **more}
 
 
@@ -63,6 +64,12 @@ def alternates_in(task_type: str, config: Mapping[str, Any]) -> tuple[TaskAltern
             stated["name"], stated["type"], stated.get("config") or {}, stated.get("value", 1.0),
             stated.get("guard") or "")
         for stated in config[ALTERNATES])
+
+
+def learned_bound(task_type: str, config: Mapping[str, Any]) -> float | None:
+    """The error beyond which a learned guard chooses anew for a key of a task; None where none chooses."""
+    learned = config.get(LEARNED) if task_type == DYNAMIC_FOLD else None
+    return None if learned is None else float(learned.get("bound") or BOUND)
 
 
 def first_on(alternates: Sequence[TaskAlternate]) -> TaskAlternate:

@@ -14,6 +14,7 @@ from .alternates import (
     ALTERNATES,
     BEGIN,
     BY,
+    LEARNED,
     SHARED,
     TaskAlternate,
     dynamic_config,
@@ -170,7 +171,7 @@ class DraftReader:
         if task_id is None:
             return
         kind, config = dynamic_config(
-            {key: node.value[key].plain() for key in (ALTERNATES, BEGIN, BY) if key in node.value})
+            {key: node.value[key].plain() for key in (ALTERNATES, BEGIN, BY, LEARNED) if key in node.value})
         self._check_state(node, list(alternates.values()), task_id)
         self.draft.tasks[task_id] = DraftTask(
             task_id, self.task_types[kind], config, node.value["id"].position, {ALTERNATES: node.value[ALTERNATES]},
@@ -185,6 +186,10 @@ class DraftReader:
             self.problems.add(
                 "no_shared_state", node.keys[BY], "Alternates are switched by key only where they share their state.",
                 "Say begin: shared, or leave by away.", task_id=task_id)
+        if LEARNED in node.value and not (by is not None and by.value):
+            self.problems.add(
+                "no_shared_state", node.keys[LEARNED], "A learned guard chooses for each key, and no key is named.",
+                "Say by what key alternates are switched, by.", task_id=task_id)
         if begin != SHARED or not ways or any(way.type is None for way in ways):
             return
         first, *others = (TaskAlternate(way.alternate, way.type.name, way.config) for way in ways)

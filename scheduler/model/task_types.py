@@ -185,12 +185,13 @@ class TaskTypes(Mapping[str, TaskType]):
         begin = Parameter("begin", "string", "With what state an alternate that is switched on begins.", required=True,
                           choices=("fresh", "shared"))
         by = Parameter("by", "list", "The key by which they are switched.", default=[], items="string", is_set=True)
+        learned = Parameter("learned", "object", "How a learned guard chooses for each key.", required=False)
         build = "workers.library.dynamic:dynamic"
         self._dynamic = {
             DYNAMIC: TaskType(
                 DYNAMIC, "transform", "A task with alternates, of which one is on.", build, (ways,), effects=()),
             DYNAMIC_FOLD: TaskType(
-                DYNAMIC_FOLD, "transform", "A task with alternates that keep state.", build, (ways, begin, by),
+                DYNAMIC_FOLD, "transform", "A task with alternates that keep state.", build, (ways, begin, by, learned),
                 effects=(), stateful=True, movable_state=True)}
 
     def __getitem__(self, name: str) -> TaskType:

@@ -8,6 +8,7 @@ customers, so that each is chosen for once by a network that has seen neither th
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 from collections import Counter
@@ -25,7 +26,7 @@ from tests.benches.arguments import count, positive
 from tests.benches.results import machine, table, write
 from workers.library.forecast_choice import ForecastChoice, best_of, features_of, learn_choice
 from workers.library.forecasts import DAYS, METHODS, RANDOM, LoadHistory, error_of, forecast, method_of, variances
-from workers.library.models import apply
+from workers.library.models import apply, write_model
 from workers.library.smart_meters import SMART_METERS, smart_meters
 
 NAMES = list(METHODS)
@@ -178,6 +179,14 @@ def evaluate(hours: Hours, *, training_h: int, neurons: int, bound: float, seed:
             "best of customers": {name: int((fixed == place).sum()) for place, name in enumerate(NAMES)}}
 
 
+def model_of(hours: Hours, training_h: int, *, neurons: int) -> dict[str, Any]:
+    """The network that comes with Weir: learned from the training weeks of all customers, its weights in six digits."""
+    rows = hours.features[:, :training_h]
+    labels = [NAMES[place] for place in hours.best[:, :training_h].ravel()]
+    model = learn_choice(rows.reshape(-1, rows.shape[2]), labels, name="forecast_choice", neurons=neurons)
+    return json.loads(json.dumps(model), parse_float=lambda text: float(f"{float(text):.6g}"))
+
+
 def _best_over(errors: np.ndarray) -> np.ndarray:
     """Each customer's method with the least mean error over all hours."""
     return np.nanmean(errors, axis=1).argmin(axis=1)
@@ -235,6 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--neurons", type=count, default=70)
     parser.add_argument("--bound", type=positive, default=0.1,
                         help="the error (a share) from which the guard asks again")
+    parser.add_argument("--model", type=Path, help="write the network that all customers' training weeks teach")
     parser.add_argument("--json", type=Path, default=Path("demand-response.json"))
     given = parser.parse_args(arguments)
     if given.customers < FOLDS:
@@ -251,6 +261,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = evaluate(hours, training_h=24 * given.training_days, neurons=given.neurons, bound=given.bound,
                        seed=given.seed)
     done_s = time.perf_counter()
+    if given.model is not None:
+        given.model.write_text(write_model(model_of(hours, 24 * given.training_days, neurons=given.neurons)) + "\n")
     write(given.json, {
         "machine": machine(), "customers": given.customers, "unusual": _default("unusual"), "seed": given.seed,
         "seconds": {"source": made_s - began_s, "forecasts": forecast_s - made_s, "choice": done_s - forecast_s},

@@ -144,6 +144,11 @@ def trends(*configs: dict, **more) -> dict:
     (trends({}, {}, by=["sensor"]), "no_shared_state", "/tasks/1/by", "share their state"),
     (trends({}, {}, begin="shared", by=["sensro"]), "no_shared_state", "/tasks/1/by/0", "keep their state by sensor"),
     (trends({}, {}, begin="shared", by="sensor"), "ill_typed", "/tasks/1/by", "must be a list"),
+    (trends({}, {}, begin="shared", learned={}), "no_shared_state", "/tasks/1/learned", "no key is named"),
+    (trends({}, {}, begin="shared", by=["sensor"], learned={"bound": 0}), "not_positive", "/tasks/1/learned/bound",
+     "0"),
+    (trends({}, {}, begin="shared", by=["sensor"], learned={"bond": 1}), "unknown_key", "/tasks/1/learned/bond",
+     "bond"),
     (trends({}, {}, begin="shared", by=[3]), "ill_typed", "/tasks/1/by/0", "must be text"),
 ])
 def test_what_state_does_not_allow_is_told_with_its_place(changes: dict, code: str, path: str, words: str) -> None:
@@ -156,6 +161,8 @@ def test_what_state_does_not_allow_is_told_with_its_place(changes: dict, code: s
     trends({}, {"keep": 6}, begin="fresh"), trends({}, {"how": "last", "keep": 5}, begin="shared"),
     trends({"by": ["sensor", "place"]}, {"by": ["sensor", "place"], "how": "last"}, begin="shared", by=["place"]),
     {"alternates": [alternate("a", "trend"), alternate("b", "count")], "begin": "fresh"},
+    trends({}, {"how": "last"}, begin="shared", by=["sensor"], learned={"bound": 0.2}),
+    trends({}, {"how": "last"}, begin="shared", by=["sensor"], learned={}),
 ])
 def test_alternates_with_state_say_how_they_begin_and_for_whom_they_are_on(changes: dict) -> None:
     dataflow = read(work(**changes))
@@ -169,7 +176,9 @@ def test_alternates_with_state_say_how_they_begin_and_for_whom_they_are_on(chang
 
 def test_how_alternates_begin_and_by_what_they_are_switched_is_what_a_task_is() -> None:
     ways = trends({}, {"how": "last"})
-    said = [{"begin": "fresh"}, {"begin": "shared"}, {"begin": "shared", "by": ["sensor"]}]
+    keyed = {"begin": "shared", "by": ["sensor"]}
+    said = [{"begin": "fresh"}, {"begin": "shared"}, keyed, {**keyed, "learned": {"bound": 0.2}},
+            {**keyed, "learned": {"bound": 0.3}}]
     ids = [fingerprints(read(work(**ways, **each)), task_types=TYPES)["out"] for each in said]
     assert len(set(ids)) == len(said)
     keys = [fingerprints(read(work(**trends({"by": ["a", "b"]}, {"by": ["a", "b"]}), begin="shared", by=by)),

@@ -183,6 +183,16 @@ def switches(task_id: str) -> str:
     return f"{PREFIX}switches:{task_id}"
 
 
+def key_switches(task_id: str) -> str:
+    """The hash of which keys got which alternates from which event on (JSON), by running task."""
+    return f"{PREFIX}switches:{task_id}:keys"
+
+
+def keyed(task_id: str) -> str:
+    """What chooses alternates by key has chosen, and what it needs to go on (JSON), by running task."""
+    return f"{PREFIX}keyed:{task_id}"
+
+
 def tap(fragment_id: str) -> str:
     """Is there while somebody looks at the streams of a fragment."""
     return f"{PREFIX}tap:{fragment_id}"

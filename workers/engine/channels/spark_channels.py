@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import redis
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.types import StructType
 
 from scheduler.contracts.offsets import Offset
@@ -221,16 +221,40 @@ def one_of(
     task, fragment, position : str, str, int
         The running task, under which the first event of each switch is noted, and where it stands.
     """
-    jvm = events.sparkSession._jvm.weir.Alternate
-    noted = DataFrame(
-        jvm.noted(events._jdf, config.redis_url, task, fragment, position), events.sparkSession)
-    first = next(iter(builds))
-    made = [
-        DataFrame(
-            jvm.whileOn(build(noted)._jdf, config.redis_url, fragment, position, name, name == first),
-            events.sparkSession)
-        for name, build in builds.items()]
-    return reduce(lambda left, right: left.unionByName(right), made)
+    noted = first_events_noted(events, config, task=task, fragment=fragment, position=position)
+    return the_one_on({name: build(noted) for name, build in builds.items()}, config, fragment=fragment,
+                      position=position)
+
+
+def first_events_noted(
+    events: DataFrame, config: ChannelConfig, *, task: str, fragment: str, position: int
+) -> DataFrame:
+    """What an element reads, of which the first event that an alternate gets is noted under the running task."""
+    noted = events.sparkSession._jvm.weir.Alternate.noted(events._jdf, config.redis_url, task, fragment, position)
+    return DataFrame(noted, events.sparkSession)
+
+
+def the_one_on(made: Mapping[str, DataFrame], config: ChannelConfig, *, fragment: str, position: int) -> DataFrame:
+    """Of streams with the same columns, by alternate, in each batch that of the one that is on; see `one_of`."""
+    first, session = next(iter(made)), next(iter(made.values())).sparkSession
+    marked = [
+        DataFrame(session._jvm.weir.Alternate.whileOn(
+            stream._jdf, config.redis_url, fragment, position, name, name == first), session)
+        for name, stream in made.items()]
+    return reduce(lambda left, right: left.unionByName(right), marked)
+
+
+def alternate_of_event(
+    key: Column, names: Sequence[str], config: ChannelConfig, *, fragment: str, position: int
+) -> Column:
+    """The name of the alternate that works on an event at an element: by its key (``Channels.switch_keys``), or the
+    element's own; the first of ``names`` where neither was said."""
+    session = SparkSession.active()
+    gateway = session._sc._gateway
+    texts = gateway.new_array(gateway.jvm.java.lang.String, len(names))
+    for place, name in enumerate(names):
+        texts[place] = name
+    return Column(session._jvm.weir.Alternate.ofEvent(config.redis_url, fragment, position, key._jc, texts))
 
 
 def count_late(events: DataFrame, config: ChannelConfig, *, fragment: str, position: int) -> DataFrame:

@@ -21,8 +21,9 @@ import java.util.regex.Pattern;
  * next batch, unless it is set already.
  */
 final class Control {
-  private static final Pattern ROUTE = Pattern.compile("(\\d+):(?:route:([^:]+)|alternate):(\\d+)");
-  private static final String ALTERNATE = ""; // in the place of a reader: who works at an element is a route, too
+  private static final Pattern ROUTE = Pattern.compile("(\\d+):(?:route:([^:]+)|(alternate|keys)):(\\d+)");
+  // In the place of a reader: who works at an element is a route, too, and who works there for which key.
+  private static final String ALTERNATE = "", KEYS = ":";
   private static final long SWITCHES_KEPT_S = 90L * 24 * 3600; // after the last one
   private static final Set<String> NOTED = ConcurrentHashMap.newKeySet(); // changes whose first event has come, by run
   private static final ObjectMapper JSON = new ObjectMapper();
@@ -132,9 +133,9 @@ final class Control {
     state.forEach((field, value) -> {
       Matcher match = ROUTE.matcher(field);
       if (!match.matches()) return;
-      String reader = match.group(2) == null ? ALTERNATE : match.group(2);
+      String reader = match.group(2) != null ? match.group(2) : match.group(3).equals("keys") ? KEYS : ALTERNATE;
       numbered.computeIfAbsent(match.group(1) + ':' + reader, any -> new TreeMap<>())
-          .put(Long.valueOf(match.group(3)), new Change(field, value, state.get(field + ":from")));
+          .put(Long.valueOf(match.group(4)), new Change(field, value, state.get(field + ":from")));
     });
     Map<String, List<Change>> routes = new TreeMap<>();
     numbered.forEach((route, changes) -> routes.put(route, new ArrayList<>(changes.values())));
@@ -165,7 +166,8 @@ final class Control {
     List<Partitioning> routes = new ArrayList<>();
     changes(state).forEach((route, changes) -> {
       Change inForce = inForce(changes, batch);
-      boolean isOurs = route.startsWith(position + ":") && !route.equals(position + ":" + ALTERNATE);
+      boolean isOurs = route.startsWith(position + ":") && !route.equals(position + ":" + ALTERNATE)
+          && !route.equals(position + ":" + KEYS);
       if (inForce != null && !inForce.ends() && isOurs) routes.add(new Quota(weights(inForce.partitioning)));
     });
     return routes;
@@ -177,8 +179,18 @@ final class Control {
     return inForce == null ? null : alternate(inForce);
   }
 
+  /** The alternates that work for single keys at an element in this batch; for all others the element's own does. */
+  Map<String, String> alternatesByKey(int position) {
+    Change inForce = switched(position, KEYS);
+    return inForce == null ? Map.of() : byKey(inForce);
+  }
+
   private Change switched(int position) {
-    Change inForce = inForce(changes(state).getOrDefault(position + ":" + ALTERNATE, List.of()), batch);
+    return switched(position, ALTERNATE);
+  }
+
+  private Change switched(int position, String reader) {
+    Change inForce = inForce(changes(state).getOrDefault(position + ":" + reader, List.of()), batch);
     return inForce == null || inForce.ends() ? null : inForce; // what was before the first one is none
   }
 
@@ -191,18 +203,47 @@ final class Control {
    * anew its first event is noted, too: nobody there knows what was noted before.
    */
   void noteFirstEvent(Broker broker, String task, String fragment, int position, long batchOfEvent, long seq) {
-    Change inForce = switched(position);
-    if (inForce == null || !NOTED.add(run + ' ' + inForce.field)) return;
+    Change inForce = switched(position), ofKeys = switched(position, KEYS);
+    if (inForce != null) note(broker, Keys.switches(task), inForce, "alternate", alternate(inForce), fragment, batchOfEvent, seq);
+    if (ofKeys != null) note(broker, Keys.keySwitches(task), ofKeys, "keys", changedKeys(position), fragment, batchOfEvent, seq);
+  }
+
+  private void note(
+      Broker broker, String where, Change inForce, String what, Object value, String fragment, long batchOfEvent, long seq) {
+    if (!NOTED.add(run + ' ' + inForce.field)) return;
     try {
       String switched = JSON.writeValueAsString(Map.of(
-          "alternate", alternate(inForce), "query", fragment, "batch", batchOfEvent, "seq", seq,
-          "at_ms", System.currentTimeMillis()));
+          what, value, "query", fragment, "batch", batchOfEvent, "seq", seq, "at_ms", System.currentTimeMillis()));
       broker.pipeline(List.of(
-          new Object[] {"HSETNX", Keys.switches(task), fragment + ' ' + batchOfEvent, switched},
-          new Object[] {"EXPIRE", Keys.switches(task), SWITCHES_KEPT_S}));
+          new Object[] {"HSETNX", where, fragment + ' ' + batchOfEvent, switched},
+          new Object[] {"EXPIRE", where, SWITCHES_KEPT_S}));
     } catch (JsonProcessingException | RuntimeException failed) {
       NOTED.remove(run + ' ' + inForce.field);
       throw new IllegalStateException("the first event of an alternate could not be noted", failed);
+    }
+  }
+
+  /** What a change of alternates by key has changed, as far as the one before it is known; keys that it took out have "". */
+  private Map<String, String> changedKeys(int position) {
+    Map<String, String> was = Map.of(), is = Map.of();
+    for (Change change : changes(state).get(position + ":" + KEYS)) {
+      if (!change.hasBegun(batch)) break;
+      was = is;
+      is = byKey(change);
+    }
+    Map<String, String> changed = new TreeMap<>();
+    for (Map.Entry<String, String> entry : is.entrySet()) {
+      if (!entry.getValue().equals(was.get(entry.getKey()))) changed.put(entry.getKey(), entry.getValue());
+    }
+    for (String key : was.keySet()) if (!is.containsKey(key)) changed.put(key, "");
+    return changed;
+  }
+
+  private static Map<String, String> byKey(Change change) {
+    try {
+      return JSON.readValue(change.partitioning, new TypeReference<Map<String, String>>() {});
+    } catch (JsonProcessingException broken) {
+      throw new IllegalStateException("not which alternates work for which keys: " + change.partitioning, broken);
     }
   }
 
