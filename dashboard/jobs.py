@@ -23,7 +23,6 @@ from kombu.exceptions import OperationalError
 from dashboard import queue
 from scheduler.contracts.qos import QosSetup
 from scheduler.contracts.reports import Reports
-from scheduler.contracts.switches import AlternateSwitch, KeySwitch
 from scheduler.contracts.trials import SECONDS, WARM_UP_S, TrialOrder, TrialProgress, TrialResult
 from scheduler.model.columns import Columns
 from scheduler.model.errors import WeirError
@@ -33,21 +32,10 @@ from scheduler.model.profile import Profile
 from scheduler.model.profile_csv import read_profiles
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine import (
-    counters,
-    keyed_choices,
-    observed,
-    qos_store,
-    sealed_secrets,
-    taps,
-    trial_store,
-    turns,
-    waiting,
-)
+from workers.engine import counters, observed, qos_store, sealed_secrets, taps, trial_store, turns, waiting
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import EVENTS_KEPT
 from workers.engine.channels.channel_registry import Channels
-from workers.engine.keyed_choices import KeyedChoices
 from workers.engine.noted_switches import noted_key_switches, noted_switches
 from workers.engine.readings import RateWindow
 from workers.engine.taps import NewestEvents, Tapped
@@ -292,34 +280,11 @@ def newest_events(stream: Tapped, *, count: int) -> NewestEvents:
         return taps.newest_events(broker(settings.REDIS_URL), stream, count=count)
 
 
-def switches_of(task_ids: Iterable[str]) -> dict[str, tuple[AlternateSwitch, ...]]:
-    """Which alternate of each of these running tasks got which first event; raises ``BrokerAway``."""
+def switches_of(task_ids: Iterable[str], *, of_keys: bool = False) -> dict[str, tuple[Any, ...]]:
+    """Which alternate of each of these running tasks, or for which keys, got which first event; or ``BrokerAway``."""
+    read = noted_key_switches if of_keys else noted_switches
     with broker_needed("so it is not known which alternates worked on which events."):
-        return {task_id: noted_switches(broker(settings.REDIS_URL), task_id) for task_id in task_ids}
-
-
-def key_switches_of(task_id: str) -> tuple[KeySwitch, ...]:
-    """Which keys of a running task got which alternates from which event on; raises ``BrokerAway``."""
-    with broker_needed("so it is not known which alternates worked on which events."):
-        return noted_key_switches(broker(settings.REDIS_URL), task_id)
-
-
-def choices_of(task_id: str) -> KeyedChoices:
-    """What was chosen last for the keys of a running task; raises ``BrokerAway``."""
-    with broker_needed("so it is not known what was chosen."):
-        return keyed_choices.read_choices(broker(settings.REDIS_URL), task_id)
-
-
-def keep_choices(task_id: str, choices: KeyedChoices) -> None:
-    """Keep what was chosen for the keys of a running task; raises ``BrokerAway``."""
-    with broker_needed("so what was chosen cannot be kept."):
-        keyed_choices.write_choices(broker(settings.REDIS_URL), task_id, choices)
-
-
-def switch_keys(task_id: str, places: Iterable[tuple[str, int]], alternates: Mapping[str, str]) -> None:
-    """Let these alternates work for these keys of a running task in its queries; raises ``BrokerAway``."""
-    with broker_needed("so keys are not switched."):
-        keyed_choices.switch_keys(broker(settings.REDIS_URL), task_id, places, alternates)
+        return {task_id: read(broker(settings.REDIS_URL), task_id) for task_id in task_ids}
 
 
 def notable_events() -> list[dict[str, Any]]:

@@ -17,9 +17,9 @@ from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.models import GuardState
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.switches import AlternateSwitch
+from scheduler.contracts.switches import AlternateSwitch, KeySwitch
 from scheduler.guards.guard_values import FigureValue
-from scheduler.model.alternates import TaskAlternate, alternates_in, is_dynamic, on_in
+from scheduler.model.alternates import BY, TaskAlternate, alternates_in, is_dynamic, on_in
 from scheduler.model.settings_of_fragments import USUAL
 
 
@@ -33,6 +33,8 @@ class DynamicTask:
     on: str
     alternates: tuple[TaskAlternate, ...]
     switches: tuple[AlternateSwitch, ...] = ()
+    by: tuple[str, ...] = ()  # the key for which alternates are switched, where they are
+    key_switches: tuple[KeySwitch, ...] = ()
     because: str = ""  # why guards want the alternate that they want; empty where they have not been evaluated
     trouble: str = ""  # of `scheduler.guards.alternate_choice`
     readings: Mapping[str, FigureValue] = field(default_factory=dict)  # of what guards look at, as last seen
@@ -57,7 +59,7 @@ def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
         chosen = estate.settings.get(query, USUAL).alternates.get(running_id)
         tasks.append(DynamicTask(
             name, running_id, query, on_in(running.type, running.config, chosen),
-            alternates_in(running.type, running.config)))
+            alternates_in(running.type, running.config), by=tuple(running.config.get(BY) or ())))
     seen = GuardState.objects.in_bulk([task.running for task in tasks]) if tasks else {}
     return [
         replace(task, because=state.because, trouble=state.trouble, readings=state.readings)
@@ -66,5 +68,7 @@ def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
 
 def with_switches(tasks: Sequence[DynamicTask]) -> list[DynamicTask]:
     """The tasks with all switches that are known still; raises ``BrokerAway``."""
-    switches = jobs.switches_of(task.running for task in tasks)
-    return [replace(task, switches=switches[task.running]) for task in tasks]
+    switches = jobs.switches_of([task.running for task in tasks])
+    of_keys = jobs.switches_of([task.running for task in tasks if task.by], of_keys=True)
+    return [
+        replace(task, switches=switches[task.running], key_switches=of_keys.get(task.running, ())) for task in tasks]

@@ -24,12 +24,12 @@ from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.health import findings
 from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.latency_control.pacer import Pacer
-from dashboard.operations.learned_choices import LearnedChoices
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.findings import Finding
 from dashboard.operations.live_view.handover_pauses import note_pauses
 from dashboard.operations.live_view.recording import annotations_of_events, annotations_of_findings, values_of
 from dashboard.operations.live_view.telemetry import EVERYTHING
+from dashboard.tasks.learned_choices import LearnedChoices
 from scheduler.history.port import History
 
 log = structlog.get_logger(__name__)

@@ -200,13 +200,13 @@ class DraftReader:
                     f"Alternates {first.name} and {other.name} cannot share their state: they {why_not}.",
                     f"Let them be alike but for {', '.join(ways[0].type.shares_state or ('nothing',))}; or say begin: "
                     "fresh.", task_id=task_id)
-        kept = ways[0].type.key_columns(canonical_config(ways[0].type, ways[0].config))
+        key = ways[0].type.key_columns(canonical_config(ways[0].type, ways[0].config))
         for column in by.value if by is not None and by.is_list else ():
-            if (name := _text(column)) is not None and name not in kept:
-                near = self.problems.nearest(name, kept)
+            if (name := _text(column)) is not None and name not in key:
+                near = self.problems.nearest(name, key)
                 self.problems.add(
                     "no_shared_state", column.position,
-                    f"Alternates cannot be switched by {shown(name)}: they keep their state by {', '.join(kept)}.",
+                    f"Alternates cannot be switched by {shown(name)}: they keep their state by {', '.join(key)}.",
                     f"Did you mean {near}?" if near else "Name columns of the key of all alternates.", task_id=task_id)
 
     def _alternate(self, node: DocumentNode, task_id: str | None, *, begin: str | None) -> DraftTask:

@@ -56,9 +56,9 @@ def test_with_one_state_each_event_passes_the_alternate_of_its_key(tmp_path_fact
         frame = frame_of(batch, [event[3] for event in batch], begin)
         begin += len(batch)
         for _ in range(2):  # as if the first time was not committed
-            kept = keeping(text, place, parts)
-            again, saved = made_by(work(kept.states, frame)), kept.save()
-            kept.close()
+            keeper = keeping(text, place, parts)
+            again, saved = made_by(work(keeper.states, frame)), keeper.save()
+            keeper.close()
         made, text = made + again, saved
         for row in frame.itertuples(index=False, name=None):
             key, *reading, name = row
@@ -78,11 +78,11 @@ def test_an_alternate_that_is_switched_on_begins_without_state(tmp_path_factory,
         frame = frame_of(batch, [name] * len(batch), begin)
         begin += len(batch)
         for turn in range(1 if end == "done" else 2):
-            kept = FreshStates(text, place, parts)
-            again = made_by(work(kept, frame))
+            keeper = FreshStates(text, place, parts)
+            again = made_by(work(keeper, frame))
             if end != "cut short" or turn == 1:
-                saved = kept.save()
-            kept.close()
+                saved = keeper.save()
+            keeper.close()
         made, text = made + again, saved
         fold, reads = READS[name]
         for event in frame.to_dict("records"):

@@ -153,8 +153,8 @@ def trends(*configs: dict, **more) -> dict:
 ])
 def test_what_state_does_not_allow_is_told_with_its_place(changes: dict, code: str, path: str, words: str) -> None:
     problems = problems_of(work(**changes))
-    found = [problem for problem in problems if problem.code == code and problem.path == path]
-    assert found and words in found[0].message and found[0].remedy, problems
+    [problem] = [problem for problem in problems if problem.code == code and problem.path == path]
+    assert words in problem.message and problem.remedy
 
 
 @pytest.mark.parametrize("changes", [
@@ -177,10 +177,10 @@ def test_alternates_with_state_say_how_they_begin_and_for_whom_they_are_on(chang
 def test_how_alternates_begin_and_by_what_they_are_switched_is_what_a_task_is() -> None:
     ways = trends({}, {"how": "last"})
     keyed = {"begin": "shared", "by": ["sensor"]}
-    said = [{"begin": "fresh"}, {"begin": "shared"}, keyed, {**keyed, "learned": {"bound": 0.2}},
+    ways_to_begin = [{"begin": "fresh"}, {"begin": "shared"}, keyed, {**keyed, "learned": {"bound": 0.2}},
             {**keyed, "learned": {"bound": 0.3}}]
-    ids = [fingerprints(read(work(**ways, **each)), task_types=TYPES)["out"] for each in said]
-    assert len(set(ids)) == len(said)
+    ids = [fingerprints(read(work(**ways, **each)), task_types=TYPES)["out"] for each in ways_to_begin]
+    assert len(set(ids)) == len(ways_to_begin)
     keys = [fingerprints(read(work(**trends({"by": ["a", "b"]}, {"by": ["a", "b"]}), begin="shared", by=by)),
                          task_types=TYPES)["out"] for by in (["a", "b"], ["b", "a"], ["a", "b", "a"], ["a"])]
     assert len(set(keys[:3])) == 1 and keys[3] != keys[0]

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .state import NOTHING, FoldedStream, Keeping, StatesByKey, apply_fold, folded_by, keeping
+from .batch_states import Keeping, StatesByKey, keeping
+from .state import NOTHING, FoldedStream, apply_fold, folded_by
 from .state_store import Parts, StoreLocation
 
 if TYPE_CHECKING:
@@ -100,17 +101,17 @@ def fold_of(build: Build, events: DataFrame) -> FoldedStream:
     """
     from pyspark.sql import functions as F
 
-    found: list[FoldedStream] = []
+    folds: list[FoldedStream] = []
 
     def take(fold: FoldedStream) -> DataFrame:
-        found.append(fold)
+        folds.append(fold)
         return fold.frame.select(*[F.lit(None).cast(each.dataType).alias(each.name) for each in fold.gives])
 
     with folded_by(take):
         build(events)
-    if len(found) != 1 or found[0].idle_ms is not None:
-        raise NotOneFold(f"An alternate with state is one fold that waits for events; this one has {len(found)}.")
-    return found[0]
+    if len(folds) != 1 or folds[0].idle_ms is not None:
+        raise NotOneFold(f"An alternate with state is one fold that waits for events; this one has {len(folds)}.")
+    return folds[0]
 
 
 def by_alternate(works: Mapping[str, Work], *, begins: bool = False) -> Work:
@@ -175,15 +176,15 @@ class FreshStates:
     def _begin(self, name: str, text: str) -> None:
         self.close()
         parts = self._parts[name]
-        kept = keeping(text, self._location, parts)
-        owner = kept.states.get(_ON)
+        during = keeping(text, self._location, parts)
+        owner = during.states.get(_ON)
         if owner is not None and owner["name"] != name:
-            kept.close()
+            during.close()
             # As a text, however long: to make a store would remove the one that a repeated batch begins with.
-            kept, owner = keeping(NOTHING, None, parts), None
+            during, owner = keeping(NOTHING, None, parts), None
         if owner is None:
-            kept.states[_ON] = {"name": name, **{part: {} for part in parts}}
-        self._kept, self._name = kept, name
+            during.states[_ON] = {"name": name, **{part: {} for part in parts}}
+        self._kept, self._name = during, name
 
     def save(self) -> str:
         """As `Keeping` has it."""

@@ -18,7 +18,6 @@ from .channel_info import ChannelInfo, OnDisk, info_of, texts
 from .control import (
     Route,
     alternate_prefix,
-    alternates_by_key,
     alternates_of,
     begin_batch,
     keys_prefix,
@@ -346,10 +345,6 @@ class Channels:
         first = "" if from_batch is None else from_batch
         arguments = [keys_prefix(position), json.dumps(alternates, sort_keys=True), first, ""]
         return bool(scripts.run(self._redis, "route", [keys.valve(fragment)], arguments))
-
-    def alternates_by_key(self, fragment: str, position: int) -> dict[str, str]:
-        """Which alternate is to work for which key at an element."""
-        return alternates_by_key(self.control(fragment), position)
 
     def alternates(self, fragment: str) -> dict[int, tuple[str, bool]]:
         """Which alternate is to work at each element of a fragment, by position, and whether it does (`control`)."""

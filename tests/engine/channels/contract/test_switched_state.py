@@ -47,8 +47,8 @@ def averages(window: int, *, of: str) -> Callable[[DataFrame], DataFrame]:
     def build(events: DataFrame) -> DataFrame:
         if of == "evens":
             events = events.where("_seq % 2 = 0").withColumn("kwh", F.col("kwh") * 1.0).withColumn("even", F.lit(2))
-        kept = [*STREAM, "meter", *(["even"] if of == "evens" else [])]
-        made = fold_stream(events, BlockAverage(window), by=["meter"], reads=["kwh"], kept=kept, added="mean double")
+        columns = [*STREAM, "meter", *(["even"] if of == "evens" else [])]
+        made = fold_stream(events, BlockAverage(window), by=["meter"], reads=["kwh"], kept=columns, added="mean double")
         return made.select(*STREAM, "meter", "mean", F.lit(of).alias("made"))
     return build
 

@@ -8,13 +8,16 @@ chosen, written before any query is told: a process that is killed leaves nothin
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
+
+from django.conf import settings
 
 from dashboard import jobs
 from scheduler.history.series import Series
 from scheduler.model.alternates import BY, alternates_in, learned_bound
 from scheduler.model.estate import Estate
-from workers.engine.keyed_choices import KeyedChoices, chosen_by_key
+from workers.engine.keyed_choices import KeyedChoices, chosen_by_key, read_choices, switch_keys, write_choices
 
 NEWEST = 1_000  # events of an output that are looked at in a second
 
@@ -24,18 +27,16 @@ class LearnedChoices:
 
     def __init__(self) -> None:
         self._known: dict[str, KeyedChoices] = {}
-        self._told: dict[str, tuple[Sequence[tuple[str, int]], Mapping[str, str]]] = {}
+        self._in_queries: dict[str, tuple[Sequence[tuple[str, int]], Mapping[str, str]]] = {}
 
     def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> list[Any]:
         """Choose by what has come. No switch of a whole task is wanted: keys are switched at once."""
         for task in estate.tasks.values():
             bound = learned_bound(task.type, task.config)
             if bound is not None and task.id in estate.places:
-                try:
-                    self._choose(estate, task.id, task.config, {each.name for each in alternates_in(
-                        task.type, task.config)}, bound)
-                except jobs.BrokerAway:
-                    continue  # what the outputs hold is read later
+                names = {each.name for each in alternates_in(task.type, task.config)}
+                with suppress(jobs.BrokerAway), jobs.broker_needed("so nothing is chosen."):  # it is read later
+                    self._choose(estate, task.id, task.config, names, bound)
         return []
 
     def store(self) -> None:
@@ -44,17 +45,18 @@ class LearnedChoices:
     def _choose(
         self, estate: Estate, task_id: str, config: Mapping[str, Any], names: set[str], bound: float
     ) -> None:
-        known = self._known.get(task_id) or jobs.choices_of(task_id)
+        broker = jobs.broker(settings.REDIS_URL)
+        known = self._known.get(task_id) or read_choices(broker, task_id)
         events = [event for channel in outputs_of(estate, task_id) for event in jobs.output_tail(channel, NEWEST)]
         chosen = chosen_by_key(known, events, by=config[BY], among=names, bound=bound)
         if chosen != known:
-            jobs.keep_choices(task_id, chosen)
+            write_choices(broker, task_id, chosen)
         self._known[task_id] = chosen
         query, position = estate.places[task_id]
-        told = [(bundle.id, position) for bundle in estate.fragments[query].queries], chosen.alternates
-        if told != self._told.get(task_id):  # another query has taken over what the broker had then
-            jobs.switch_keys(task_id, *told)
-            self._told[task_id] = told
+        places = [(bundle.id, position) for bundle in estate.fragments[query].queries]
+        if (places, chosen.alternates) != self._in_queries.get(task_id):  # or another query has taken the task over
+            switch_keys(broker, task_id, places, chosen.alternates)
+            self._in_queries[task_id] = places, chosen.alternates
 
 
 def outputs_of(estate: Estate, task_id: str) -> Iterable[str]:
