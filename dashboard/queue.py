@@ -69,3 +69,8 @@ app.conf.update(
     },
     timezone="UTC",
 )
+
+
+def takes_jobs() -> bool:
+    """Whether this process is a worker of `QUEUE`; another worker does something else, such as deliver."""
+    return QUEUE in app.amqp.queues.consume_from

@@ -196,6 +196,11 @@ def under_way() -> list[Proposal]:
     return list(Proposal.objects.under_way().select_related("plan", "rollback_plan").order_by("approved_at"))
 
 
+def is_any_under_way() -> bool:
+    """Whether nodes' reports would move any proposal on."""
+    return Proposal.objects.under_way().exists()
+
+
 def waiting_for_a_plan(*, enqueued_before: datetime) -> list[str]:
     """Ids of proposals whose plan was asked for before that moment and is not there yet; for the workers."""
     records = Proposal.objects.filter(status=COMPUTING, plan__enqueued__lt=enqueued_before)

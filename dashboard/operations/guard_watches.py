@@ -6,7 +6,7 @@ another one goes on after it is killed: windows keep what they have seen but for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from dashboard.core.database import writing
 from dashboard.operations.models import GuardState
 from scheduler.guards.element_watch import ElementWatch, state_with
 from scheduler.guards.guard_compiling import CompiledElement, compile_element
-from scheduler.guards.guard_values import GuardEvent, InvalidGuard
+from scheduler.guards.guard_values import GuardEvent
 from scheduler.guards.task_figures import TASK_CATALOG, KeptFigures, TaskSubject, element_of, is_known
 from scheduler.history.series import Series
 from scheduler.model.alternates import TaskAlternate, alternates_in, on_in
@@ -63,27 +63,42 @@ class GuardWatches:
         self._broken: set[str] = set()
         self._stored: dict[str, Mapping[str, Any]] | None = None
 
+    @property
+    def are_there(self) -> bool:
+        """Whether any element has guards that are evaluated."""
+        return bool(self._watches)
+
     def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> list[WantedSwitch]:
         """Take in the values of a second; what guards want to be otherwise than it is set."""
+        if self._stored is None:
+            self._stored = dict(GuardState.objects.values_list("task", "state"))
         elements = alternates_on(estate)
         for gone in self._watches.keys() - elements.keys():
             del self._watches[gone], self._figures[gone]
         wanted = []
-        for task_id, (alternates, on) in elements.items():
-            figures = subject_of(estate, task_id).figures(values)
-            if all(value is None for value in figures.values()):
-                continue  # nothing is measured: it does not run, or has just begun to
-            remembered = self._figures.setdefault(task_id, KeptFigures())
-            event = GuardEvent(now_s * 1000, "", remembered.take(now_s * 1000, figures))
-            watch = self._watches.get(task_id) or self._begun(task_id, alternates, on, event)
-            if watch is None or watch.choice is None:
-                continue
-            for change in watch.take(event, event.at_ms):
-                self._because[task_id] = change.because
-            if not watch.choice.trouble and watch.choice.alternate != on:
-                wanted.append(WantedSwitch(
-                    task_id, watch.choice.alternate, self._because.get(task_id, watch.choice.why)))
+        for task_id in elements.keys() - self._broken:
+            try:
+                wanted += self._look(estate, task_id, *elements[task_id], values, now_s * 1000)
+            except Exception as error:  # of this task alone, as a document of another version: it is switched by hand
+                self._broken.add(task_id)
+                log.warning("guard_not_read", task=task_id, error=f"{type(error).__name__}: {error}")
         return wanted
+
+    def _look(
+        self, estate: Estate, task_id: str, alternates: Iterable[TaskAlternate], on: str,
+        values: Mapping[Series, float], now_ms: int,
+    ) -> Iterator[WantedSwitch]:
+        figures = subject_of(estate, task_id).figures(values)
+        if all(value is None for value in figures.values()):
+            return  # nothing is measured: it does not run, or has just begun to
+        event = GuardEvent(now_ms, "", self._figures.setdefault(task_id, KeptFigures()).take(now_ms, figures))
+        watch = self._watches.get(task_id) or self._begun(task_id, alternates, on, event)
+        if watch is None or watch.choice is None:
+            return
+        for change in watch.take(event, now_ms):
+            self._because[task_id] = change.because
+        if not watch.choice.trouble and watch.choice.alternate != on:
+            yield WantedSwitch(task_id, watch.choice.alternate, self._because.get(task_id, watch.choice.why))
 
     def store(self) -> None:
         """Keep what the next process needs to go on, and what pages show."""
@@ -105,20 +120,12 @@ class GuardWatches:
     def _begun(
         self, task_id: str, alternates: Iterable[TaskAlternate], on: str, event: GuardEvent
     ) -> ElementWatch | None:
-        if self._stored is None:
-            self._stored = dict(GuardState.objects.values_list("task", "state"))
-        try:
-            compiled: CompiledElement = compile_element(element_of(task_id, alternates), TASK_CATALOG)
-            state = self._stored.get(task_id)
-            if state is None and not is_known(compiled, event):
-                return None
-            state = state or state_with(on, event)
-            watch = self._watches[task_id] = ElementWatch(compiled, event.at_ms, state=state)
-            for change in watch.begun:
-                self._because[task_id] = change.because
-        except InvalidGuard as invalid:  # of a document of another version: its alternates are switched by hand
-            if task_id not in self._broken:
-                self._broken.add(task_id)
-                log.warning("guard_not_read", task=task_id, error=invalid.message)
-        return self._watches.get(task_id)
+        compiled: CompiledElement = compile_element(element_of(task_id, alternates), TASK_CATALOG)
+        state = (self._stored or {}).get(task_id)
+        if state is None and not is_known(compiled, event):
+            return None
+        watch = self._watches[task_id] = ElementWatch(compiled, event.at_ms, state=state or state_with(on, event))
+        for change in watch.begun:
+            self._because[task_id] = change.because
+        return watch
 

@@ -41,6 +41,11 @@ def enqueue(deliveries: Collection[Delivery]) -> None:
     Delivery.objects.bulk_create(deliveries, ignore_conflicts=True)
 
 
+def is_any_due(*, now: Callable[[], float] = time.time) -> bool:
+    """Whether a message is to be sent now."""
+    return Delivery.objects.filter(state=WAITING, next_s__lte=int(now())).exists()
+
+
 def send_due(*, now: Callable[[], float] = time.time) -> int:
     """Send what is due, the oldest first; how many messages arrived."""
     begun_s, arrived, failed_at = time.monotonic(), 0, set[str]()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -143,8 +144,7 @@ def feeds_for(declared: TaskType) -> tuple[FeedOption, ...]:
     if declared.kind == "source":
         return (FeedOption("itself", "itself, a source", ()),)
     ways: dict[str, FeedOption] = {}
-    for sample in jobs.samples():
-        dataflow = parse_document(sample["text"], format="yaml")
+    for sample, dataflow in _sample_dataflows():
         for task in dataflow.tasks:
             if task.type == declared.name:
                 chain = _chain(feed_of(dataflow, task.id, task_types=jobs.task_types()))
@@ -153,6 +153,12 @@ def feeds_for(declared: TaskType) -> tuple[FeedOption, ...]:
                 ways.setdefault(canonical_json(chain), FeedOption(f"{sample['slug']}:{task.id}", title[:200], chain))
     alone = [FeedOption(f"source:{name}", f"the source {name} alone", _alone(name)) for name in _sources()]
     return (*ways.values(), *alone)
+
+
+@lru_cache(maxsize=1)
+def _sample_dataflows() -> tuple[tuple[Mapping[str, Any], Dataflow], ...]:
+    """The library's samples, each with its dataflow; samples and types are read once a process, and so are these."""
+    return tuple((sample, parse_document(sample["text"], format="yaml")) for sample in jobs.samples())
 
 
 def installed(name: str) -> TaskType:

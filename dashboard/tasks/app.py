@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 app.conf.update(
     include=["dashboard.tasks.planning", "dashboard.tasks.execution", "dashboard.tasks.telemetry",
              "dashboard.tasks.measuring", "dashboard.tasks.tidying", "dashboard.tasks.recording",
-             "dashboard.tasks.controlling", "dashboard.tasks.alerting"],
+             "dashboard.tasks.controlling", "dashboard.tasks.alerting", "dashboard.tasks.clock"],
 )
 
 
@@ -52,7 +52,7 @@ def _settle(**_: object) -> None:
 
 @worker_ready.connect
 def _look_at_expressions(**_: object) -> None:
-    if queue.QUEUE not in app.amqp.queues.consume_from:  # it does something else, such as deliver
+    if not queue.takes_jobs():
         return
     # Beside the worker: a thousand documents take seconds.
     threading.Thread(target=tell_refused_expressions, name="refused-expressions", daemon=True).start()

@@ -1,18 +1,30 @@
-"""When each task is due, and the process that sends them: Celery's beat.
+"""When each task is due, and who sends them: Celery's beat, in a thread of the worker.
 
-    python -m dashboard.tasks.clock
-
-It sends names and reads no database, so that it needs neither Django's models nor the tasks. Nothing is kept on disk,
-which may be full: everything is due again within minutes.
+What is due often is sent where there is something to do: taking a job from the queue costs more than looking for one.
+Of several workers one sends: it holds a lease in the broker, which lapses seconds after that worker is gone. Nothing is
+kept on disk, which may be full: everything is due again within minutes.
 """
 
 from __future__ import annotations
 
-import os
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any
 
-from celery.beat import Scheduler, Service
+from celery.beat import EmbeddedService, ScheduleEntry, Scheduler
+from celery.signals import worker_ready, worker_shutdown
+from django.db import Error
 
-from dashboard import queue
+from dashboard import jobs, queue
+from dashboard.approvals import selectors
+from dashboard.core.database import keep_connection
+from dashboard.outbox import sending
+from dashboard.profiles.services import sweep_driver
+
+TURN = "clock"
+LEASE_MS = 6_000
+WAITS_S = 1.0
+STOPS_WITHIN_S = 1.5
 
 REPUBLISH_EVERY_S = 10.0
 OBSERVE_EVERY_S = 10.0
@@ -57,12 +69,60 @@ SCHEDULE = {
 }
 
 
-def main() -> None:
-    """Send what is due, until the process is ended."""
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.config.settings")
+# Whether there is anything to do, of jobs that are due often.
+IS_WANTED: Mapping[str, Callable[[], bool]] = {
+    queue.ADVANCE_PROPOSALS: selectors.is_any_under_way, queue.ADVANCE_SWEEPS: sweep_driver.is_any_open,
+    queue.DELIVER: sending.is_any_due}
+
+
+class TurnScheduler(Scheduler):
+    """Sends what is due while it is this process's turn."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        self._owner = secrets.token_hex(16)
+        super().__init__(*given, **named)
+
+    def tick(self, *given: Any, **named: Any) -> float:
+        """Send what is due; after how many seconds to look again."""
+        try:
+            is_own = jobs.hold_turn(TURN, self._owner, for_ms=LEASE_MS)
+        except jobs.BrokerAway:  # nothing can be sent either
+            return WAITS_S
+        return super().tick(*given, **named) if is_own else WAITS_S
+
+    def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
+        """Send the entry's job, where there is anything to do."""
+        is_wanted = IS_WANTED.get(entry.task)
+        try:
+            keep_connection()
+            if is_wanted is not None and not is_wanted():
+                return
+        except Error:  # whoever does the job meets it too, and says so
+            pass
+        super().apply_entry(entry, producer=producer)
+
+    def close(self) -> None:
+        """Let another process send."""
+        jobs.give_turn_back(TURN, self._owner)
+        super().close()
+
+
+_clocks: list[Any] = []
+
+
+@worker_ready.connect
+def _start(**_: object) -> None:
+    if not queue.takes_jobs():
+        return
     queue.app.conf.beat_schedule = SCHEDULE
-    Service(queue.app, scheduler_cls=Scheduler).start()
+    clock = EmbeddedService(queue.app, thread=True, scheduler_cls=TurnScheduler)
+    _clocks.append(clock)
+    clock.start()
 
 
-if __name__ == "__main__":
-    main()
+@worker_shutdown.connect
+def _stop(**_: object) -> None:
+    while _clocks:
+        clock = _clocks.pop()
+        clock.service.stop()
+        clock.join(STOPS_WITHIN_S)

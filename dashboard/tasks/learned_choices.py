@@ -26,14 +26,17 @@ class LearnedChoices:
     """Chooses at each ``look``; what is there of an earlier process is taken up."""
 
     def __init__(self) -> None:
+        self.are_there = False  # whether there was something to choose at the last look
         self._known: dict[str, KeyedChoices] = {}
         self._in_queries: dict[str, tuple[Sequence[tuple[str, int]], Mapping[str, str]]] = {}
 
     def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> list[Any]:
         """Choose by what has come. No switch of a whole task is wanted: keys are switched at once."""
+        self.are_there = False
         for task in estate.tasks.values():
             bound = learned_bound(task.type, task.config)
             if bound is not None and task.id in estate.places:
+                self.are_there = True
                 names = {each.name for each in alternates_in(task.type, task.config)}
                 with suppress(jobs.BrokerAway), jobs.broker_needed("so nothing is chosen."):  # it is read later
                     self._choose(estate, task.id, task.config, names, bound)

@@ -1,8 +1,12 @@
-"""The recorder: takes what is observed of the estate each second and keeps it, and paces queries by it. One at a time.
+"""The recorder: takes what is observed of the estate and keeps it, and paces queries by it. One at a time.
 
 It is a thread of the worker, not a task: a second is short for a queue, and whoever writes has the last seconds at
 hand. It evaluates the guards of dynamic tasks, too. A lease in the broker says which worker's thread records; it lapses
 seconds after that worker is gone.
+
+It looks each second while that takes less than `SHARE` of a core, and every five seconds in a larger estate. Rates are
+of some seconds, so the seconds between two looks get the values of the later one. Where guards wait for figures it
+looks each second all the same.
 """
 
 from __future__ import annotations
@@ -35,16 +39,34 @@ from scheduler.history.port import History
 log = structlog.get_logger(__name__)
 
 TURN = "history"
-EVERY_S = 1.0
 FLUSH_EVERY_S = 5  # so many seconds a kill may cost
 ANNOTATE_EVERY_S = 5
 TIDY_EVERY_S = 60
-LEASE_MS = 6_000
+RAREST_S = 5  # all that is due every so many seconds is due at a multiple of it
+LEASE_MS = 12_000
 WARN_EVERY_S = 60.0
+SHARE = 0.03  # of a core: what looks each second may take
+BACK = 0.6  # of it: they are each second again below that
+WEIGHT = 0.1  # of the newest look in what one takes
+
+
+class LookPace:
+    """How often to look, by the CPU that looks took."""
+
+    def __init__(self) -> None:
+        self._mean_s: float | None = None
+        self.every_s = 1
+
+    def note(self, spent_s: float, *, each_second: bool = False) -> None:
+        """Take in what a look took, in CPU seconds; ``each_second`` says that somebody needs them so often."""
+        before_s = spent_s if self._mean_s is None else self._mean_s
+        self._mean_s = before_s + WEIGHT * (spent_s - before_s)
+        is_dear = self._mean_s > (SHARE if self.every_s == 1 else BACK * SHARE)
+        self.every_s = RAREST_S if is_dear and not each_second else 1
 
 
 class Recorder:
-    """Records one second at each ``tick``, where it is this process's turn.
+    """Records at each ``tick``, where it is this process's turn.
 
     Parameters
     ----------
@@ -61,14 +83,24 @@ class Recorder:
         self._pacer = Pacer(timezone.now)
         self._guards = GuardWatches()
         self._learned = LearnedChoices()
+        self._recorded_s = 0
 
-    def tick(self, now_s: int) -> int:
-        """Record this second; how many values it had, 0 where another process records."""
+    @property
+    def watches_guards(self) -> bool:
+        """Whether guards are evaluated, which want figures of each second, or learned ones choose."""
+        return self._guards.are_there or self._learned.are_there
+
+    def tick(self, now_s: int, *, every_s: int = 1) -> int:
+        """Record this second, and those since the last look where looks are so many seconds apart.
+
+        Gives how many values there were, 0 where another process records.
+        """
         if not jobs.hold_turn(TURN, self._owner, for_ms=LEASE_MS):
             self._end_turn()
             return 0
         if self._history is None:
             self._history, self._event, self._findings = self._make_history(), "", None
+            self._recorded_s = now_s - 1
             self._pacer = Pacer(timezone.now)  # what was seen before this turn is long ago
             self._guards = GuardWatches()
             self._learned = LearnedChoices()
@@ -77,7 +109,9 @@ class Recorder:
         if values:
             values |= self._pacer.values_of(view)
         if values:
-            self._history.append(now_s, values)
+            for second in range(max(self._recorded_s, now_s - every_s) + 1, now_s + 1):
+                self._history.append(second, values)
+            self._recorded_s = now_s
         if repaced := self._pacer.look(view, now_s):
             self._history.annotate(repaced)
         if now_s % FLUSH_EVERY_S == 0:
@@ -117,7 +151,7 @@ class Recorder:
 
 
 class RecorderThread(threading.Thread):
-    """Ticks at the beginning of each second until it is stopped; an error costs that second."""
+    """Ticks at the beginning of each second, or of each fifth, until it is stopped; an error costs that second."""
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(name="history-recorder", daemon=True)
@@ -126,8 +160,11 @@ class RecorderThread(threading.Thread):
         self._warned_s = float("-inf")
 
     def run(self) -> None:
-        while not self._stopping.wait(EVERY_S - time.time() % EVERY_S):
-            self._guarded(lambda: self._recorder.tick(int(time.time())))
+        pace = LookPace()
+        while not self._stopping.wait(pace.every_s - time.time() % pace.every_s):
+            began_s = time.thread_time()
+            self._guarded(lambda: self._recorder.tick(int(time.time()), every_s=pace.every_s))
+            pace.note(time.thread_time() - began_s, each_second=self._recorder.watches_guards)
         self._guarded(self._recorder.stop)
 
     def stop(self, *, within_s: float = 1.5) -> None:
@@ -150,7 +187,7 @@ _threads: list[RecorderThread] = []
 
 @worker_ready.connect
 def _start(**_: object) -> None:
-    if queue.QUEUE not in queue.app.amqp.queues.consume_from:  # it does something else, such as deliver
+    if not queue.takes_jobs():
         return
     thread = RecorderThread(Recorder())
     _threads.append(thread)

@@ -41,6 +41,7 @@ def deploy_by_local_search(
         key=itemgetter(2))
     draft = _rounded(problem, conditions, active, powers)
     remove_cores(draft, problem, at_s=0.0)
+    give_back(draft, problem)
     candidates = [draft.finished()]
     for pack in (False, True):
         each = PlacementDraft(problem.dataflow, candidates[0], conditions)

@@ -27,12 +27,14 @@ from .guard_values import ACTIVATION, NUMBER, TEXT, TRUTH, GuardCatalog, Guarded
 
 BOTH_ON, NONE_ON, NEVER_ON, LATCH_OVERLAP, UNDECIDED = "both_on", "none_on", "never_on", "latch_overlap", "undecided"
 MOST_CASES = 20_000
+MOST_STEPS = 500_000  # parts of guards times cases: a tenth of a second
 _FLIPPED = {"<": ">", ">": "<", "<=": ">=", ">=": "<=", "=": "=", "<>": "<>"}
 _UNKNOWN = "not known"
 
 Region = tuple[Any, str]  # a value that stands for it, and its text
-Case = Mapping[GuardNode, Any]  # a value for each term
+Case = Sequence[Any]  # a value for each term
 Formula = Callable[[Case], bool | None]
+Terms = dict[GuardNode, tuple[int, list[Any]]]  # the place of each in a case, and the constants it is compared with
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,20 +71,21 @@ def check_element(element: GuardedElement, catalog: GuardCatalog) -> tuple[Guard
     """
     guards, _ = read_element(element, catalog)
     trees = list(guards.values())
-    terms: dict[GuardNode, list[Any]] = {}
+    terms: Terms = {}
     formulas = [_formula(tree, terms) for tree in trees]
     conditions = {node: tuple(_formula(part, terms) for part in node.parts)
                   for tree in trees for node in tree.walk() if node.word in CONDITIONS}
-    regions = {term: _regions(term, constants) for term, constants in terms.items()}
+    regions = {term: _regions(term, constants) for term, (_, constants) in terms.items()}
     cases = prod(len(of_term) for of_term in regions.values())
     guarded = list(guards)
-    if cases > MOST_CASES:
+    if cases > MOST_CASES or cases * sum(tree.size for tree in trees) > MOST_STEPS:
         return (GuardFinding(
             UNDECIDED, tuple(guarded),
             f"Whether guards of {element.name} exclude each other is not decided: there are {cases:,} cases.",
             "It is told while it runs. Guards of fewer comparisons can be decided."),)
     empty = [alternate.name for alternate in element.alternates if alternate.name not in guards]
-    search = _Search(element, guarded, empty, formulas, conditions, regions)
+    temporal = [(node, terms[node][0], parts) for node, parts in conditions.items()]
+    search = _Search(element, guarded, empty, formulas, temporal, regions)
     return tuple(search.findings())
 
 
@@ -91,7 +94,7 @@ class _Search:
 
     def __init__(
         self, element: GuardedElement, guarded: list[str], empty: list[str], formulas: list[Formula],
-        conditions: Mapping[GuardNode, tuple[Formula, ...]], regions: Mapping[GuardNode, list[Region]],
+        conditions: Sequence[tuple[GuardNode, int, tuple[Formula, ...]]], regions: Mapping[GuardNode, list[Region]],
     ) -> None:
         self.element, self.guarded, self.empty = element, guarded, empty
         self.formulas, self.conditions, self.regions = formulas, conditions, regions
@@ -113,8 +116,8 @@ class _Search:
 
     def _search(self) -> None:
         for regions in product(*self.regions.values()):
-            case = {term: value for term, (value, _) in zip(self.regions, regions, strict=True)}
-            if not all(_is_possible(node, parts, case) for node, parts in self.conditions.items()):
+            case = [value for value, _ in regions]
+            if not all(_is_possible(node.word, case[place], parts, case) for node, place, parts in self.conditions):
                 continue
             on = [name for name, formula in zip(self.guarded, self.formulas, strict=True) if formula(case) is True]
             self.ever_on.update(on or self.empty)
@@ -123,7 +126,7 @@ class _Search:
                 self._keep((BOTH_ON, *pair), regions, has_null=has_null)
             if not on and not self.empty and not has_null:
                 self._keep((NONE_ON, *self.guarded), regions, has_null=False)
-            for node, parts in self.conditions.items():
+            for node, _, parts in self.conditions:
                 if node.word == "latch" and all(part(case) is True for part in parts):
                     self._keep((LATCH_OVERLAP, str(node)), regions, has_null=has_null)
         if self.element.kind != ACTIVATION:
@@ -156,14 +159,13 @@ class _Search:
             "Let it turn off further away than it turns on: latch(rate > 100, rate < 80).", when, is_certain)
 
 
-def _is_possible(node: GuardNode, parts: Sequence[Formula], case: Case) -> bool:
-    """Whether a condition over time can be what a case says, where its parts are what it says."""
-    value = case[node]
-    if node.word == "for_at_least":
+def _is_possible(word: str, value: Any, parts: Sequence[Formula], case: Case) -> bool:
+    """Whether a condition over time can have a value, where its parts are what a case says."""
+    if word == "for_at_least":
         return not value or parts[0](case) is True
-    if node.word == "followed_by":
+    if word == "followed_by":
         return not value or parts[1](case) is True
-    if node.word == "not_followed_by":
+    if word == "not_followed_by":
         return not value or parts[1](case) is not True
     if parts[1](case) is True:
         return not value
@@ -209,7 +211,7 @@ def _regions(term: GuardNode, constants: Sequence[Any]) -> list[Region]:
     return [*regions, *null]
 
 
-def _formula(node: GuardNode, terms: dict[GuardNode, list[Any]]) -> Formula:
+def _formula(node: GuardNode, terms: Terms) -> Formula:
     """A condition as a function of its terms' values, which are noted with the constants they are compared with."""
     if node.word in _FLIPPED and node.parts[0].kind != TRUTH:
         return _comparison(node, terms)
@@ -223,8 +225,8 @@ def _formula(node: GuardNode, terms: dict[GuardNode, list[Any]]) -> Formula:
         part = node.parts[0]
         if _is_constant(part):
             return lambda case: closure_of(part, {})([]) is None
-        terms.setdefault(part, [])
-        return lambda case: case[part] is None
+        term = _term(part, terms)
+        return lambda case: term(case) is None
     if node.word == "case" and node.kind != TRUTH:
         return _term(node, terms)
     # The rest joins conditions, as `guard_compiling` computes it: conditions are values of slots by their place.
@@ -234,12 +236,12 @@ def _formula(node: GuardNode, terms: dict[GuardNode, list[Any]]) -> Formula:
     return lambda case: joined([part(case) for part in parts])
 
 
-def _term(node: GuardNode, terms: dict[GuardNode, list[Any]]) -> Formula:
-    terms.setdefault(node, [])
-    return lambda case: case[node]
+def _term(node: GuardNode, terms: Terms) -> Formula:
+    place, _ = terms.setdefault(node, (len(terms), []))
+    return lambda case: case[place]
 
 
-def _comparison(node: GuardNode, terms: dict[GuardNode, list[Any]]) -> Formula:
+def _comparison(node: GuardNode, terms: Terms) -> Formula:
     (left, right), sign = node.parts, node.word
     if _is_constant(left) and not _is_constant(right):
         left, right, sign = right, left, _FLIPPED[sign]
@@ -252,13 +254,13 @@ def _comparison(node: GuardNode, terms: dict[GuardNode, list[Any]]) -> Formula:
             left, right, sign = right, left, _FLIPPED[sign]
         left, right = GuardNode("-", NUMBER, (left, right)), GuardNode("literal", NUMBER, value=0.0)
     constant = closure_of(right, {})([])
-    constants = terms.setdefault(left, [])
+    place, constants = terms.setdefault(left, (len(terms), []))
     if constant is None:
         return lambda case: None
     constants.append(constant)
     compared = closure_of(
         GuardNode(sign, TRUTH, (left, GuardNode("literal", left.kind, value=constant))), {left: 0})
-    return lambda case: compared([case[left]])
+    return lambda case: compared((case[place],))
 
 
 def _is_constant(node: GuardNode) -> bool:

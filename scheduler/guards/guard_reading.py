@@ -15,9 +15,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from ..model.bounds import GUARD_CHARACTERS, GUARD_LEVELS, GUARD_WORDS
+from ..model.bounds import GUARD_CHARACTERS, GUARD_LEVELS, GUARD_PARTS, GUARD_WORDS, PARSER_STEPS
 from ..model.columns import nearest
-from ..model.sql_dialect import Dialect, function_name, number
+from ..model.sql_dialect import Dialect, TooManySteps, function_name, number
 from . import guard_tree as words
 from .guard_tree import EXAMPLES, LONGEST_MS, SCALARS, SYNONYMS, TEMPORAL, UNITS_MS, GuardNode, kind_in_words
 from .guard_values import ACTIVATION, NUMBER, TEXT, TRUTH, VALUE, GuardCatalog, GuardedElement, InvalidGuard
@@ -77,6 +77,11 @@ def read_element(
             invalid.facts.update(element=element.name, alternate=alternate.name)
             raise
     trees = [*guards.values(), *values.values()]
+    if (parts := sum(tree.size for tree in trees)) > GUARD_PARTS.most:
+        raise InvalidGuard(
+            f"The guards of {element.name} have {parts:,} parts.",
+            remedy=f"Use {GUARD_PARTS.most:,} at most: a comparison has three, and IN one for each value.",
+            element=element.name)
     used = {node for tree in trees for node in tree.walk() if node.word in TEMPORAL}
     if len(used) > GUARD_WORDS.most:
         raise InvalidGuard(
@@ -113,7 +118,10 @@ def _require_value(value: float) -> None:
 
 def _read(text: str, catalog: GuardCatalog, expected: str) -> GuardNode:
     reader = _GuardReader(text, catalog)
-    tree = reader.read(reader.parsed(), level=1)
+    try:
+        tree = reader.read(reader.parsed(), level=1)
+    except RecursionError:  # of what is to be shown of it
+        raise reader.wrong("it is nested too deep", None) from None
     if tree.kind != expected:
         what = "a guard is a condition" if expected == TRUTH else "a value function gives a number"
         raise reader.wrong(f"it gives {kind_in_words(tree.kind)}, and {what}", None,
@@ -158,6 +166,9 @@ class _GuardReader:
             raise self.wrong(f"it cannot be read near “{shown}”" if shown else "it cannot be read", None,
                              f"A name that is a word of SQL is written in backticks: `{shown}`." if is_name else REMEDY,
                              at=min(max(before, 0), len(self.text))) from None
+        except TooManySteps:
+            raise self.wrong(f"it takes more than {PARSER_STEPS.most} steps to read for each of its words", None,
+                             "Nest less: a guard has no structs and lists.") from None
         except (SqlglotError, RecursionError):
             raise self.wrong("it cannot be read: a quote or a bracket has no end, or too many are nested",
                              None) from None
@@ -167,6 +178,13 @@ class _GuardReader:
         if level > GUARD_LEVELS.most:
             raise self.wrong(f"it is nested more than {GUARD_LEVELS.most} levels deep", node,
                              "Make it shorter: IN takes many values, a window many terms.")
+        part = self._part(node, level=level, within=within)
+        if part.size > GUARD_PARTS.most:  # BETWEEN and IN hold a value more than once, and what that holds
+            raise self.wrong(f"it has more than {GUARD_PARTS.most:,} parts, with BETWEEN and IN written out", node,
+                             "Make it shorter: compare fewer values, and a CASE with fewer.")
+        return part
+
+    def _part(self, node: exp.Expression, *, level: int, within: str) -> GuardNode:
         if isinstance(node, exp.Paren):
             return self.read(node.this, level=level + 1, within=within)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..model.sql_dialect import Dialect
 from .guard_values import NUMBER, TEXT, TRUTH
@@ -51,13 +51,17 @@ class GuardNode:
 
     ``word`` is an operator of SQL, a function's name, ``figure``, ``stream``, ``literal`` or ``case``; ``kind`` what
     it gives. ``value`` is a literal's value, a figure's or stream's whole name, or what else is written out of a word,
-    durations in ms.
+    durations in ms. ``size`` counts itself and all that it is made of.
     """
 
     word: str
     kind: str
     parts: tuple[GuardNode, ...] = ()
     value: Written = None
+    size: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", 1 + sum(part.size for part in self.parts))
 
     def walk(self) -> Iterator[GuardNode]:
         """All parts, each behind those that it is made of."""

@@ -74,10 +74,13 @@ STREAM_COLUMNS = InputBound(_STREAM, "columns", 2_000, "`types_too_long`")
 STREAM_CHARACTERS = InputBound(_STREAM, "characters of all its columns' names and types", 100_000, "`types_too_long`")
 DOCUMENT_TYPES = InputBound(_TEXT, "characters of the columns that its tasks read and give, their names and types",
                        8_000_000, "`types_too_long`")
-DOCUMENT_QUERIES = InputBound(_TEXT, "characters of all its queries and conditions, with aliases expanded", 100_000,
-                         "`too_long`")
+DYNAMIC_TASKS = InputBound(_TEXT, "dynamic tasks", 100, "`too_many_dynamic_tasks`")
+DOCUMENT_QUERIES = InputBound(_TEXT, "characters of all its queries, conditions and guards, with aliases expanded",
+                         100_000, "`too_long`")
 QUERY_CHARACTERS = InputBound(_SQL, "characters of a query or condition", 20_000, "`invalid_config`")
 QUERY_LEVELS = InputBound(_SQL, "levels of expressions", 80, "`invalid_config`")
+PARSER_STEPS = InputBound("`sql`, `join`, `sql_lookup`, a guard", "steps of the parser for each word and sign", 30,
+                     "`invalid_config` or `invalid_guard`")
 SPARK_CHARACTERS = InputBound(_SQL, "characters of an expression for Spark", 200_000, "`invalid_config`")
 RESULT_BYTES = InputBound(_SQL, "bytes that a query makes of one event", 64 * _MB,
                      "`invalid_config` where the query tells it, or the query fails and is not tried again")
@@ -85,6 +88,8 @@ RESULT_BYTES = InputBound(_SQL, "bytes that a query makes of one event", 64 * _M
 # Guards --------------------------------------------------------------------------------------------------------------
 GUARD_CHARACTERS = InputBound("a guard", "characters", 4_000, "`invalid_guard`")
 GUARD_LEVELS = InputBound("a guard", "levels of expressions", 80, "`invalid_guard`")
+GUARD_PARTS = InputBound("a dynamic element", "parts of all its guards and value functions, BETWEEN and IN written out",
+                    4_000, "`invalid_guard`")
 GUARD_WORDS = InputBound("a dynamic element", "different temporal words of all its guards and value functions", 32,
                     "`invalid_guard`")
 

@@ -22,7 +22,7 @@ from .alternates import (
     why_no_alternate,
     why_not_one_state,
 )
-from .bounds import DOCUMENT_QUERIES
+from .bounds import DOCUMENT_QUERIES, DYNAMIC_TASKS
 from .canonical import canonical_config
 from .dataflow import Chaining, Visibility
 from .latency_limits import Limits
@@ -97,6 +97,7 @@ class DraftReader:
         self.type_remedy = type_remedy
         self.draft = Draft()
         self.parsed_characters = 0
+        self.dynamic_tasks = 0
 
     def read(self, root: DocumentNode) -> Draft:
         """The draft of a document; raises Unreadable where there is none."""
@@ -160,6 +161,12 @@ class DraftReader:
                 self.problems.add(
                     "type_beside_alternates", node.keys[key], f"A task with alternates has no {key} of its own.",
                     f"Give the {key} to one of its alternates.", task_id=task_id)
+        self.dynamic_tasks += 1
+        if self.dynamic_tasks > DYNAMIC_TASKS.most:
+            raise self.problems.stop(
+                "too_many_dynamic_tasks", node.keys[ALTERNATES],
+                f"More than {DYNAMIC_TASKS.most} tasks have alternates.",
+                "Split the dataflow, or give tasks that are always done the same way a type and a config.")
         alternates: dict[str, DraftTask] = {}
         for number, stated in enumerate(_mappings(node.value[ALTERNATES])):
             way = self._alternate(stated, task_id, begin=_text(node.value.get(BEGIN)))
@@ -190,7 +197,7 @@ class DraftReader:
             self.problems.add(
                 "no_shared_state", node.keys[LEARNED], "A learned guard chooses for each key, and no key is named.",
                 "Say by what key alternates are switched, by.", task_id=task_id)
-        if begin != SHARED or not ways or any(way.type is None for way in ways):
+        if begin != SHARED or not ways or self.problems:  # configs are compared that can be read
             return
         first, *others = (TaskAlternate(way.alternate, way.type.name, way.config) for way in ways)
         for other, way in zip(others, ways[1:], strict=True):
@@ -231,6 +238,7 @@ class DraftReader:
             named = task_id or "without an id"
             check_config(task_type, config, self.problems, task_id=named)
             self._count_parsed(task_type, config, named)
+        self._count(node.value.get("guard"), task_id or "without an id")
         place = node.value["name"].position if "name" in node.value else node.position
         return DraftTask(
             task_id or "", task_type, config.plain() if config.is_mapping else {}, place,
@@ -238,13 +246,17 @@ class DraftReader:
 
     def _count_parsed(self, task_type: TaskType, config: DocumentNode, task_id: str) -> None:
         for parameter in task_type.parameters:
-            text = _text(config.value.get(parameter.name)) if parameter.expression or parameter.query else None
-            self.parsed_characters += len(text or "")
-            if text and self.parsed_characters > DOCUMENT_QUERIES.most:
-                raise self.problems.stop(
-                    "too_long", config.value[parameter.name].position,
-                    f"The queries up to task {task_id} have more than {DOCUMENT_QUERIES.most:,} characters.",
-                    "Split the dataflow, or let tasks share what several of them compute.")
+            if parameter.expression or parameter.query:
+                self._count(config.value.get(parameter.name), task_id)
+
+    def _count(self, node: DocumentNode | None, task_id: str) -> None:
+        text = _text(node)
+        self.parsed_characters += len(text or "")
+        if node is not None and text and self.parsed_characters > DOCUMENT_QUERIES.most:
+            raise self.problems.stop(
+                "too_long", node.position,
+                f"The queries and guards up to task {task_id} have more than {DOCUMENT_QUERIES.most:,} characters.",
+                "Split the dataflow, or let tasks share what several of them compute.")
 
     def _task_id(self, node: DocumentNode | None) -> str | None:
         """A task's id; None where it is missing, invalid, or another task's."""

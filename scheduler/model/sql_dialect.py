@@ -1,21 +1,63 @@
-"""Spark's SQL as sqlglot reads it for Weir: for the queries of tasks, and for guards."""
+"""SQL as sqlglot reads it for Weir: Spark's for the queries of tasks and for guards, that of databases for look-ups."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from math import isfinite
 from typing import Any
 
 from sqlglot import exp
+from sqlglot.dialects.postgres import Postgres
 from sqlglot.dialects.spark import Spark
+from sqlglot.dialects.sqlite import SQLite
+from sqlglot.errors import SqlglotError
+
+from .bounds import PARSER_STEPS
 
 logging.getLogger("sqlglot").setLevel(logging.CRITICAL)  # it logs texts that are refused here
+
+
+class TooManySteps(SqlglotError):
+    """A text takes its parser more than `PARSER_STEPS` for each word and sign."""
+
+
+class BoundedParser:
+    """A parser that ends: sqlglot goes back where it has guessed wrongly, and reads thirty structs that are nested, or
+    thirty JOINs without ON, in 2³⁰ steps."""
+
+    _steps = 0
+
+    def reset(self) -> None:
+        """Begin a text."""
+        super().reset()  # type: ignore[misc]
+        self._steps = 0
+
+    def _advance(self, times: int = 1) -> None:
+        self._steps += 1
+        if self._steps > PARSER_STEPS.most * (self._tokens_size + 1):  # type: ignore[attr-defined]
+            raise TooManySteps("too many steps")
+        super()._advance(times)  # type: ignore[misc]
+
+
+class PostgreSQLReading(Postgres):
+    """PostgreSQL's SQL."""
+
+    class Parser(BoundedParser, Postgres.Parser):
+        pass
+
+
+class SQLiteReading(SQLite):
+    """SQLite's SQL."""
+
+    class Parser(BoundedParser, SQLite.Parser):
+        pass
 
 
 class Dialect(Spark):
     """Spark's SQL, in which every function stays the name that was written and its arguments."""
 
-    class Parser(Spark.Parser):
+    class Parser(BoundedParser, Spark.Parser):
         FUNCTIONS: Mapping[str, Callable[..., Any]] = {}
         FUNCTION_PARSERS = {
             name: parser for name, parser in Spark.Parser.FUNCTION_PARSERS.items() if name in ("CAST", "TRY_CAST")}
@@ -40,6 +82,7 @@ def number(node: exp.Expression | None) -> int | float | None:
     text = node.this
     try:
         value = int(text) if text.isdigit() else float(text)
-    except ValueError:  # more digits than Python reads, or none behind an exponent
+        is_finite = isfinite(value)
+    except (ValueError, OverflowError):  # more digits than Python or a double has, or none behind an exponent
         return None
-    return value if value - value == 0 else None  # what no double holds is no number
+    return value if is_finite else None  # what no double holds is no number

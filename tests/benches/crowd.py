@@ -189,7 +189,7 @@ def running_site(*, dataflows: int) -> Iterator[CrowdedSite]:
             sys.executable, "-P", "-m", "tests.benches.played_nodes", str(SLOTS), *NODES))
         stack.enter_context(site.started(played, folder, env))
         options = up_services.UpOptions(host="127.0.0.1", port=crowd.port, slots=SLOTS, node=NODES[0], data_dir=folder)
-        for service in (up_services.web(options), up_services.worker(url=settings.REDIS_URL), up_services.beat()):
+        for service in (up_services.web(options), up_services.worker(url=settings.REDIS_URL)):
             stack.enter_context(site.started(service, folder, env))
         yield crowd
 

@@ -1,6 +1,6 @@
 """`./weir bench site-cpu`: what the site takes for itself while many dataflows run, without a page open and with some.
 
-A site of its own on this machine: the web server, the Celery worker with the recorder and the controllers, and the
+A site of its own on this machine: the web server, and the Celery worker with the recorder, the controllers and the
 clock, on a database and a broker of its own. What runs is played: the rows of dataflows that run are in the database,
 and one process publishes through the broker each second what agents of some nodes would report of what the site asks
 them to run, and counts in the queries' meters. CPU is told by process; that of the played nodes counts nowhere. A page
@@ -93,7 +93,7 @@ def running_site(*, dataflows: int, teams: int) -> Iterator[RunningSite]:
         options = up_services.UpOptions(host="127.0.0.1", port=port, slots=SLOTS, node=NODES[0], data_dir=folder)
         processes = {
             service.name: stack.enter_context(site.started(service, folder, env))
-            for service in (up_services.web(options), up_services.worker(url=settings.REDIS_URL), up_services.beat())}
+            for service in (up_services.web(options), up_services.worker(url=settings.REDIS_URL))}
         broker = redis.Redis.from_url(settings.REDIS_URL)
         processes["broker"] = psutil.Process(int(broker.info("server")["process_id"]))
         _until_all_run()

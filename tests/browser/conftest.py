@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, StorageState, expect
 
-from tests.browser import drive, flows
+from tests.browser import drive
 from tests.browser.documents import ETL, STATS
 from tests.browser.site import PASSWORD, RunningSite, start_site, stop_site
 
@@ -38,20 +38,11 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="package")
-def merged(site: RunningSite, browser: Browser) -> dict[str, str]:
+def merged(site: RunningSite) -> dict[str, str]:
     """Two dataflows of two teams that share tasks, both running: addresses by name."""
-    pages = {name: drive.log_in(drive.context(browser), site.url, name, PASSWORD) for name in ("carla", "ana", "ben")}
-    addresses = {}
-    for name, text, team, reviewers in (("etl", ETL, "city", ["ana"]), ("stats", STATS, "mobility", ["ana", "ben"])):
-        proposal = flows.submit(pages["carla"], site.url, text, team=team)
-        for reviewer in reviewers:
-            flows.approve(pages[reviewer], proposal)
-        flows.done(pages["carla"])
-        addresses[name] = site.url + flows.dataflow_of(pages["carla"])
-        addresses[f"{name}-proposal"] = proposal
-    for page in pages.values():
-        page.context.close()
-    return addresses
+    etl, etl_proposal = site.runs(ETL, "ana", team="city")
+    stats, stats_proposal = site.runs(STATS, "ana", "ben", team="mobility")
+    return {"etl": etl, "etl-proposal": etl_proposal, "stats": stats, "stats-proposal": stats_proposal}
 
 
 @pytest.fixture(scope="package")

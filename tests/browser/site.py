@@ -46,6 +46,28 @@ for name, roles in people.items():
         set_role(user=user, team=teams[slug], role=Role(role))
 """
 
+# A dataflow as carla submits it and others approve it; ends once it runs, with its address and that of its proposal.
+_RUNS = """
+import django, sys, time; django.setup()
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import approve_proposal, submit_dataflow
+from dashboard.teams.models import Team, User
+text, team, within_s, *reviewers = sys.argv[1:]
+key = submit_dataflow(
+    actor=User.objects.get(username="carla"), team=Team.objects.get(slug=team), text=text).pk
+ends = time.monotonic() + float(within_s)
+def when(status):
+    while (proposal := Proposal.objects.select_related("plan").get(pk=key)).status != status:
+        assert time.monotonic() < ends, f"it is {proposal.status}, not {status}"
+        time.sleep(0.05)
+    return proposal
+digest = when("pending").plan.digest
+for reviewer in reviewers:
+    approve_proposal(actor=User.objects.get(username=reviewer), proposal_id=key, digest=digest)
+proposal = when("done")
+print(f"/dataflows/{proposal.dataflow_id}/ /proposals/{proposal.pk}/")
+"""
+
 
 @dataclass
 class RunningSite:
@@ -62,6 +84,11 @@ class RunningSite:
     def python(self, code: str, *arguments: str) -> str:
         """Run a piece of Python in the site's environment; what it prints."""
         return self.forked.run(code, *arguments)
+
+    def runs(self, text: str, *reviewers: str, team: str) -> tuple[str, str]:
+        """Submit a dataflow of carla's and approve it, without pages; its address and its proposal's, once it runs."""
+        dataflow, proposal = self.python(_RUNS, text, team, str(START_S), *reviewers).split()
+        return self.url + dataflow, self.url + proposal
 
     def log(self, name: str) -> str:
         """What a process has written."""
@@ -93,7 +120,6 @@ def start_site(data_dir: Path, *, migrated: Path | None = None) -> RunningSite:
                              "--log-level", "warning", "--timeout-graceful-shutdown", "1"])
         _start(site, "celery", [sys.executable, "-m", "celery", "-A", "dashboard.tasks.app", "worker", "--pool",
                                 "threads", "--concurrency", "2", "--without-gossip", "--without-mingle"])
-        _start(site, "beat", [sys.executable, "-m", "dashboard.tasks.clock"])
         site.node.start()
         _until(lambda: _answers(site.url), site, "web")
     except BaseException:

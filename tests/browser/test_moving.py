@@ -65,18 +65,13 @@ HandoverPause.objects.create(query=sys.argv[1], at_ms=1000 * now_s, gap_ms=230, 
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path, browser: Browser) -> Iterator[RunningSite]:
+def site(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path) -> Iterator[RunningSite]:
     """A site of its own with a second node, and two dataflows on the first one."""
     running = start_site(tmp_path_factory.mktemp("moving"), migrated=migrated_file)
     other = PlayedNode(running.redis_url, "n2")
     try:
-        carla, ana = (
-            drive.log_in(drive.context(browser), running.url, name, PASSWORD) for name in ("carla", "ana"))
         for text in (ETL, FILES):
-            flows.approve(ana, flows.submit(carla, running.url, text, team="city"))
-            flows.done(carla)
-        carla.context.close()
-        ana.context.close()
+            running.runs(text, "ana", team="city")
         other.start()
         running.python(_OTHER_NODE)
         yield running

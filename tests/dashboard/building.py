@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from django.contrib.auth.hashers import make_password
 from django.utils import timezone
 
 from dashboard.approvals.models import Proposal, TeamRules
@@ -58,12 +59,15 @@ PEOPLE: dict[str, dict[str, Role]] = {
 
 def make_world() -> World:
     """Teams City and Mobility, their people, an administrator ``root``, and node n1 with two slots."""
-    teams = {slug: Team.objects.create(slug=slug, name=slug.title()) for slug in ("city", "mobility")}
-    users = {name: User.objects.create_user(name, password=PASSWORD) for name in PEOPLE}
-    users["root"] = User.objects.create_superuser("root", password=PASSWORD)
-    for name, roles in PEOPLE.items():
-        for slug, role in roles.items():
-            Membership.objects.create(user=users[name], team=teams[slug], role=role)
+    teams = {team.slug: team for team in Team.objects.bulk_create(
+        Team(slug=slug, name=slug.title()) for slug in ("city", "mobility"))}
+    password = make_password(PASSWORD)
+    users = {user.username: user for user in User.objects.bulk_create(
+        User(username=name, password=password, is_superuser=name == "root", is_staff=name == "root")
+        for name in (*PEOPLE, "root"))}
+    Membership.objects.bulk_create(
+        Membership(user=users[name], team=teams[slug], role=role)
+        for name, roles in PEOPLE.items() for slug, role in roles.items())
     register_node(name="n1", slots=2)
     return World(city=teams["city"], mobility=teams["mobility"], users=users)
 

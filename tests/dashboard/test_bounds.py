@@ -50,6 +50,7 @@ ELSEWHERE = {  # bound → the test of another file that exceeds it
     "DEAD_LETTERS": f"{INGEST}::test_of_many_dead_letters_of_one_request_the_newest_are_kept_and_all_counted",
     "GUARD_CHARACTERS": f"{GUARDS}::test_a_guard_of_too_many_characters_or_levels_is_refused",
     "GUARD_LEVELS": f"{GUARDS}::test_a_guard_of_too_many_characters_or_levels_is_refused",
+    "GUARD_PARTS": f"{GUARDS}::test_a_guard_that_would_take_long_to_read_or_decide_is_refused_at_once",
     "GUARD_WORDS": f"{GUARDS}::test_an_element_of_too_many_temporal_words_is_refused",
     "FILE_RECORD": "tests/engine/connectors/test_files.py::test_a_line_without_end_takes_no_memory_and_is_told",
     "FILE_LINES": f"{EVENTS}::test_a_record_of_csv_over_too_many_lines_ends_as_its_first",
@@ -122,6 +123,15 @@ def wide(columns: int, *, of: str = "c") -> str:
     return "SELECT " + ", ".join(f"1 AS {of}{number}" for number in range(columns)) + " FROM input"
 
 
+def dynamic(tasks: int, *, guard: str = "") -> str:
+    """A document with dynamic tasks one behind the other."""
+    whole = json.loads(chain(*["SELECT 1 AS x FROM input"] * tasks))
+    for number, task in enumerate(whole["tasks"][1:-1]):
+        way = {"type": task.pop("type"), "config": task.pop("config")}
+        task["alternates"] = [{"name": "one", "guard": guard.format(number), **way}, {"name": "other", **way}]
+    return json.dumps(whole)
+
+
 LONG_NAMES = "x" * 90
 ALIASES = "\n".join([
     "name: x", "tasks:", "- {id: s, type: urban_sensing, config: {}}", "description: &d '" + "y" * 2_000 + "'",
@@ -135,6 +145,8 @@ DOCUMENTS = [
     ("DOCUMENT_STREAMS", json.dumps({"name": "x", "tasks": [{"id": "s", "type": "urban_sensing"}], "streams": [
         {"from": "s", "to": "s"}] * (bounds.DOCUMENT_STREAMS.most + 1)}), "too_many_streams", None),
     ("DOCUMENT_QUERIES", chain(*[wide(1_000)] * 12), "too_long", None),
+    ("DYNAMIC_TASKS", dynamic(bounds.DYNAMIC_TASKS.most + 1), "too_many_dynamic_tasks", None),
+    ("DOCUMENT_QUERIES", dynamic(60, guard="rate > 1" + " OR rate > 1{0}" * 130), "too_long", None),
     ("TYPE_CHARACTERS", doubling(21), "types_too_long", "t10"),
     ("STREAM_COLUMNS", chain(wide(1_200), "SELECT *, " + wide(1_200, of="d")[7:]), "types_too_long", "t1"),
     ("STREAM_CHARACTERS", chain(
@@ -147,6 +159,9 @@ DOCUMENTS = [
     ("QUERY_CHARACTERS", chain("SELECT 1 AS x FROM input" + " " * 20_000), "invalid_config", "t0"),
     ("QUERY_LEVELS", chain("SELECT 1 AS x FROM input WHERE " + " AND ".join(["_seq > 1"] * 90)), "invalid_config",
      "t0"),
+    ("PARSER_STEPS", chain("SELECT 1 AS x FROM input" + " JOIN input" * 30), "invalid_config", "t0"),
+    ("PARSER_STEPS", chain("SELECT " + "STRUCT(" * 30 + "1" + ")" * 30 + " AS x FROM input"), "invalid_config", "t0"),
+    ("PARSER_STEPS", chain("SELECT " + "ARRAY[" * 30 + "1" + "]" * 30 + " AS x FROM input"), "invalid_config", "t0"),
     ("SPARK_CHARACTERS", chain("SELECT " + "(" * 12 + "1" + " DIV 2)" * 12 + " AS x FROM input"), "invalid_config",
      "t0"),
     ("RESULT_BYTES", chain("SELECT replace(lpad('', 9000, 'a'), 'a', lpad('', 9000, 'b')) AS x FROM input"),
@@ -155,7 +170,7 @@ DOCUMENTS = [
 
 
 @exceeds(*(name for name, *_ in DOCUMENTS))
-@pytest.mark.parametrize(("name", "text", "code", "task"), DOCUMENTS, ids=[name for name, *_ in DOCUMENTS])
+@pytest.mark.parametrize(("name", "text", "code", "task"), DOCUMENTS, ids=[row[0] for row in DOCUMENTS])
 def test_a_document_beyond_a_bound_is_told_so_with_its_place_and_remedy(
     name: str, text: str, code: str, task: str | None
 ) -> None:

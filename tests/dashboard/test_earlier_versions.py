@@ -34,40 +34,40 @@ executor = EarlierExecutor(connection)
 plan = executor.migration_plan(executor.loader.graph.leaf_nodes(), clean_start=True)
 executor.migrate(None, plan=plan[:int(len(plan) * float(sys.argv[1]))])
 """
+# Rows of two moments on the way, and on to now: each way through the chains takes long.
 WITH_ROWS = SET_UP + """
-AT = [("teams", "0004_when_behind"), ("profiles", "0005_code_and_what_was_fed")]
-executor = EarlierExecutor(connection)
-executor.migrate(AT)
-models = EarlierExecutor(connection).loader.project_state(AT).apps
+def models_of(*at):
+    executor = EarlierExecutor(connection)
+    executor.migrate(list(at))
+    return EarlierExecutor(connection).loader.project_state(at).apps.get_model
+
+get_model = models_of(("teams", "0004_when_behind"), ("profiles", "0005_code_and_what_was_fed"))
 for mode in ("off", "recommends", "acts"):
-    models.get_model("teams", "Team").objects.create(slug=mode, name=mode, defragmentation=mode)
-user = models.get_model("teams", "User").objects.create(username="carla")
-sweep = models.get_model("profiles", "SweepRecord").objects.create(
+    get_model("teams", "Team").objects.create(slug=mode, name=mode, defragmentation=mode)
+user = get_model("teams", "User").objects.create(username="carla")
+sweep = get_model("profiles", "SweepRecord").objects.create(
     task_type="pi_viete", config="{}", version=1, feed=[], slot="n1/0", bounds={}, warm_up_s=1, seconds=1, author=user)
 errors = ("Not stable, and set aside when the sweep was tried again.", "No column x.", "")
 for number, error in enumerate(errors):
-    models.get_model("profiles", "TrialRecord").objects.create(
+    get_model("profiles", "TrialRecord").objects.create(
         sweep=sweep, number=number, threads=1, rate_per_s=1, why="", error=error, stable=None if error else True,
         ended=timezone.now())
-"""
-WITH_MODES = SET_UP + """
-AT = [("operations", "0026_unlimited"), ("controllers", "0003_changes_that_are_no_plans")]
-executor = EarlierExecutor(connection)
-executor.migrate(AT)
-models = EarlierExecutor(connection).loader.project_state(AT).apps
+
+get_model = models_of(("operations", "0026_unlimited"), ("controllers", "0003_changes_that_are_no_plans"))
 now = timezone.now()
-fragments, paces = (models.get_model("operations", name).objects for name in ("FragmentRow", "FragmentPace"))
+fragments, paces = (get_model("operations", name).objects for name in ("FragmentRow", "FragmentPace"))
 for name in ("f1-0", "f1-1"):
     fragments.create(id=name, tasks=["a"], slot="n1/0", active=1, started_generation=1)
 for name, real_time in (("f1-0", True), ("gone", False)):
     paces.create(fragment=name, trigger_ms=20, since=now, real_time=real_time, cost={"batch_s": 0.1}, refusal="no")
-rounds = models.get_model("controllers", "RoundRow").objects
+rounds = get_model("controllers", "RoundRow").objects
 for key, controller, carried, asked, ended in (
         ("1", "open_batches", None, now, None), ("2", "open_batches", now, None, None),
         ("3", "open_batches", now, None, now), ("4", "chaining", None, now, None), ("5", "chaining", None, None, None)):
     rounds.create(
         key=key, controller=controller, target="x", mode="acts", phase="kept" if ended else "asked", decision={},
         begun=now, carried=carried, asked=asked, ended=ended)
+call_command("migrate", interactive=False, verbosity=0)
 """
 MIGRATE = SET_UP + "call_command('migrate', interactive=False, verbosity=0)"
 AS_A_BACKUP = SET_UP + """
@@ -159,10 +159,16 @@ def test_so_does_one_that_was_left_anywhere(tmp_path: Path, migrated_file: Path,
     assert schema(tmp_path / "weir.sqlite3") == schema(migrated_file)
 
 
-def test_what_rows_meant_then_is_carried_over(tmp_path: Path) -> None:
-    in_a_process(tmp_path, WITH_ROWS)
-    in_a_process(tmp_path, MIGRATE)
-    with closing(sqlite3.connect(tmp_path / "weir.sqlite3")) as connection:
+@pytest.fixture(scope="module")
+def carried(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A database that had rows at two moments on its way."""
+    folder = tmp_path_factory.mktemp("carried")
+    in_a_process(folder, WITH_ROWS)
+    return folder / "weir.sqlite3"
+
+
+def test_what_rows_meant_then_is_carried_over(carried: Path) -> None:
+    with closing(sqlite3.connect(carried)) as connection:
         chosen = connection.execute(
             "SELECT slug, mode FROM controllers_controllersettings JOIN teams_team ON teams_team.id = team_id "
             "WHERE controller = 'defragmentation' ORDER BY slug").fetchall()
@@ -172,10 +178,8 @@ def test_what_rows_meant_then_is_carried_over(tmp_path: Path) -> None:
     assert trials == [(0, 1, ""), (None, 0, "No column x."), (1, 0, "")]
 
 
-def test_settings_come_to_their_fragments_and_rounds_that_asked_in_another_way_end(tmp_path: Path) -> None:
-    in_a_process(tmp_path, WITH_MODES)
-    in_a_process(tmp_path, MIGRATE)
-    with closing(sqlite3.connect(tmp_path / "weir.sqlite3")) as connection:
+def test_settings_come_to_their_fragments_and_rounds_that_asked_in_another_way_end(carried: Path) -> None:
+    with closing(sqlite3.connect(carried)) as connection:
         fragments = connection.execute(
             "SELECT id, trigger_ms, real_time FROM operations_fragmentrow ORDER BY id").fetchall()
         figures = connection.execute("SELECT fragment_id, cost, refusal FROM operations_batchfigures").fetchall()

@@ -8,20 +8,23 @@ from types import SimpleNamespace
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals.lifecycle import EXECUTING
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.services import prepare_proposal, switch_alternate
+from dashboard.approvals.services import pause_dataflow, prepare_proposal, switch_alternate
 from dashboard.approvals.services.guarded_switches import HELD_FOR, held_until, propose_switches, users_of
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.history_store import DatabaseHistory
-from dashboard.operations import guard_dry_runs
+from dashboard.operations import guard_dry_runs, guard_watches
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.guard_dry_runs import dry_run_of
-from dashboard.operations.guard_watches import GuardWatches, subject_of
+from dashboard.operations.guard_watches import GuardWatches, WantedSwitch, subject_of
 from dashboard.operations.models import GuardState
+from dashboard.plans.models import PlanRecord
 from dashboard.teams.permissions import viewer_of
+from dashboard.teams.team_limits import AskedTooOften
 from scheduler.guards.guard_values import InvalidGuard
 from scheduler.history.series import Series
 from scheduler.model.errors import InvalidDataflow, NotFound
@@ -133,6 +136,50 @@ def test_who_switches_by_hand_is_left_alone_for_an_hour(world: World, record: Da
     assert names == [(str(record.pk), "work")] and held_until(names, at=done) == done + HELD_FOR
     assert propose_switches(wanted, estate, at=done + HELD_FOR - timedelta(seconds=1)) == []
     assert len(propose_switches(wanted, estate, at=done + HELD_FOR + timedelta(seconds=1))) == 1
+
+
+def test_a_task_whose_guards_fail_takes_no_other_with_it(
+    world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(world.carla, world.city, guarded("other", "rate < 100"), world.ana)
+    estate, values = load_estate(), {}
+    tasks = sorted(task.id for task in estate.tasks.values() if task.type == "dynamic")
+    for task in tasks:
+        [line] = subject_of(estate, task).series("rate")
+        values[line] = 200.0
+    begin, failing = guard_watches.ElementWatch, []
+
+    class Failing(begin):
+        def take(self, event, at_ms):
+            if self.compiled.element.name == failing[0]:
+                raise OverflowError("int too large")
+            return super().take(event, at_ms)
+
+    monkeypatch.setattr(guard_watches, "ElementWatch", Failing)
+    for failing[:] in ([task] for task in tasks):
+        watches = GuardWatches()
+        wanted = [switch.task for second in range(12) for switch in watches.look(estate, values, NOW_S + second)]
+        assert set(wanted) == set(tasks) - set(failing)
+        watches.store()
+
+
+def test_guards_may_ask_for_as_many_plans_as_people_and_neither_takes_the_others(
+    world: World, record: DataflowRecord, settings
+) -> None:
+    running(world.carla, world.city, guarded("other", "rate < 100"), world.ana)
+    estate = load_estate()
+    by_people = PlanRecord.objects.count()
+    settings.TEAM_PLANS_PER_H = by_people
+    tasks = [task.id for task in estate.tasks.values() if task.type == "dynamic"]
+    wanted = [WantedSwitch(task, "few", "rate = 200") for task in tasks]
+    assert len(propose_switches(wanted, estate, at=timezone.now())) == 2, "plans of people do not count"
+    with pytest.raises(AskedTooOften):
+        pause_dataflow(actor=world.carla, dataflow_id=record.pk)
+    Proposal.objects.filter(plan__kind="set").delete()
+    settings.TEAM_PLANS_PER_H = by_people + 1
+    pause_dataflow(actor=world.carla, dataflow_id=record.pk)
+    settings.TEAM_PLANS_PER_H = PlanRecord.objects.filter(options__has_key="guard").count()
+    assert propose_switches(wanted, estate, at=timezone.now()) == [], "a guard that goes to and fro is told to wait"
 
 
 @pytest.mark.parametrize("guard,message", [

@@ -23,7 +23,7 @@ from dashboard.operations.live_view.findings import Finding
 from dashboard.operations.live_view.recording import annotations_of_events, annotations_of_findings, values_of
 from dashboard.operations.selectors import dataflow_history, estate_history
 from dashboard.tasks import recording
-from dashboard.tasks.recording import TURN, Recorder, RecorderThread
+from dashboard.tasks.recording import BACK, RAREST_S, SHARE, TURN, LookPace, Recorder, RecorderThread
 from dashboard.teams.permissions import viewer_of
 from scheduler.history.memory_history import MemoryHistory
 from scheduler.history.series import ALARM, KINDS, METRICS, OVER, SECOND, Annotation, Series
@@ -276,3 +276,37 @@ def test_no_range_is_longer_than_anything_is_kept(world: World) -> None:
 
 def _iso(at_s: int) -> str:
     return datetime.fromtimestamp(at_s, UTC).isoformat()
+
+
+def test_looks_are_rarer_where_they_are_dear_and_each_second_where_guards_want_them() -> None:
+    pace = LookPace()
+    for _ in range(100):
+        pace.note(0.9 * SHARE)
+    assert pace.every_s == 1
+    pace.note(SHARE)  # a single one that is dearer changes nothing
+    assert pace.every_s == 1
+    for _ in range(100):
+        pace.note(1.2 * SHARE)
+    assert pace.every_s == RAREST_S
+    for _ in range(100):
+        pace.note((BACK + 0.1) * SHARE)
+    assert pace.every_s == RAREST_S, "it does not go back and forth"
+    pace.note(SHARE, each_second=True)
+    assert pace.every_s == 1
+    for _ in range(100):
+        pace.note(0.5 * BACK * SHARE)
+    assert pace.every_s == 1
+
+
+@pytest.mark.broker
+def test_seconds_between_two_rare_looks_have_the_values_of_the_later(
+    hush: dict[str, str], observed: redis.Redis
+) -> None:
+    history = MemoryHistory()
+    recorder = Recorder(lambda: history)
+    for at_s, every_s in ((NOW_S - 5, 1), (NOW_S, 5), (NOW_S + 3, 1)):  # errors cost their seconds: a gap is a gap
+        recorder.tick(at_s, every_s=every_s)
+    recorder.stop()
+    cpu = Series("slot", "n1/0", "cpu")
+    points = history.read([cpu], SECOND, begin_s=NOW_S - 5, end_s=NOW_S + 4)[cpu]
+    assert [points.at(second) for second in range(NOW_S - 5, NOW_S + 4)] == [0.25] * 6 + [None, None, 0.25]

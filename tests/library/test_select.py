@@ -221,6 +221,7 @@ def test_queries_of_one_meaning_are_one_task():
     ("SELECT a FROM input LATERAL VIEW explode(list) t AS v", "LATERAL VIEW"), ("SELECT a frm input", "line 1"),
     ("SELECT a FROM input TABLESAMPLE (10 PERCENT)", "TABLESAMPLE"), ("SELECT :x AS a FROM input", "placeholder"),
     ("SELECT 'a' 'b' AS c FROM input", "side by side"), ("SELECT /*+ BROADCAST(a) */ a FROM input", "hint"),
+    ("SELECT a FROM input" + " LEFT JOIN b" * 30, "30 steps"),
     ("SELECT a AS `b c` FROM input", "letters"), ("SELECT transform(a) USING 'cat' FROM input", "read"),
 ])
 def test_what_is_no_select_over_one_stream_is_refused(query, words):
@@ -228,6 +229,13 @@ def test_what_is_no_select_over_one_stream_is_refused(query, words):
         parse(query)
     assert words.lower() in (caught.value.message + caught.value.remedy).lower() and caught.value.remedy
     assert registry.check(registry.task_types()["sql"], {"query": query or " "}) is not None
+
+
+@pytest.mark.parametrize("levels", [300, 1_000, 3_000])
+@pytest.mark.parametrize("part", [" AT TIME ZONE 'x'", ".b", "[0]", "::int", " -> a"])
+def test_what_is_nested_deeper_than_python_goes_is_refused(part, levels):
+    with pytest.raises(InvalidConfig):
+        parse("SELECT a" + part * levels + " AS b FROM input")
 
 
 @pytest.mark.parametrize("query,words", [

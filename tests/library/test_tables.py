@@ -142,6 +142,7 @@ def test_declared():
 
 
 @pytest.mark.parametrize("query", [
+    "select 1 from a" + " join b" * 30, "select " + "array[" * 30 + "1" + "]" * 30,
     "select 1; drop table t", "select 1; commit; begin read write; insert into t values (1)", "drop table t",
     "with x as (delete from t returning 1) select * from x", "set statement_timeout = 0", "select * into y from t",
     "select 1 from t for update", "select 1 from t where exists (select 1 from u for share)", "commit", "",

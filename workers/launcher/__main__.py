@@ -134,12 +134,12 @@ def _start_all(supervisor: Supervisor, options: UpOptions, *, url: str) -> None:
     # Spark takes longest to come up, and needs nothing of the database.
     agent = up_services.agent(node=options.node, slots=options.slots, data_dir=options.data_dir, url=url)
     site = (up_services.web(options, behind_proxy=_is_behind_proxy(os.environ)), up_services.worker(url=url),
-            up_services.deliverer(), up_services.beat())
+            up_services.deliverer())
     supervisor.run(
         channels(then=agent),
         Errand("prepare", (sys.executable, str(ROOT / "manage.py"), "prepare"), then=site),
     )  # fmt: skip
-    supervisor.wait_until_ready(["web", "worker", "beat", "agent"], limit_s=READY_LIMIT_S)
+    supervisor.wait_until_ready(["web", "worker", "agent"], limit_s=READY_LIMIT_S)
 
 
 def _welcome(options: UpOptions, *, seconds: float) -> None:

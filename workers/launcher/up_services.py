@@ -20,7 +20,7 @@ from .supervise import FAILURES_BEFORE_READY, Service, StopStage
 # something new, so that this has time to end on a busy machine. The broker last.
 # Together under the ten seconds that a stop may take.
 STOP_STAGES = (
-    StopStage(("beat", "worker", "deliverer", "agent"), limit_s=6.8),
+    StopStage(("worker", "deliverer", "agent"), limit_s=6.8),
     StopStage(("web",), limit_s=1.9),
     StopStage(("broker",), limit_s=0.6),
 )
@@ -84,11 +84,6 @@ def _celery(queue: str, *, threads: int) -> tuple[str, ...]:
         "--concurrency", str(threads), "--queues", queue, "--hostname", f"{queue}@%h",
         "--without-gossip", "--without-mingle", "--without-heartbeat",
     )  # fmt: skip
-
-
-def beat() -> Service:
-    """Celery's clock."""
-    return Service("beat", (*_PYTHON, "-m", "dashboard.tasks.clock"))
 
 
 def agent(*, node: str, slots: int, data_dir: Path, url: str) -> Service:

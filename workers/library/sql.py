@@ -11,14 +11,15 @@ import logging
 import re
 
 import sqlglot
-from sqlglot import exp
+from sqlglot import Dialect, exp
 from sqlglot.errors import SqlglotError
 
-from scheduler.model.bounds import QUERY_CHARACTERS
+from scheduler.model.bounds import PARSER_STEPS, QUERY_CHARACTERS
+from scheduler.model.sql_dialect import PostgreSQLReading, SQLiteReading, TooManySteps
 
 from .config import InvalidConfig
 
-DIALECTS = ("postgres", "sqlite")
+DIALECTS = (PostgreSQLReading, SQLiteReading)
 REMEDY = "Write one SELECT, VALUES, or WITH … SELECT that reads."
 _READS = (exp.Select, exp.SetOperation, exp.Values, exp.Subquery)
 _CHANGES = (
@@ -48,12 +49,14 @@ def require_reading(query: str) -> None:
         raise InvalidConfig(f"The query {reasons[0]}.", remedy=REMEDY)
 
 
-def _reason(query: str, dialect: str) -> str:
+def _reason(query: str, dialect: type[Dialect]) -> str:
     """Why a query is refused, as a dialect reads it; empty where it is not."""
     if _WRITTEN_BY_CODES.search(query):
         return "writes a name or a text by codes of characters"
     try:
         statements = [parsed for parsed in sqlglot.parse(query, dialect=dialect) if parsed is not None]
+    except TooManySteps:
+        return f"takes more than {PARSER_STEPS.most} steps to read for each of its words: it nests too deep"
     except (SqlglotError, RecursionError):
         return "is not SQL that PostgreSQL or SQLite reads"
     statements = [statement for statement in statements if not isinstance(statement, exp.Semicolon)]

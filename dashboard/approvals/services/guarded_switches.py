@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
+import structlog
+
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services.rearrangement_proposals import open_switch
 from dashboard.audit.trail import audited
@@ -16,15 +18,22 @@ from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.operations.guard_watches import WantedSwitch
+from scheduler.model.errors import WeirError
 from scheduler.model.estate import Estate
 
+log = structlog.get_logger(__name__)
 HELD_FOR = timedelta(hours=1)  # by whoever switches by hand
 APART = timedelta(seconds=10)  # two proposals for one task at least
 
 
 def propose_switches(wanted: Iterable[WantedSwitch], estate: Estate, *, at: datetime) -> list[Proposal]:
     """Propose what guards want, where nothing holds the task; which proposals were made."""
-    made = (_propose(switch, estate, at) for switch in wanted)
+    made = []
+    for switch in wanted:
+        try:
+            made.append(_propose(switch, estate, at))
+        except WeirError as error:  # of this one alone, and the next second tries again
+            log.info("switch_not_proposed", task=switch.task, code=error.code)
     return [proposal for proposal in made if proposal is not None]
 
 

@@ -8,6 +8,7 @@ from math import ceil
 from typing import Any
 from uuid import UUID
 
+from django.db.models import Q
 from django.utils import timezone
 
 from dashboard import jobs
@@ -244,22 +245,26 @@ def open_proposal(
     TeamLimitReached
         As many of the team's proposals are open as may be.
     AskedTooOften
-        As many plans were asked for within the hour, of the team's dataflows, as may be.
+        As many plans were asked for within the hour, of the team's dataflows, as may be: by people, or by guards.
     """
     if audit.actor is not None:  # what Weir proposes by itself has bounds of its own
         opened = Proposal.objects.open().filter(dataflow__team=record.team_id, author__isnull=False)
         require_room(PROPOSALS, owner=record.team.name, taken=opened.count())
-        _require_plan(record.team)
+    by_guards = bool((options or {}).get("guard"))
+    if audit.actor is not None or by_guards:
+        _require_plan(record.team, by_guards=by_guards)
     plan = plans.request_plan(actor=audit.actor, dataflow=record, kind=kind, options=options, version=version)
     proposal = Proposal.objects.create(plan=plan, dataflow=record, author=audit.actor, round=loop_round)
     jobs.prepare_proposal(str(proposal.pk))
     return proposal
 
 
-def _require_plan(team: Team) -> None:
-    """Raise where people have asked for as many plans within the hour as a team's may; the estate's lock is held."""
-    now = timezone.now()
-    lately = PlanRecord.objects.filter(dataflow__team=team, created__gt=now - AN_HOUR)
+def _require_plan(team: Team, *, by_guards: bool = False) -> None:
+    """Raise where as many plans were asked for within the hour as a team's people may, and as many again its guards;
+    the estate's lock is held."""
+    now, guards = timezone.now(), Q(options__has_key="guard")
+    lately = PlanRecord.objects.filter(
+        guards if by_guards else ~guards, dataflow__team=team, created__gt=now - AN_HOUR)
     oldest = lately.order_by("created").values_list("created", flat=True).first() or now
     require_room(
         PLANS, owner=team.name, taken=lately.count(),

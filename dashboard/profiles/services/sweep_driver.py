@@ -56,6 +56,11 @@ class Heard:
     result: TrialResult | None = None
 
 
+def is_any_open() -> bool:
+    """Whether any sweep is to be moved on."""
+    return SweepRecord.objects.filter(status__in=OPEN).exists()
+
+
 def advance_sweeps(*, at: datetime) -> int:
     """Move every open sweep on; how many are open. One that cannot be moved keeps no other from it.
 

@@ -10,7 +10,7 @@ import pytest
 from scheduler.guards.guard_reading import read_element, read_guard
 from scheduler.guards.guard_tree import EXAMPLES, TEMPORAL
 from scheduler.guards.guard_values import GuardCatalog, GuardedAlternate, GuardedElement, InvalidGuard
-from scheduler.model.bounds import GUARD_CHARACTERS, GUARD_LEVELS, GUARD_WORDS
+from scheduler.model.bounds import GUARD_CHARACTERS, GUARD_LEVELS, GUARD_PARTS, GUARD_WORDS, PARSER_STEPS
 
 from .random_guards import CATALOG as RANDOM_CATALOG
 from .random_guards import condition, text_of
@@ -163,6 +163,33 @@ def test_a_guard_of_too_many_characters_or_levels_is_refused() -> None:
     many = ", ".join(map(str, range(700)))
     assert read_guard(f"rate IN ({many})", CATALOG).word == "or"  # many values nest nothing
     assert read_guard(" AND ".join(["rate > 1"] * 300), CATALOG).word == "and"
+
+
+def doubled(times: int, within: str) -> str:
+    text = "rate"
+    for _ in range(times):
+        text = f"CASE WHEN {text} {within} THEN 1 ELSE 2 END"
+    return f"{text} > 1"
+
+
+@pytest.mark.parametrize(("text", "told"), [
+    (doubled(30, "BETWEEN 1 AND 2"), "has more than 4,000 parts"),
+    (doubled(12, "IN (1, 2, 3, 4)"), "has more than 4,000 parts"),
+    (" OR ".join(["rate > 1"] * 280), "have 5,046 parts"),
+    ("rate > " + "STRUCT(" * 30 + "1" + ")" * 30, "takes more than 30 steps"),
+    ("rate > " + "ARRAY[" * 30 + "1" + "]" * 30, "takes more than 30 steps"),
+    ("rate > (SELECT 1 FROM a" + " JOIN a" * 30 + ")", "takes more than 30 steps"),
+    ("rate > 1" + "0" * 400, "which a guard may not"),
+    ("rate" + ".a" * 1_900 + " > 1", "cannot be used"),
+    ("x -> " * 700 + "1", "cannot be used"),
+    ("rate" + " AT TIME ZONE 'x'" * 200, "cannot be used"),
+], ids=["between", "in", "element", "struct", "array", "join", "number", "names", "lambda", "zones"])
+def test_a_guard_that_would_take_long_to_read_or_decide_is_refused_at_once(text: str, told: str) -> None:
+    alternates = tuple(GuardedAlternate(name, text) for name in "xyzuvw")
+    with pytest.raises(InvalidGuard) as refused:
+        read_element(GuardedElement("e", alternates, "value"), CATALOG)
+    assert told in refused.value.message and refused.value.remedy
+    assert (GUARD_PARTS.most, PARSER_STEPS.most) == (4_000, 30)
 
 
 def test_an_element_of_too_many_temporal_words_is_refused() -> None:

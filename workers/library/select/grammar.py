@@ -14,9 +14,9 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from scheduler.model.bounds import QUERY_CHARACTERS, QUERY_LEVELS
+from scheduler.model.bounds import PARSER_STEPS, QUERY_CHARACTERS, QUERY_LEVELS
 from scheduler.model.columns import STREAM_TYPES
-from scheduler.model.sql_dialect import Dialect, function_name
+from scheduler.model.sql_dialect import Dialect, TooManySteps, function_name
 
 from ..config import InvalidConfig
 
@@ -91,6 +91,9 @@ def parse(text: str) -> Select:
         raise refused(
             f"cannot be read at line {at.get('line', 1)}, column {at.get('col', 1)}, near "
             f"“{(at.get('highlight') or '')[:40]}”") from None
+    except TooManySteps:
+        raise refused(f"takes more than {PARSER_STEPS.most} steps to read for each of its words",
+                      "Nest less: several sql tasks one behind the other can each do a part.") from None
     except (SqlglotError, RecursionError):
         raise refused("cannot be read") from None
     if len(statements) != 1:
@@ -98,7 +101,10 @@ def parse(text: str) -> Select:
     [statement] = statements
     if not isinstance(statement, exp.Select):
         raise refused(f"is no SELECT but {statement.key.upper()}")
-    return _select(statement)
+    try:
+        return _select(statement)
+    except RecursionError:  # of what is to be shown of it
+        raise refused("is nested too deep", "Use several sql tasks one behind the other.") from None
 
 
 def _select(statement: exp.Select) -> Select:
