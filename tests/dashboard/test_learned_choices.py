@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 import pytest
 
@@ -17,18 +16,19 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.switches import KeySwitch
 from tests.dashboard.building import World, running
 from workers.engine.keyed_choices import KeyedChoices, chosen_by_key
+from workers.library.forecasts import METHODS
 
 pytestmark = pytest.mark.django_db
-METHODS = ("sliding_hour", "sliding_days", "tree")
 
 
-def document(**more: Any) -> str:
+def document(guard: dict | None) -> str:
     config = {"by": ["meter"], "value": "kwh", "at": "at"}
     return json.dumps({
         "name": "households", "tasks": [
             {"id": "meters", "type": "smart_meters"},
-            {"id": "next", "begin": "shared", "by": ["meter"], "learned": {"bound": 0.2}, "alternates": [
-                {"name": name, "type": "forecast", "config": {**config, "method": name}} for name in METHODS], **more},
+            {"id": "next", "begin": "shared", "by": ["meter"], "alternates": [
+                {"name": name, "type": "forecast", "config": {**config, "method": name}} for name in METHODS],
+             **({} if guard is None else {"learned": guard})},
             {"id": "out", "type": "output", "config": {"name": "households"}}],
         "streams": [{"from": "meters", "to": "next"}, {"from": "next", "to": "out"}]})
 
@@ -66,7 +66,7 @@ def broker_of_choices(monkeypatch: pytest.MonkeyPatch) -> BrokerOfChoices:
 
 @pytest.fixture
 def record(world: World) -> DataflowRecord:
-    return running(world.carla, world.city, document(), world.ana)
+    return running(world.carla, world.city, document({"bound": 0.2}), world.ana)
 
 
 def task_id() -> str:
@@ -117,7 +117,7 @@ def test_a_broker_that_is_away_is_read_later(record: DataflowRecord, broker_of_c
 
 
 def test_without_a_learned_guard_nobody_chooses(world: World, broker_of_choices: BrokerOfChoices) -> None:
-    running(world.carla, world.city, document(learned=None), world.ana)
+    running(world.carla, world.city, document(None), world.ana)
     LearnedChoices().look(load_estate(), {}, 1)
     assert not broker_of_choices.switched and not broker_of_choices.choices
 

@@ -31,7 +31,7 @@ TREND = TaskType(
 SPARKS = TaskType("sparks", "transform", "Keeps state of Spark's own.", "none:none", stateful=True, effects=())
 TYPES = TaskTypes([
     *(replace(kind, effects=()) if kind.name in ("thin", "scale", "count") else kind for kind in PLAIN_TYPES.values()),
-    TREND, SPARKS])
+    TREND, replace(TREND, name="other"), SPARKS])
 DOCUMENT = """
 name: Two ways
 tasks:
@@ -138,7 +138,7 @@ def trends(*configs: dict, **more) -> dict:
     (trends({}, {"idle": 3}, begin="fresh"), "no_alternate", "/tasks/1/alternates/1/config/idle", "in silence"),
     (trends({}, {}, begin="warm"), "not_a_choice", "/tasks/1/begin", "warm"),
     (trends({}, {"keep": 6}, begin="shared"), "no_shared_state", "/tasks/1/alternates/1/name", "differ in keep"),
-    ({"alternates": [alternate("a", "trend"), alternate("b", "count")], "begin": "shared"}, "no_shared_state",
+    ({"alternates": [alternate("a", "trend"), alternate("b", "other")], "begin": "shared"}, "no_shared_state",
      "/tasks/1/alternates/1/name", "two types"),
     (trends({}, {}, begin="fresh", by=["sensor"]), "no_shared_state", "/tasks/1/by", "share their state"),
     (trends({}, {}, by=["sensor"]), "no_shared_state", "/tasks/1/by", "share their state"),

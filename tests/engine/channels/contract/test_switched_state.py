@@ -48,8 +48,9 @@ def averages(window: int, *, of: str) -> Callable[[DataFrame], DataFrame]:
         if of == "evens":
             events = events.where("_seq % 2 = 0").withColumn("kwh", F.col("kwh") * 1.0).withColumn("even", F.lit(2))
         columns = [*STREAM, "meter", *(["even"] if of == "evens" else [])]
-        made = fold_stream(events, BlockAverage(window), by=["meter"], reads=["kwh"], kept=columns, added="mean double")
-        return made.select(*STREAM, "meter", "mean", F.lit(of).alias("made"))
+        made = fold_stream(events, BlockAverage(window), by=["meter"], reads=["kwh"], kept=columns,
+                           added="mean double, count bigint")
+        return made.select(*STREAM, "meter", "mean", "count", F.lit(of).alias("made"))
     return build
 
 
@@ -107,8 +108,8 @@ def test_alternates_begin_without_state_when_they_are_switched_on(rig: Rig) -> N
         states, owner = (states, owner) if owner == name else ({}, name)
         meter, _, value = reading(seq)
         state = states.setdefault(meter, folds[name].start())
-        expected += [(seq, meter, mean, name) for mean, in folds[name].step(state, value)]
-    assert [(row["_seq"], row["meter"], row["mean"], row["made"]) for row in out] == expected
+        expected += [(seq, meter, *out, name) for out in folds[name].step(state, value)]
+    assert [tuple(row[name] for name in ("_seq", "meter", "mean", "count", "made")) for row in out] == expected
 
 
 def test_alternates_by_key_go_on_with_one_state(rig: Rig) -> None:
