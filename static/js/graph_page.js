@@ -116,7 +116,7 @@ export class GraphPanel {
       if (live.error) line(list, "cause", live.error);
     } else if (task.fragment) line(list, "query", `${task.fragment} on ${task.slot}`);
     if (task.users.length) line(list, task.of ? "runs for" : "shared with", task.users.map((user) => `${user.name} (${user.team})`).join(", "));
-    const alternates = task.type === "dynamic" ? task.config.alternates : [];
+    const alternates = ["dynamic", "dynamic_fold"].includes(task.type) ? task.config.alternates : [];
     for (const { name, type, value, guard } of alternates) {
       line(list, name, [type, `worth ${value ?? 1}`, guard].filter(Boolean).join(", "));
     }

@@ -245,12 +245,12 @@ def the_one_on(made: Mapping[str, DataFrame], config: ChannelConfig, *, fragment
 
 
 def alternate_of_event(
-    key: Column, names: Sequence[str], config: ChannelConfig, *, fragment: str, position: int
+    events: DataFrame, key: Column, names: Sequence[str], config: ChannelConfig, *, fragment: str, position: int
 ) -> Column:
     """The name of the alternate that works on an event at an element: by its key (``Channels.switch_keys``), or the
     element's own; the first of ``names`` where neither was said."""
-    session = SparkSession.active()
-    gateway = session._sc._gateway
+    session = events.sparkSession
+    gateway = session.sparkContext._gateway
     texts = gateway.new_array(gateway.jvm.java.lang.String, len(names))
     for place, name in enumerate(names):
         texts[place] = name

@@ -228,7 +228,8 @@ def _switched(
         return fresh_state(events, builds, partial(the_one_on, config=config, **place))
     return shared_state(
         events, builds,
-        lambda frame: alternate_of_event(key_text(frame, task.config.get(BY) or ()), [*builds], config, **place))
+        lambda frame: alternate_of_event(
+            frame, key_text(frame, task.config.get(BY) or ()), [*builds], config, **place))
 
 
 def _built(task_type: TaskType, config: Mapping[str, Any], events: DataFrame) -> DataFrame:

@@ -118,7 +118,7 @@ def test_alternates_by_key_go_on_with_one_state(rig: Rig) -> None:
 
     def element_of(events: DataFrame) -> DataFrame:
         return shared_state(events, builds, lambda frame: alternate_of_event(
-            key_text(frame, ["meter"]), [*builds], rig.config, fragment="a", position=1))
+            frame, key_text(frame, ["meter"]), [*builds], rig.config, fragment="a", position=1))
 
     def switched(alternates: Mapping[str, str], notes: int) -> Callable[[], int]:
         return lambda: (rig.channels.switch_keys("a", 1, alternates), notes)[1]
