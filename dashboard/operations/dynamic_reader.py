@@ -69,6 +69,7 @@ def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
 def with_switches(tasks: Sequence[DynamicTask]) -> list[DynamicTask]:
     """The tasks with all switches that are known still; raises ``BrokerAway``."""
     switches = jobs.switches_of([task.running for task in tasks])
-    of_keys = jobs.switches_of([task.running for task in tasks if task.by], of_keys=True)
+    keyed = [task.running for task in tasks if task.by]
+    of_keys = jobs.switches_of(keyed, of_keys=True) if keyed else {}
     return [
         replace(task, switches=switches[task.running], key_switches=of_keys.get(task.running, ())) for task in tasks]
