@@ -1,7 +1,7 @@
 """Setting: the plan that sets running queries to something else, and that which takes it back.
 
 A query whose batches are to stay open, or no longer, restarts from its checkpoint: everything else about it stays. One
-that has a dynamic task done by another alternate runs on.
+that has a dynamic task done by another alternate, or by another policy, runs on.
 """
 
 from __future__ import annotations
@@ -10,21 +10,23 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from types import MappingProxyType
+from typing import Any
 
+from .guards.element_policies import ElementPolicy
 from .model.alternates import alternates_in, is_dynamic, on_in, type_at_work
 from .model.errors import InvalidTransition, NotFound
 from .model.estate import Submitted
-from .model.fragment import Fragment
+from .model.fragment import Fragment, RunningTask
 from .model.plan import Plan, Step
 from .model.plan_kinds import SET
 from .model.ports import EstateView
 from .model.prices import Prices
-from .model.settings_of_fragments import USUAL
+from .model.settings_of_fragments import USUAL, FragmentSettings
 from .model.task_types import TaskTypes
 from .performance.pricing import cores_at
 from .plan_building import heads_of, plan_of_rearrangement, plan_taking_back, submitted_in
 from .reuse.activity import FragmentChange
-from .step_kinds import SET_FRAGMENT, SWITCH
+from .step_kinds import POLICY, SET_FRAGMENT, SWITCH, StepKind, kind_of
 
 
 def plan_settings(
@@ -83,7 +85,7 @@ def plan_settings(
 
 def plan_switch(
     estate: EstateView, dataflow_id: str, *, task: str, alternate: str, task_types: TaskTypes, prices: Prices,
-    why: str = "",
+    stays: bool = False, why: str = "",
 ) -> Plan:
     """Plan that a dynamic task is done by another of its alternates, for all who use it.
 
@@ -93,6 +95,8 @@ def plan_switch(
         The task's id in the dataflow.
     alternate : str
         The alternate's name.
+    stays : bool, optional
+        It may be the one that is on: it is to be held.
     why : str, optional
         What it is for, for those who look at the plan.
 
@@ -106,14 +110,7 @@ def plan_switch(
         That alternate is on already.
     """
     submitted = submitted_in(estate, dataflow_id)
-    dynamic = {
-        name: estate.tasks[running] for name, running in submitted.running.items()
-        if is_dynamic(estate.tasks[running].type)}
-    if task not in dynamic:
-        raise NotFound(
-            f"{submitted.name} has no task {task} with alternates.",
-            remedy=_one_of(task, dynamic) or "None of its tasks has any.", dataflow=dataflow_id, task=task)
-    running = dynamic[task]
+    running = _dynamic_task(estate, submitted, task)
     names = [each.name for each in alternates_in(running.type, running.config)]
     if alternate not in names:
         raise NotFound(
@@ -122,7 +119,7 @@ def plan_switch(
     fragment = estate.fragments[estate.places[running.id][0]]
     own = estate.settings.get(fragment.id, USUAL)
     on = on_in(running.type, running.config, own.alternates.get(running.id))
-    if on == alternate:
+    if on == alternate and not stays:
         raise InvalidTransition(
             f"Alternate {alternate} of {task} is on already.", remedy="There is nothing to change.",
             dataflow=dataflow_id, task=task)
@@ -133,9 +130,59 @@ def plan_switch(
                  prices=prices)
         for name in (on, alternate))
     return plan_of_rearrangement(
-        SET, estate, submitted, _switching(fragment, running.id), heads=[running.id], task_types=task_types,
+        SET, estate, submitted, _of_task(SWITCH, fragment, running.id), heads=[running.id], task_types=task_types,
         prices=prices, cores_delta=cores_then - cores_now,
         settings_before={fragment.id: before}, settings_after={fragment.id: after}, why=why)
+
+
+def plan_policy(
+    estate: EstateView, dataflow_id: str, *, task: str, policy: ElementPolicy | None, task_types: TaskTypes,
+    prices: Prices, why: str = "",
+) -> Plan:
+    """Plan that a dynamic task is switched by another policy, for all who use it.
+
+    Parameters
+    ----------
+    task : str
+        The task's id in the dataflow.
+    policy : ElementPolicy or None
+        None: what the document says.
+    why : str, optional
+        What it is for, for those who look at the plan.
+
+    Raises
+    ------
+    NotSubmitted
+        The estate has no dataflow of that id.
+    NotFound
+        The dataflow has no such dynamic task.
+    InvalidTransition
+        The task is switched by that policy already.
+    """
+    submitted = submitted_in(estate, dataflow_id)
+    running = _dynamic_task(estate, submitted, task)
+    fragment = estate.fragments[estate.places[running.id][0]]
+    own = estate.settings.get(fragment.id, USUAL)
+    after = _with(own, "policies", running.id, None if policy is None else policy.document())
+    if after == own:
+        raise InvalidTransition(
+            f"{task} is switched by that policy already.", remedy="There is nothing to change.",
+            dataflow=dataflow_id, task=task)
+    return plan_of_rearrangement(
+        SET, estate, submitted, _of_task(POLICY, fragment, running.id), heads=[running.id], task_types=task_types,
+        prices=prices, cores_delta=0.0, settings_before={fragment.id: own}, settings_after={fragment.id: after},
+        why=why)
+
+
+def _dynamic_task(estate: EstateView, submitted: Submitted, task: str) -> RunningTask:
+    dynamic = {
+        name: estate.tasks[running] for name, running in submitted.running.items()
+        if is_dynamic(estate.tasks[running].type)}
+    if task not in dynamic:
+        raise NotFound(
+            f"{submitted.name} has no task {task} with alternates.",
+            remedy=_one_of(task, dynamic) or "None of its tasks has any.", dataflow=submitted.id, task=task)
+    return dynamic[task]
 
 
 def _one_of(name: str, known: Collection[str]) -> str:
@@ -143,24 +190,32 @@ def _one_of(name: str, known: Collection[str]) -> str:
     return f"Did you mean {near[0]}?" if near else f"Name one of {', '.join(sorted(known))}." if known else ""
 
 
-def _switching(fragment: Fragment, task: str) -> FragmentChange:
+def _of_task(kind: StepKind, fragment: Fragment, task: str) -> FragmentChange:
     return FragmentChange(
-        {fragment.id: fragment}, {fragment.id: fragment}, (Step(SWITCH.name, fragment.id, task=task),))
+        {fragment.id: fragment}, {fragment.id: fragment}, (Step(kind.name, fragment.id, task=task),))
 
 
-def _plan_switching_back(estate: EstateView, plan: Plan, submitted: Submitted, step: Step) -> Plan:
-    task = step.task or ""
+def _with(own: FragmentSettings, of: str, task: str, chosen: Any) -> FragmentSettings:
+    """Settings of which one of a task is chosen otherwise; None: as usual."""
+    others = {name: each for name, each in getattr(own, of).items() if name != task}
+    return replace(own, **{of: others if chosen is None else {**others, task: chosen}})
+
+
+def _plan_task_back(estate: EstateView, plan: Plan, submitted: Submitted, step: Step) -> Plan:
+    kind, task = kind_of(step), step.task or ""
+    of = "policies" if kind.of_policy else "alternates"
     was, made = (
-        settings[step.fragment].alternates[task] for settings in (plan.settings_before, plan.settings_after))
+        getattr(settings.get(step.fragment, USUAL), of).get(task)
+        for settings in (plan.settings_before, plan.settings_after))
     fragment = estate.fragments[estate.places[task][0]] if task in estate.tasks else None
     own = USUAL if fragment is None else estate.settings.get(fragment.id, USUAL)
-    if fragment is None or own.alternates.get(task) != made:
+    if fragment is None or getattr(own, of).get(task) != made:
+        since = "is switched by another policy" if kind.of_policy else "was switched to another alternate"
         raise InvalidTransition(
-            f"{submitted.name} was switched to another alternate since.", remedy="There is nothing left to undo.",
-            dataflow=submitted.id)
+            f"{submitted.name} {since} since.", remedy="There is nothing left to undo.", dataflow=submitted.id)
     return plan_taking_back(
-        estate, plan, _switching(fragment, task), heads=[task], settings_before={fragment.id: own},
-        settings_after={fragment.id: replace(own, alternates={**own.alternates, task: was})})
+        estate, plan, _of_task(kind, fragment, task), heads=[task], settings_before={fragment.id: own},
+        settings_after={fragment.id: _with(own, of, task, was)})
 
 
 def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
@@ -175,7 +230,7 @@ def plan_setting_back(estate: EstateView, plan: Plan) -> Plan:
     """
     submitted = submitted_in(estate, plan.dataflow.id)
     if switched := [step for step in plan.steps if step.task]:
-        return _plan_switching_back(estate, plan, submitted, *switched)
+        return _plan_task_back(estate, plan, submitted, *switched)
     now = {name: estate.settings.get(name, USUAL) for name in plan.settings_after if name in estate.fragments}
     back = {
         name: replace(plan.settings_before[name], trigger_ms=None) for name, own in now.items()

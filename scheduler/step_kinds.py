@@ -90,6 +90,8 @@ class StepKind:
         What it starts is new: nothing goes on in it.
     divides_streams : bool
         Whoever writes for the fragment divides its events anew.
+    of_policy : bool
+        By what a task is switched becomes another: no query is told.
     """
 
     name: str
@@ -104,6 +106,7 @@ class StepKind:
     hands_over: bool = False
     begins: bool = False
     divides_streams: bool = False
+    of_policy: bool = False
 
 
 def _every_query(
@@ -241,6 +244,9 @@ SET_FRAGMENT = StepKind(
 SWITCH = StepKind(
     name="switch", words="{task} is done by its alternate {setting}, from the next batch of {fragment} on",
     reverse="switch", rank=6, is_done=_is_switched)
+POLICY = StepKind(
+    name="policy", words="{task} is switched by another policy: {setting}",
+    reverse="policy", rank=6, is_done=lambda step, fragment, evidence: True, of_policy=True)
 OPEN_TAIL = StepKind(
     name="open_tail", words="{fragment} works on {active} of its tasks again",
     reverse="close_tail", rank=7, is_done=_every_query(_tail_is_open), unnoticed=True)
@@ -258,7 +264,8 @@ LEAVE_BUNDLE = StepKind(
 STEP_KINDS: Mapping[str, StepKind] = {
     kind.name: kind for kind in (
         CLOSE_OUTLET, CLOSE_TAIL, STOP_FRAGMENT, PAUSE_FRAGMENT, HAND_OVER, START_FRAGMENT, RESUME_FRAGMENT,
-        START_BUNDLE, MOVE_BUNDLE, HAND_OVER_BUNDLE, SET_FRAGMENT, SWITCH, OPEN_TAIL, OPEN_OUTLET, ROUTE, LEAVE_BUNDLE)}
+        START_BUNDLE, MOVE_BUNDLE, HAND_OVER_BUNDLE, SET_FRAGMENT, SWITCH, POLICY, OPEN_TAIL, OPEN_OUTLET, ROUTE,
+        LEAVE_BUNDLE)}
 
 
 def kind_of(step: Step) -> StepKind:

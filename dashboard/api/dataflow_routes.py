@@ -28,6 +28,7 @@ from dashboard.api.answers.dataflows import (
     GuardTrialAnswer,
     LiveDataflow,
     Output,
+    PolicyAnswer,
     SubmittedAnswer,
     TriedAgain,
     VersionDetail,
@@ -39,15 +40,17 @@ from dashboard.api.answers.latency import DataflowLatency, LatencyPrices
 from dashboard.api.answers.proposals import ProposalRow
 from dashboard.approvals import services
 from dashboard.approvals.move_previews import preview_of
+from dashboard.approvals.policy_drafts import trial_of
 from dashboard.bills.dataflow_costs import cost_of
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.document_checks import limits_for
 from dashboard.catalog.services import choose_latency, choose_when_behind
 from dashboard.controllers.latency_told import latency_prices_told, latency_told
-from dashboard.operations import dynamic_reader, fragmentation_reader, guard_dry_runs
+from dashboard.operations import dynamic_reader, fragmentation_reader
 from dashboard.operations import selectors as operations
 from dashboard.operations.live_view import failing_queries as failing
 from dashboard.operations.live_view.sink_statuses import write_again
+from dashboard.operations.policy_reader import policy_told, running_element
 from dashboard.operations.services import try_again
 from dashboard.teams import selectors as teams
 from scheduler.model.encoding import to_json
@@ -158,16 +161,45 @@ def alternates(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, Any]]:
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates", response=ProposalRow)
 def switch(request: HttpRequest, dataflow_id: UUID, choice: schemas.SwitchIn) -> dict[str, Any]:
-    """Propose that a dynamic task is done by another of its alternates."""
+    """Propose that a dynamic task is done by another of its alternates, and held so for a time: an hour where none is
+    said, whatever its policy wants."""
     return schemas.proposal_row(services.switch_alternate(
-        actor=request.user, dataflow_id=dataflow_id, task=choice.task, alternate=choice.alternate))
+        actor=request.user, dataflow_id=dataflow_id, task=choice.task, alternate=choice.alternate,
+        hold_s=choice.hold_s))
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/alternates/{task}/release", response=PolicyAnswer)
+def release(request: HttpRequest, dataflow_id: UUID, task: str) -> dict[str, Any]:
+    """Let the policy of a dynamic task decide again that somebody holds; by an engineer of the dataflow's team."""
+    services.release_alternate(actor=request.user, dataflow_id=dataflow_id, task=task)
+    return policy(request, dataflow_id, task)
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/alternates/{task}/policy", response=PolicyAnswer)
+def policy(request: HttpRequest, dataflow_id: UUID, task: str) -> dict[str, Any]:
+    """By what a dynamic task is switched: its policy, what each guard saw, who holds it, and all versions."""
+    return json.loads(to_json(policy_told(request.viewer, dataflow_id, task)))
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/alternates/{task}/policy", response=ProposalRow)
+def change_policy(
+    request: HttpRequest, dataflow_id: UUID, task: str, choice: schemas.ElementPolicyIn
+) -> dict[str, Any]:
+    """Propose another policy for a dynamic task, or one of its versions again; no query is touched."""
+    return schemas.proposal_row(services.propose_policy(
+        actor=request.user, dataflow_id=dataflow_id, task=task, version=choice.version, reason=choice.reason,
+        draft=choice.draft() if choice.version is None else None))
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates/{task}/try", response=GuardTrialAnswer)
 def try_guards(request: HttpRequest, dataflow_id: UUID, task: str, tried: schemas.GuardTrialIn) -> dict[str, Any]:
-    """What guards of a dynamic task would have done over the history that is kept; nothing is switched."""
-    return json.loads(to_json(guard_dry_runs.trial_of(
-        request.viewer, dataflow_id, task, hours=tried.hours, guards=tried.guards)))
+    """What a policy of a dynamic task would have done over the history that is kept; nothing is switched.
+
+    Guards and values that are left out are those of the policy that is in force.
+    """
+    element = running_element(request.viewer, dataflow_id, task)
+    return json.loads(to_json(trial_of(
+        request.viewer, dataflow_id, task, hours=tried.hours, draft=tried.draft_over(element.policy))))
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/move", response=MovePreview)

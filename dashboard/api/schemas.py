@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal
 
 from django.core.paginator import Paginator
@@ -26,6 +26,7 @@ from dashboard.api.query_parameters import (
 )
 from dashboard.approvals.approval_rules import current_rules, versions_of, waiting_rules
 from dashboard.approvals.models import Proposal
+from dashboard.approvals.policy_drafts import PolicyDraft
 from dashboard.audit.models import AuditEntry
 from dashboard.bills.exports import amounts_of
 from dashboard.bills.periods import Period
@@ -37,7 +38,9 @@ from dashboard.jobs import ModelVersion
 from dashboard.operations.latency_control.latency_view import limits_in_words
 from dashboard.plans.choices import ScheduleChoice
 from dashboard.teams.models import Secret, Team
-from scheduler.approving import RULES
+from scheduler.approving import RULES as APPROVAL_RULES
+from scheduler.guards.element_policies import ElementPolicy
+from scheduler.guards.policy_sources import RULES
 from scheduler.model.columns import Columns
 from scheduler.model.task_types import TaskType
 
@@ -104,18 +107,57 @@ class MoveIn(Schema):
 
 
 class SwitchIn(Schema):
-    """By which of its alternates a dynamic task is to be done."""
+    """By which of its alternates a dynamic task is to be done, and for how many seconds it is held so then.
+
+    With ``hold_s`` it may be the alternate that is on.
+    """
 
     task: str
     alternate: str
+    hold_s: float | None = None
 
 
-class GuardTrialIn(Schema):
-    """Over how many hours guards are tried, a week at most, and other guards than those of the document, by alternate.
-    """
+class _PolicyTexts(Schema):
+    guards: dict[str, str] = {}
+    values: dict[str, float | str] = {}
+    kind: Literal["", "value", "activation"] = ""
+
+
+class ElementPolicyIn(_PolicyTexts):
+    """A policy: guards and values by alternate, the kind of its guards, the source that decides; or the number of an
+    earlier ``version``, alone."""
+
+    source: str = RULES
+    version: int | None = None
+    reason: str = ""
+
+    def draft(self) -> PolicyDraft:
+        """The policy as it is written."""
+        return PolicyDraft(self.guards, self.values, self.kind, self.source)
+
+
+class GuardTrialIn(_PolicyTexts):
+    """Over how many hours a policy is tried, a week at most, and what is otherwise in it than in the one in force."""
 
     hours: int = Field(24, ge=1, le=168)
-    guards: dict[str, str] = {}
+
+    def draft_over(self, policy: ElementPolicy) -> PolicyDraft:
+        """The policy that is tried."""
+        return PolicyDraft({**policy.guards, **self.guards}, {**policy.values, **self.values}, self.kind or policy.kind)
+
+
+class CalendarIn(Schema):
+    """Days, as ISO dates: 2026-12-25."""
+
+    days: list[date] = Field(max_length=1_000)
+
+
+class EventIn(Schema):
+    """An event that policies may name: its fields, and when it was, in ms since the epoch; now, where that is not said.
+    """
+
+    values: dict[str, bool | float | str | None] = Field({}, max_length=32)
+    at_ms: int | None = Field(None, ge=0, le=2**53)
 
 
 class CommentIn(Schema):
@@ -326,7 +368,7 @@ def approval_rules_row(team: Team) -> dict[str, Any]:
     """A team's rules of approval, and the versions that there were."""
     record, rules = current_rules([team.pk])[team.pk]
     return {
-        "version": record.number if record else None, "rules": RULES.document(rules),
+        "version": record.number if record else None, "rules": APPROVAL_RULES.document(rules),
         "waiting": waiting.number if (waiting := waiting_rules(team)) else None,
         "versions": [
             {"version": version.number, "author": version.author.username, "note": version.note,

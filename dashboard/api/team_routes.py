@@ -13,10 +13,13 @@ from ninja import Router, Status
 from dashboard.api import schemas
 from dashboard.api.answers.site import (
     ApprovalRules,
+    CalendarRow,
     ContainmentAnswer,
     DefragmentationAnswer,
+    EventStreamRow,
     Me,
     Models,
+    PostedEventRow,
     SecretRow,
     TeamFreshness,
     TeamWhenBehind,
@@ -24,10 +27,14 @@ from dashboard.api.answers.site import (
 from dashboard.api.query_parameters import SecretName
 from dashboard.approvals.services import agree_to_rules, decline_rules, set_rules
 from dashboard.controllers.services import set_mode
+from dashboard.operations.policy_streams import event_figures
+from dashboard.operations.posted_events import post_event
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from dashboard.teams.services import (
+    delete_calendar,
     delete_secret,
+    set_calendar,
     set_containment,
     set_freshness,
     set_secret,
@@ -65,6 +72,42 @@ def drop_secret(request: HttpRequest, slug: str, name: str) -> Status:
     """Delete a secret that no running task needs; by an admin of the team."""
     delete_secret(actor=request.user, team=teams.team(request.viewer, slug), name=name)
     return Status(204, None)
+
+
+@router.get("/teams/{slug:slug}/calendars", response=list[CalendarRow])
+def team_calendars(request: HttpRequest, slug: str) -> list[dict[str, Any]]:
+    """The calendars that policies of a team may name."""
+    return [{"name": row.name, "days": row.days} for row in teams.team(request.viewer, slug).calendars.all()]
+
+
+@router.put("/teams/{slug:slug}/calendars/{str:name}", response=CalendarRow)
+def put_calendar(request: HttpRequest, slug: str, name: str, given: schemas.CalendarIn) -> dict[str, Any]:
+    """Keep days under a name, in place of those that it had; by an approver of the team."""
+    row = set_calendar(actor=request.user, team=teams.team(request.viewer, slug), name=name, days=given.days)
+    return {"name": row.name, "days": row.days}
+
+
+@router.delete("/teams/{slug:slug}/calendars/{str:name}", response={204: None})
+def drop_calendar(request: HttpRequest, slug: str, name: str) -> Status:
+    """Forget a calendar; by an approver of the team."""
+    delete_calendar(actor=request.user, team=teams.team(request.viewer, slug), name=name)
+    return Status(204, None)
+
+
+@router.get("/teams/{slug:slug}/events", response=list[EventStreamRow])
+def event_streams(request: HttpRequest, slug: str) -> list[dict[str, Any]]:
+    """The streams to which a team posts events for its policies."""
+    team = teams.team(request.viewer, slug)
+    return [{"name": name, "figures": figures} for name, figures in event_figures(team.slug).items()]
+
+
+@router.post("/teams/{slug:slug}/events/{str:stream}", response={201: PostedEventRow})
+def post_team_event(request: HttpRequest, slug: str, stream: str, event: schemas.EventIn) -> Status:
+    """Post an event that policies of the team name as ``events.stream.field``; by an engineer of the team."""
+    row = post_event(
+        actor=request.user, team=teams.team(request.viewer, slug), stream=stream, values=event.values,
+        at_ms=event.at_ms)
+    return Status(201, {"id": row.pk, "stream": stream, "at_ms": row.at_ms})
 
 
 @router.get("/teams/{slug:slug}/models", response=Models)

@@ -22,7 +22,7 @@ from scheduler.step_kinds import kind_of
 
 ROLES = {"approver": Role.APPROVER, "admin": Role.ADMIN}
 BY_WEIR = "lets Weir do this by itself"
-BY_GUARD = "approved the task's guards with its dataflow"
+BY_POLICY = "approved by what the task is switched"
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scheduler.guards.element_policies import policy_in
 from scheduler.model.fragment import Fragment, RunningBundle
 from scheduler.model.plan import Plan, Step
 from scheduler.model.settings_of_fragments import USUAL
@@ -24,6 +25,9 @@ def step_text(plan: Plan, step: Step, names: dict[str, str]) -> str:
 def _setting(plan: Plan, step: Step) -> str:
     """What a query is set to, or a dynamic task is done by."""
     own = plan.settings_after.get(step.fragment, USUAL)
+    if kind_of(step).of_policy:
+        chosen = own.policies.get(step.task or "")
+        return "as its document says" if chosen is None else policy_in(chosen).words
     if step.task in own.alternates:
         return own.alternates[step.task]
     return "its batches stay open, and events go on as they come" if own.real_time else "micro-batches"

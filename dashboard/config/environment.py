@@ -126,9 +126,10 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_LIVE_CONNECTIONS", bounds.LIVE_CONNECTIONS.default,
              "Pages that one user may watch live at a time, of a server process."),
     Declared("WEIR_TEAM_PROPOSALS", "100", "Proposals of one team that may be open at a time."),
-    Declared("WEIR_TEAM_PLANS_PER_H", "1000", "Plans that people may ask for within an hour, of one team."),
+    Declared("WEIR_TEAM_PLANS_PER_H", "1000", "Plans that people, and as many that guards, of one team may ask for within an hour."),
     Declared("WEIR_TEAM_TASKS", "20000", "Tasks of one team's dataflows that run or are proposed."),
     Declared("WEIR_TEAM_CONNECTIONS", "400", "Pages that one team may watch live at a time, of a server process."),
+    Declared("WEIR_TEAM_EVENTS_PER_H", "600", "Events that one team may post within an hour, for its policies."),
     Declared("WEIR_TEAM_WEBHOOKS", "20", "Webhooks that one team may have, or one person."),
 )
 _BY_NAME = {declared.name: declared for declared in DECLARED}

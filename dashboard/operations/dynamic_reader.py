@@ -12,14 +12,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
+from django.utils import timezone
+
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.live_view.estate_view import view_for
-from dashboard.operations.models import GuardState
+from dashboard.operations.models import AlternateHold, GuardState
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.switches import AlternateSwitch, KeySwitch
+from scheduler.guards.element_policies import ElementPolicy, policy_of
 from scheduler.guards.guard_values import FigureValue
-from scheduler.model.alternates import BY, TaskAlternate, alternates_in, is_dynamic, on_in
+from scheduler.model.alternates import BY, TaskAlternate, alternates_in, guards_kind, is_dynamic, on_in
 from scheduler.model.settings_of_fragments import USUAL
 
 
@@ -35,14 +38,16 @@ class DynamicTask:
     switches: tuple[AlternateSwitch, ...] = ()
     by: tuple[str, ...] = ()  # the key for which alternates are switched, where they are
     key_switches: tuple[KeySwitch, ...] = ()
+    policy: ElementPolicy = field(default_factory=ElementPolicy)
+    held_until_ms: int | None = None  # somebody holds it as it is
     because: str = ""  # why guards want the alternate that they want; empty where they have not been evaluated
     trouble: str = ""  # of `scheduler.guards.alternate_choice`
     readings: Mapping[str, FigureValue] = field(default_factory=dict)  # of what guards look at, as last seen
 
     @property
     def is_guarded(self) -> bool:
-        """Whether guards switch it."""
-        return any(alternate.guard.strip() for alternate in self.alternates)
+        """Whether anything but people switches it."""
+        return self.policy.decides
 
 
 def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
@@ -56,11 +61,18 @@ def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
         if not is_dynamic(running.type):
             continue
         query, _ = estate.places[running_id]
-        chosen = estate.settings.get(query, USUAL).alternates.get(running_id)
+        settings = estate.settings.get(query, USUAL)
+        alternates = alternates_in(running.type, running.config)
         tasks.append(DynamicTask(
-            name, running_id, query, on_in(running.type, running.config, chosen),
-            alternates_in(running.type, running.config), by=tuple(running.config.get(BY) or ())))
-    seen = GuardState.objects.in_bulk([task.running for task in tasks]) if tasks else {}
+            name, running_id, query, on_in(running.type, running.config, settings.alternates.get(running_id)),
+            alternates, by=tuple(running.config.get(BY) or ()),
+            policy=policy_of(running_id, alternates, settings, guards_kind(running.config))))
+    names = [task.running for task in tasks]
+    seen = GuardState.objects.in_bulk(names) if tasks else {}
+    held = dict(AlternateHold.objects.filter(pk__in=names, until__gt=timezone.now()).values_list("pk", "until"))
+    tasks = [
+        replace(task, held_until_ms=round(held[task.running].timestamp() * 1000)) if task.running in held else task
+        for task in tasks]
     return [
         replace(task, because=state.because, trouble=state.trouble, readings=state.readings)
         if (state := seen.get(task.running)) is not None else task for task in tasks]

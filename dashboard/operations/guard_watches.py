@@ -1,4 +1,4 @@
-"""The guards of all dynamic tasks, evaluated once a second by what is measured; and what is kept of them.
+"""The policy source ``rules``: the guards of dynamic tasks, evaluated once a second; and what is kept of them.
 
 One process does so at a time (`dashboard.tasks.recording`). What it needs to go on is stored every few seconds, so that
 another one goes on after it is killed: windows keep what they have seen but for the last seconds.
@@ -6,126 +6,189 @@ another one goes on after it is killed: windows keep what they have seen but for
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from typing import Any
 
 import structlog
+from django.db import Error as DatabaseError
 from django.utils import timezone
 
 from dashboard.core.database import writing
 from dashboard.operations.models import GuardState
+from dashboard.operations.policy_streams import calendars_of, catalog_of, read_events, subject_in
+from scheduler.guards.element_policies import ElementPolicy, policy_of
 from scheduler.guards.element_watch import ElementWatch, state_with
+from scheduler.guards.figure_streams import MEASURED
 from scheduler.guards.guard_compiling import CompiledElement, compile_element
 from scheduler.guards.guard_values import GuardEvent
-from scheduler.guards.task_figures import TASK_CATALOG, KeptFigures, TaskSubject, element_of, is_known
+from scheduler.guards.policy_sources import RULES, WantedSwitch
+from scheduler.guards.task_figures import KeptFigures, TaskSubject, is_known, subject_of
 from scheduler.history.series import Series
-from scheduler.model.alternates import TaskAlternate, alternates_in, on_in
+from scheduler.model.alternates import TaskAlternate, alternates_in, guards_kind, is_dynamic, on_in
 from scheduler.model.estate import Estate
 from scheduler.model.settings_of_fragments import USUAL
 
 log = structlog.get_logger(__name__)
+Days = Mapping[str, frozenset[date]]  # calendars by name
 
 
 @dataclass(frozen=True, slots=True)
-class WantedSwitch:
-    """The guards of a running task want another alternate than the one that is set, and why."""
+class SwitchedTask:
+    """A dynamic task that a source decides about: its alternates, the one that is set, and its policy."""
 
     task: str
-    alternate: str
-    because: str
+    alternates: tuple[TaskAlternate, ...]
+    on: str
+    policy: ElementPolicy
 
 
-def subject_of(estate: Estate, task_id: str) -> TaskSubject:
-    """What a running task's figures are of."""
-    query, _ = estate.places[task_id]
-    return TaskSubject(task_id, query, estate.fragments[query].slot, tuple(estate.tasks[task_id].parents))
-
-
-def alternates_on(estate: Estate) -> dict[str, tuple[tuple[TaskAlternate, ...], str]]:
-    """Of each dynamic task that has guards, its alternates and the one that is set."""
+def elements_of(estate: Estate, source: str) -> dict[str, SwitchedTask]:
+    """The running dynamic tasks that a policy source decides about."""
     elements = {}
     for task in estate.tasks.values():
+        if not is_dynamic(task.type) or task.id not in estate.places:
+            continue
+        settings = estate.settings.get(estate.places[task.id][0], USUAL)
         alternates = alternates_in(task.type, task.config)
-        if any(each.guard.strip() for each in alternates) and task.id in estate.places:
-            settings = estate.settings.get(estate.places[task.id][0], USUAL)
-            elements[task.id] = alternates, on_in(task.type, task.config, settings.alternates.get(task.id))
+        policy = policy_of(task.id, alternates, settings, guards_kind(task.config))
+        if policy.source == source and policy.decides:
+            on = on_in(task.type, task.config, settings.alternates.get(task.id))
+            elements[task.id] = SwitchedTask(task.id, alternates, on, policy)
     return elements
+
+
+class _WatchedElement:
+    """One element while its guards are evaluated, and what its streams have brought so far."""
+
+    def __init__(self, element: SwitchedTask, days: Days) -> None:
+        self.element, self.days = element, days
+        self.compiled: CompiledElement = compile_element(
+            element.policy.element(element.task, element.alternates), catalog_of(element.policy, days))
+        self.kept: dict[str, KeptFigures] = {}
+        self.positions: dict[str, list[int]] = {}
+        self.watch: ElementWatch | None = None
+        self.because = self.advice = ""
+
+    def events(self, estate: Estate, own: TaskSubject, values: Mapping[Series, float], now_ms: int) -> list[GuardEvent]:
+        """What is measured of its streams at a moment, the task's own figures last."""
+        events = []
+        for name, stream in self.element.policy.streams.items():
+            if stream["of"] in MEASURED:
+                events.append(self._measured(name, subject_in(estate, stream).figures(values), now_ms))
+        return [*events, self._measured("", own.figures(values), now_ms)]
+
+    def _measured(self, name: str, figures: Mapping[str, Any], now_ms: int) -> GuardEvent:
+        return GuardEvent(now_ms, name, self.kept.setdefault(name, KeptFigures()).take(now_ms, figures))
+
+    def begin(self, state: Mapping[str, Any] | None, event: GuardEvent) -> None:
+        """Evaluate its guards from now on, with what an earlier process or policy has seen."""
+        state = state or state_with(self.element.on, event)
+        self.positions = {
+            name: place for name, place in state.get("positions", {}).items() if name in self.element.policy.streams}
+        self.watch = ElementWatch(self.compiled, event.at_ms, state=state)
+        for change in self.watch.begun:
+            self.because = change.because
+
+    def take(self, events: list[GuardEvent], now_ms: int) -> None:
+        """Take in what has become known."""
+        if self.watch is None:
+            return
+        for event in events:
+            for change in self.watch.take(event, now_ms):
+                self.because, self.advice = change.because, change.advice
+
+    def row(self) -> GuardState | None:
+        """What is kept of it, and shown."""
+        if self.watch is None or self.watch.choice is None:
+            return None
+        return GuardState(
+            task=self.element.task, state=self.watch.state() | {"positions": self.positions},
+            readings=self.watch.readings(), because=self.because or self.watch.choice.why,
+            trouble=self.watch.choice.trouble, verdicts=self.watch.verdicts(), advice=self.advice, at=timezone.now())
 
 
 class GuardWatches:
     """Evaluates guards at each ``look``; what is there of an earlier process is taken up."""
 
     def __init__(self) -> None:
-        self._watches: dict[str, ElementWatch] = {}
-        self._figures: dict[str, KeptFigures] = {}
-        self._because: dict[str, str] = {}
-        self._broken: set[str] = set()
+        self._watched: dict[str, _WatchedElement] = {}
+        self._broken: dict[str, tuple[ElementPolicy, Days]] = {}
         self._stored: dict[str, Mapping[str, Any]] | None = None
 
     @property
     def are_there(self) -> bool:
-        """Whether any element has guards that are evaluated."""
-        return bool(self._watches)
+        """Whether the guards of any element are evaluated."""
+        return bool(self._watched)
 
     def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> list[WantedSwitch]:
         """Take in the values of a second; what guards want to be otherwise than it is set."""
         if self._stored is None:
             self._stored = dict(GuardState.objects.values_list("task", "state"))
-        elements = alternates_on(estate)
-        for gone in self._watches.keys() - elements.keys():
-            del self._watches[gone], self._figures[gone]
+        elements = elements_of(estate, RULES)
+        for gone in self._watched.keys() - elements.keys():
+            del self._watched[gone]
         wanted = []
-        for task_id in elements.keys() - self._broken:
+        for element in elements.values():
+            days = calendars_of(element.policy.calendars)
+            if self._broken.get(element.task) == (element.policy, days):
+                continue
             try:
-                wanted += self._look(estate, task_id, *elements[task_id], values, now_s * 1000)
-            except Exception as error:  # of this task alone, as a document of another version: it is switched by hand
-                self._broken.add(task_id)
-                log.warning("guard_not_read", task=task_id, error=f"{type(error).__name__}: {error}")
+                wanted += self._look(estate, element, days, values, now_s * 1000)
+            except DatabaseError:  # of all: the next second tries again
+                raise
+            except Exception as error:  # of this task alone: a calendar is gone, or Weir is of another version
+                self._broken[element.task] = element.policy, days
+                self._watched.pop(element.task, None)
+                log.warning("guard_not_read", task=element.task, error=f"{type(error).__name__}: {error}")
         return wanted
 
     def _look(
-        self, estate: Estate, task_id: str, alternates: Iterable[TaskAlternate], on: str,
-        values: Mapping[Series, float], now_ms: int,
+        self, estate: Estate, element: SwitchedTask, days: Days, values: Mapping[Series, float], now_ms: int
     ) -> Iterator[WantedSwitch]:
-        figures = subject_of(estate, task_id).figures(values)
-        if all(value is None for value in figures.values()):
+        own = subject_of(estate, element.task)
+        if all(value is None for value in own.figures(values).values()):
             return  # nothing is measured: it does not run, or has just begun to
-        event = GuardEvent(now_ms, "", self._figures.setdefault(task_id, KeptFigures()).take(now_ms, figures))
-        watch = self._watches.get(task_id) or self._begun(task_id, alternates, on, event)
-        if watch is None or watch.choice is None:
-            return
-        for change in watch.take(event, now_ms):
-            self._because[task_id] = change.because
-        if not watch.choice.trouble and watch.choice.alternate != on:
-            yield WantedSwitch(task_id, watch.choice.alternate, self._because.get(task_id, watch.choice.why))
+        watched = self._watching(element, days)
+        events = watched.events(estate, own, values, now_ms)
+        if watched.watch is None:
+            state = (self._stored or {}).get(element.task)
+            if state is None and not all(is_known(watched.compiled, event) for event in events):
+                return
+            watched.begin(state, events[-1])
+        came = read_events(estate, element.policy.streams, watched.positions, now_ms)
+        watched.take([*came, *events], now_ms)
+        choice = watched.watch.choice if watched.watch is not None else None
+        if choice is not None and not choice.trouble and choice.alternate != element.on:
+            yield WantedSwitch(element.task, choice.alternate, watched.because or choice.why)
 
     def store(self) -> None:
         """Keep what the next process needs to go on, and what pages show."""
-        if not self._watches and self._stored == {}:
+        if not self._watched and self._stored == {}:
             return
-        rows = [
-            GuardState(
-                task=task_id, state=watch.state(), readings=watch.readings(), because=self._because.get(
-                    task_id, watch.choice.why if watch.choice else ""),
-                trouble=watch.choice.trouble if watch.choice else "", at=timezone.now())
-            for task_id, watch in self._watches.items()]
+        rows = [row for watched in self._watched.values() if (row := watched.row()) is not None]
         with writing():
-            GuardState.objects.exclude(task__in=list(self._watches)).delete()
+            GuardState.objects.exclude(task__in=[row.task for row in rows]).delete()
             GuardState.objects.bulk_create(
                 rows, update_conflicts=True, unique_fields=["task"],
-                update_fields=["state", "readings", "because", "trouble", "at"])
+                update_fields=["state", "readings", "because", "trouble", "verdicts", "advice", "at"])
         self._stored = {row.task: row.state for row in rows}
 
-    def _begun(
-        self, task_id: str, alternates: Iterable[TaskAlternate], on: str, event: GuardEvent
-    ) -> ElementWatch | None:
-        compiled: CompiledElement = compile_element(element_of(task_id, alternates), TASK_CATALOG)
-        state = (self._stored or {}).get(task_id)
-        if state is None and not is_known(compiled, event):
-            return None
-        watch = self._watches[task_id] = ElementWatch(compiled, event.at_ms, state=state or state_with(on, event))
-        for change in watch.begun:
-            self._because[task_id] = change.because
-        return watch
-
+    def _watching(self, element: SwitchedTask, days: Days) -> _WatchedElement:
+        """What evaluates an element by the policy that is in force."""
+        watched = self._watched.get(element.task)
+        if watched is not None and (watched.element.policy, watched.days) == (element.policy, days):
+            watched.element = element
+            return watched
+        made = _WatchedElement(element, days)
+        if watched is not None and watched.watch is not None:  # another policy keeps what it has in common
+            before = watched.watch
+            made.kept = watched.kept
+            made.watch = ElementWatch(made.compiled, before.at_ms, state=before.state())
+            made.positions = {
+                name: place for name, place in watched.positions.items() if name in element.policy.streams}
+            for change in made.watch.begun:
+                made.because = change.because
+        self._watched[element.task] = made
+        return made

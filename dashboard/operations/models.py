@@ -95,13 +95,14 @@ class FragmentRow(models.Model):
     trigger_ms = models.PositiveIntegerField(null=True)  # None: `settings.TRIGGER_MS`
     real_time = models.BooleanField(default=False)
     alternates = models.JSONField(default=dict)  # on of dynamic tasks, by running task; else as at first
+    policies = models.JSONField(default=dict)  # by which they are switched, by running task; else as documents say
     started_generation = models.PositiveIntegerField()
     started_at = models.DateTimeField(auto_now_add=True)
 
     @property
     def settings(self) -> FragmentSettings:
         """What its queries are set to."""
-        return FragmentSettings(self.trigger_ms, self.real_time, self.alternates)
+        return FragmentSettings(self.trigger_ms, self.real_time, self.alternates, self.policies)
 
 
 class BundleSlot(models.Model):
@@ -307,7 +308,9 @@ class LatencyStatus(models.Model):
 class GuardState(models.Model):
     """What the guards of a running task have come to: ``state`` to go on from, ``readings`` of figures and words.
 
-    ``because`` says why its alternate is wanted; ``trouble`` that guards allow none, or several that exclude another.
+    ``verdicts`` has what each guard and value function comes to. ``because`` says why its alternate is wanted;
+    ``trouble`` that guards allow none, or several that exclude another; ``advice`` what to do where it switches too
+    often.
     """
 
     task = models.CharField(max_length=64, primary_key=True)  # a running task's fingerprint
@@ -315,4 +318,61 @@ class GuardState(models.Model):
     readings = models.JSONField(default=dict)
     because = models.TextField(blank=True)
     trouble = models.CharField(max_length=20, blank=True)
+    verdicts = models.JSONField(default=dict)
+    advice = models.TextField(blank=True)
     at = models.DateTimeField()
+
+
+class PolicyVersion(models.Model):
+    """By what a dynamic task was switched from a moment on: versions count from 1, for 0 is what its document says.
+
+    ``document`` is null where a version is what the document says again. ``proposal`` is the id of the one by which it
+    came, or that it was taken back with.
+    """
+
+    task = models.CharField(max_length=64)  # a running task's fingerprint
+    number = models.PositiveIntegerField()
+    document = models.JSONField(null=True)
+    proposal = models.UUIDField()
+    author = models.ForeignKey("teams.User", null=True, on_delete=models.PROTECT, related_name="+")
+    reason = models.TextField(blank=True)
+    at = models.DateTimeField()
+
+    class Meta:
+        ordering = ["task", "-number"]
+        constraints = [models.UniqueConstraint(fields=["task", "number"], name="one_policy_a_number")]
+
+
+class AlternateHold(models.Model):
+    """Until when a dynamic task stays as somebody has set it by hand, whatever other policy sources want."""
+
+    task = models.CharField(max_length=64, primary_key=True)  # a running task's fingerprint
+    alternate = models.CharField(max_length=64)
+    until = models.DateTimeField()
+    by = models.ForeignKey("teams.User", on_delete=models.PROTECT, related_name="+")
+
+
+class EventStream(models.Model):
+    """Events that a team posts for its policies, under a name: its figures with their kinds, as they came so far."""
+
+    team = models.ForeignKey("teams.Team", on_delete=models.CASCADE, related_name="+")
+    name = models.CharField(max_length=63)
+    figures = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["team", "name"], name="one_event_stream_a_name")]
+
+
+class PostedEvent(models.Model):
+    """One of them; those that are posted later have higher ids."""
+
+    stream = models.ForeignKey(EventStream, on_delete=models.CASCADE, related_name="events")
+    at_ms = models.BigIntegerField()
+    values = models.JSONField(default=dict)
+    posted = models.DateTimeField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["stream", "id"], name="events_in_order"),
+            models.Index(fields=["posted"], name="events_by_age")]

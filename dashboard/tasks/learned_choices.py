@@ -14,6 +14,7 @@ from typing import Any
 from django.conf import settings
 
 from dashboard import jobs
+from scheduler.guards.policy_sources import WantedSwitch
 from scheduler.history.series import Series
 from scheduler.model.alternates import BY, alternates_in, learned_bound
 from scheduler.model.estate import Estate
@@ -30,7 +31,7 @@ class LearnedChoices:
         self._known: dict[str, KeyedChoices] = {}
         self._in_queries: dict[str, tuple[Sequence[tuple[str, int]], Mapping[str, str]]] = {}
 
-    def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> list[Any]:
+    def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> Sequence[WantedSwitch]:
         """Choose by what has come. No switch of a whole task is wanted: keys are switched at once."""
         self.are_there = False
         for task in estate.tasks.values():
@@ -40,7 +41,7 @@ class LearnedChoices:
                 names = {each.name for each in alternates_in(task.type, task.config)}
                 with suppress(jobs.BrokerAway), jobs.broker_needed("so nothing is chosen."):  # it is read later
                     self._choose(estate, task.id, task.config, names, bound)
-        return []
+        return ()
 
     def store(self) -> None:
         """Nothing: what was chosen is stored when it is."""

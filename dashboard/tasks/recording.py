@@ -23,20 +23,22 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from dashboard import jobs, queue
-from dashboard.approvals.services.guarded_switches import propose_switches
+from dashboard.approvals.services.source_switches import propose_switches
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.health import findings
-from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.latency_control.pacer import Pacer
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.findings import Finding
 from dashboard.operations.live_view.handover_pauses import note_pauses
 from dashboard.operations.live_view.recording import annotations_of_events, annotations_of_findings, values_of
 from dashboard.operations.live_view.telemetry import EVERYTHING
+from dashboard.operations.policy_choosers import CHOOSERS, PolicyChoosers
 from dashboard.tasks.learned_choices import LearnedChoices
+from scheduler.guards.policy_sources import MODELS
 from scheduler.history.port import History
 
 log = structlog.get_logger(__name__)
+ALL_CHOOSERS = {**CHOOSERS, MODELS: LearnedChoices}  # the latter reads and writes the broker by itself
 
 TURN = "history"
 FLUSH_EVERY_S = 5  # so many seconds a kill may cost
@@ -81,14 +83,13 @@ class Recorder:
         self._event = ""
         self._findings: dict[str, Finding] | None = None
         self._pacer = Pacer(timezone.now)
-        self._guards = GuardWatches()
-        self._learned = LearnedChoices()
+        self._policies = PolicyChoosers(ALL_CHOOSERS)
         self._recorded_s = 0
 
     @property
-    def watches_guards(self) -> bool:
-        """Whether guards are evaluated, which want figures of each second, or learned ones choose."""
-        return self._guards.are_there or self._learned.are_there
+    def is_asked_each_second(self) -> bool:
+        """Whether a policy source decides about any task: those want figures of each second."""
+        return self._policies.are_there
 
     def tick(self, now_s: int, *, every_s: int = 1) -> int:
         """Record this second, and those since the last look where looks are so many seconds apart.
@@ -102,8 +103,7 @@ class Recorder:
             self._history, self._event, self._findings = self._make_history(), "", None
             self._recorded_s = now_s - 1
             self._pacer = Pacer(timezone.now)  # what was seen before this turn is long ago
-            self._guards = GuardWatches()
-            self._learned = LearnedChoices()
+            self._policies = PolicyChoosers(ALL_CHOOSERS)
         view = view_for(EVERYTHING)
         values = values_of(view)
         if values:
@@ -122,10 +122,9 @@ class Recorder:
             self._annotate(now_s, {finding.key: finding for finding in wrong})
         if now_s % TIDY_EVERY_S == 0:
             self._history.tidy(now_s)
-        wanted = self._guards.look(view.estate, values, now_s)
-        self._learned.look(view.estate, values, now_s)
+        wanted = self._policies.look(view.estate, values, now_s)
         if now_s % FLUSH_EVERY_S == 0:
-            self._guards.store()
+            self._policies.store()
         propose_switches(wanted, view.estate, at=timezone.now())
         return len(values)
 
@@ -164,7 +163,7 @@ class RecorderThread(threading.Thread):
         while not self._stopping.wait(pace.every_s - time.time() % pace.every_s):
             began_s = time.thread_time()
             self._guarded(lambda: self._recorder.tick(int(time.time()), every_s=pace.every_s))
-            pace.note(time.thread_time() - began_s, each_second=self._recorder.watches_guards)
+            pace.note(time.thread_time() - began_s, each_second=self._recorder.is_asked_each_second)
         self._guarded(self._recorder.stop)
 
     def stop(self, *, within_s: float = 1.5) -> None:

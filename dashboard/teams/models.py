@@ -99,6 +99,18 @@ class Secret(models.Model):
         constraints = [models.UniqueConstraint(fields=["team", "name"], name="one_secret_a_name_and_team")]
 
 
+class TeamCalendar(models.Model):
+    """Days that a team's policies may name, such as its holidays, as ISO dates."""
+
+    team = models.ForeignKey(Team, on_delete=models.CASCADE, related_name="calendars")
+    name = models.CharField(max_length=63)
+    days = models.JSONField(default=list)
+
+    class Meta:
+        ordering = ["name"]
+        constraints = [models.UniqueConstraint(fields=["team", "name"], name="one_calendar_a_name_and_team")]
+
+
 class ApiToken(models.Model):
     """A token for the API; only its digest is kept."""
 

@@ -124,6 +124,16 @@ class ElementWatch:
         """Each figure and temporal word of the guards and value functions, as text, with its value."""
         return {str(node): self.values[slot] for node, slot in self.compiled.slots.items()}
 
+    def verdicts(self) -> dict[str, dict[str, FigureValue]]:
+        """By alternate what its ``guard`` and its ``value`` function come to, of those that have one; None is NULL."""
+        verdicts: dict[str, dict[str, FigureValue]] = {}
+        guards, values = self.compiled.guards, self.compiled.values
+        for name, result in zip(guards, self.results or (), strict=False):
+            verdicts.setdefault(name, {})["guard"] = result
+        for name, result in zip(values, (self.results or [])[len(guards):], strict=False):
+            verdicts.setdefault(name, {})["value"] = result
+        return verdicts
+
     def state(self) -> dict[str, Any]:
         """All that it needs to go on, as JSON."""
         words = zip(self.compiled.words, self.words, strict=True)

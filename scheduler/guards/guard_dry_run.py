@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import isnan
 
-from ..history.points import Points
 from .element_watch import MOST_SWITCHES_PER_H, ElementSwitch, ElementWatch, state_with
 from .guard_compiling import compile_element
-from .guard_values import FigureValue, GuardCatalog, GuardedElement, GuardEvent
+from .guard_values import GuardCatalog, GuardedElement, GuardEvent
 
 SHOWN = 20  # switches that the text tells one by one
 
@@ -104,22 +102,6 @@ def dry_run(
     first = before[-1].choice.alternate if before else on or changes[0].choice.alternate
     return GuardDryRun(element.name, begin_ms, end_ms, tuple(within),
                        _durations(element, first, within, begin_ms, end_ms), watch.late)
-
-
-def recorded_events(figures: Mapping[tuple[str, str], Points]) -> Iterator[GuardEvent]:
-    """Points of history as events, one for each stream and moment at which a value is another than before.
-
-    Parameters
-    ----------
-    figures : mapping
-        The points of each (stream, figure). NaN is a value that is not known.
-    """
-    moments: dict[tuple[int, str], dict[str, FigureValue]] = {}
-    for (stream, figure), points in figures.items():
-        for at_s, value in zip(points.times_s.tolist(), points.values.tolist(), strict=True):
-            moments.setdefault((at_s * 1000, stream), {})[figure] = None if isnan(value) else value
-    for (at_ms, stream), values in sorted(moments.items(), key=lambda moment: moment[0]):
-        yield GuardEvent(at_ms, stream, values)
 
 
 def _durations(

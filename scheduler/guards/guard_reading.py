@@ -129,6 +129,17 @@ def _read(text: str, catalog: GuardCatalog, expected: str) -> GuardNode:
     return tree
 
 
+def named_in(text: str) -> frozenset[str]:
+    """The names that a guard or value function has, of figures and of streams; none where it cannot be read."""
+    if len(text) > GUARD_CHARACTERS.most:
+        return frozenset()
+    try:
+        tree = sqlglot.parse_one(text, into=exp.Condition, dialect=Dialect)
+    except (SqlglotError, RecursionError):
+        return frozenset()
+    return frozenset(".".join(part.name for part in column.parts) for column in tree.find_all(exp.Column))
+
+
 @cache
 def _zones() -> frozenset[str]:
     return frozenset(available_timezones())
@@ -289,7 +300,7 @@ class _GuardReader:
         near = nearest(name, [*self.catalog.names(), *filter(None, self.catalog.streams)])
         known = ", ".join(sorted(self.catalog.names())[:8])
         raise self.wrong(f"there is no figure {name[:80]}", node,
-                         f"Did you mean {near}?" if near else f"There are: {known}.")
+                         f"{f'Did you mean {near}?' if near else f'There are: {known}.'} {self.catalog.hint}".strip())
 
     def _called(self, name: str, node: exp.Expression, *, level: int, within: str) -> GuardNode:
         arguments = node.expressions

@@ -30,10 +30,13 @@ class GuardCatalog:
         are those of the stream ``""`` and are named alone, others as ``stream.figure``.
     calendars : mapping of str to frozenset of date
         Days by name, such as holidays.
+    hint : str
+        What to do where there is no such figure, besides naming one that there is.
     """
 
     streams: Mapping[str, Mapping[str, str]]
     calendars: Mapping[str, frozenset[date]] = field(default_factory=dict)
+    hint: str = ""
 
     def kind_of(self, name: str) -> str | None:
         """The kind of a figure by its whole name; None where there is none."""

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..history.series import QUERY, SLOT, STREAM, TASK, Series
-from ..model.alternates import TaskAlternate
+from ..model.estate import Estate
 from .guard_compiling import CompiledElement
-from .guard_values import NUMBER, VALUE, FigureValue, GuardCatalog, GuardedAlternate, GuardedElement, GuardEvent
+from .guard_values import NUMBER, FigureValue, GuardCatalog, GuardEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,19 @@ class TaskSubject:
             SLOT: [self.slot]}[stated.kind]
         return tuple(Series(stated.kind, subject, stated.metric) for subject in subjects)
 
+    def series_of_all(self) -> tuple[Series, ...]:
+        """The series of all figures."""
+        return tuple(dict.fromkeys(line for figure in TASK_FIGURES for line in self.series(figure)))
+
     def figures(self, values: Mapping[Series, float]) -> dict[str, FigureValue]:
         """Each figure from the values of one moment; None where nothing of it was measured."""
         return {figure: _sum(values.get(line) for line in self.series(figure)) for figure in TASK_FIGURES}
+
+
+def subject_of(estate: Estate, task_id: str) -> TaskSubject:
+    """What a running task's figures are of."""
+    query, _ = estate.places[task_id]
+    return TaskSubject(task_id, query, estate.fragments[query].slot, tuple(estate.tasks[task_id].parents))
 
 
 class KeptFigures:
@@ -85,16 +95,10 @@ class KeptFigures:
 
 
 def is_known(compiled: CompiledElement, event: GuardEvent) -> bool:
-    """Whether an event of `KeptFigures` says something of every figure that guards name: it is known, or has been
-    waited for. Before that an element does not begin, else it would switch because nothing is measured yet.
+    """Whether an event of `KeptFigures` says something of every figure of its stream that guards name: it is known, or
+    has been waited for. Before that an element does not begin, else it would switch because nothing is measured yet.
     """
-    return {figure.figure for figure in compiled.figures.get("", ())} <= event.values.keys()
-
-
-def element_of(task: str, alternates: Iterable[TaskAlternate]) -> GuardedElement:
-    """A dynamic task as guards see it: what its guards allow, the alternate of the highest value is on."""
-    return GuardedElement(
-        task, tuple(GuardedAlternate(each.name, each.guard, each.value) for each in alternates), VALUE)
+    return {figure.figure for figure in compiled.figures.get(event.stream, ())} <= event.values.keys()
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

@@ -22,6 +22,7 @@ ALTERNATES = "alternates"  # the key in a document, and the parameter of the typ
 BEGIN, BY, LEARNED = "begin", "by", "learned"  # keys beside it, of alternates with state
 BOUND = 0.1  # the error, as a share, beyond which a learned guard looks again
 FRESH, SHARED = "fresh", "shared"
+GUARDS = "guards"  # the same of what kind its guards are
 
 
 class AlternatesDiffer(ColumnError):
@@ -32,12 +33,15 @@ class AlternatesDiffer(ColumnError):
 
 @dataclass(frozen=True, slots=True)
 class TaskAlternate:
-    """One way to do a task. ``value`` is what it is worth, above 0: of a canonical config γ, from 0 to 1."""
+    """One way to do a task.
+
+    ``value`` is what it is worth, above 0: of a canonical config γ, from 0 to 1; or text, a function of figures.
+    """
 
     name: str
     type: str
     config: Mapping[str, Any] = field(default_factory=dict)
-    value: float = 1.0
+    value: float | str = 1.0
     guard: str = ""
 
     def __post_init__(self) -> None:
@@ -52,7 +56,8 @@ def is_dynamic(task_type: str) -> bool:
 def dynamic_config(stated: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The type and the config of a task for which a document states alternates."""
     more = {key: stated[key] for key in (BEGIN, BY, LEARNED) if stated.get(key) is not None}
-    return DYNAMIC_FOLD if more else DYNAMIC, {ALTERNATES: stated[ALTERNATES], **more}
+    kind = {GUARDS: stated[GUARDS]} if GUARDS in stated else {}
+    return DYNAMIC_FOLD if more else DYNAMIC, {ALTERNATES: stated[ALTERNATES], **kind, **more}
 
 
 def alternates_in(task_type: str, config: Mapping[str, Any]) -> tuple[TaskAlternate, ...]:
@@ -72,9 +77,16 @@ def learned_bound(task_type: str, config: Mapping[str, Any]) -> float | None:
     return None if learned is None else float(learned.get("bound") or BOUND)
 
 
+def guards_kind(config: Mapping[str, Any]) -> str:
+    """Of which kind the guards of a dynamic task are: ``value``, or ``activation`` where its document says so."""
+    return config.get(GUARDS) or "value"
+
+
 def first_on(alternates: Sequence[TaskAlternate]) -> TaskAlternate:
-    """The alternate that is on until another is chosen: that of the highest value; of several the first by name."""
-    return min(alternates, key=lambda alternate: (-alternate.value, alternate.name))
+    """The alternate that is on until another is chosen: that of the highest value; of several the first by name. Those
+    that have value functions come after those that have numbers."""
+    return min(alternates, key=lambda alternate: (
+        (1, 0.0) if isinstance(alternate.value, str) else (0, -alternate.value), alternate.name))
 
 
 def on_in(task_type: str, config: Mapping[str, Any], chosen: str | None) -> str:

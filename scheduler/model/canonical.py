@@ -100,18 +100,25 @@ def _in_form(parameter: Parameter, value: Any) -> Any:
 
 
 def _alternates_in_form(task_types: Mapping[str, TaskType], stated: Any) -> list[Any]:
-    """By name, with canonical configs, and values relative to the largest: γ = f / max f of the thesis."""
-    largest = max(alternate.get("value", 1) for alternate in stated)
+    """By name, with canonical configs, and values relative to the largest: γ = f / max f of the thesis. Beside value
+    functions numbers stay as they are."""
+    values = [alternate.get("value", 1) for alternate in stated]
+    largest = 1 if any(isinstance(value, str) for value in values) else max(values)
     alternates = [
         {
             "name": alternate["name"], "type": alternate["type"],
             "config": canonical_config(task_types[alternate["type"]], alternate.get("config") or {})
             if alternate["type"] in task_types else plain(alternate.get("config") or {}),
-            "value": float(f"{alternate.get('value', 1) / largest:.12g}"),  # 0.1 of 0.3 is 1 of 3
-            "guard": " ".join((alternate.get("guard") or "").split()),
+            "value": _on_one_line(value) if isinstance(value := alternate.get("value", 1), str)
+            else float(f"{value / largest:.12g}"),  # 0.1 of 0.3 is 1 of 3
+            "guard": _on_one_line(alternate.get("guard") or ""),
         }
         for alternate in stated]
     return sorted(alternates, key=itemgetter("name"))
+
+
+def _on_one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def _element_in_form(parameter: Parameter, element: Any) -> Any:

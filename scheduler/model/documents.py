@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import yaml
 
-from .alternates import ALTERNATES, BEGIN, BY, LEARNED, dynamic_config, is_dynamic
+from .alternates import ALTERNATES, BEGIN, BY, GUARDS, LEARNED, dynamic_config, is_dynamic
 from .bounds import DOCUMENT_BYTES
 from .canonical import canonical_config, plain
 from .column_checks import TaskColumns, columns_by_task
@@ -172,8 +172,8 @@ def type_and_config(stated: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
 def _way_of(task: Task) -> dict[str, Any]:
     """How a task is done, as a document says it: a type and a config, or alternates."""
     if is_dynamic(task.type):
-        return {key: plain(task.config[key]) for key in (ALTERNATES, BEGIN, BY, LEARNED)
-                if task.config.get(key) or (key == LEARNED and task.config.get(key) is not None)}
+        stated = {key: task.config.get(key) for key in (ALTERNATES, GUARDS, BEGIN, BY, LEARNED)}
+        return {key: plain(value) for key, value in stated.items() if value or (key == LEARNED and value is not None)}
     return {"type": task.type} | ({"config": plain(task.config)} if task.config else {})
 
 

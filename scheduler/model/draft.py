@@ -14,6 +14,7 @@ from .alternates import (
     ALTERNATES,
     BEGIN,
     BY,
+    GUARDS,
     LEARNED,
     SHARED,
     TaskAlternate,
@@ -139,6 +140,10 @@ class DraftReader:
         if ALTERNATES in node.value:
             self._dynamic_task(node, task_id)
             return
+        if GUARDS in node.value:
+            self.problems.add(
+                "guards_without_alternates", node.keys[GUARDS], "Only a task with alternates has guards.",
+                "Let it list alternates, or leave guards out.", task_id=task_id)
         task_type = self._task_type(node.value.get("type"), task_id)
         if config is None or config.value is None:
             config = DocumentNode({}, node.position)
@@ -177,11 +182,11 @@ class DraftReader:
             alternates[way.alternate or f"{number + 1}"] = way
         if task_id is None:
             return
-        kind, config = dynamic_config(
-            {key: node.value[key].plain() for key in (ALTERNATES, BEGIN, BY, LEARNED) if key in node.value})
+        parameters = {key: node.value[key] for key in (ALTERNATES, GUARDS, BEGIN, BY, LEARNED) if key in node.value}
+        kind, config = dynamic_config({key: parameter.plain() for key, parameter in parameters.items()})
         self._check_state(node, list(alternates.values()), task_id)
         self.draft.tasks[task_id] = DraftTask(
-            task_id, self.task_types[kind], config, node.value["id"].position, {ALTERNATES: node.value[ALTERNATES]},
+            task_id, self.task_types[kind], config, node.value["id"].position, parameters,
             _text(node.value.get("chain")) or "allowed", alternates=alternates)
         if (rate := node.value.get("rate")) is not None:
             self._rate(task_id, rate)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .dataflow import _frozen
 from .fragment import Fragment
@@ -26,18 +26,22 @@ class FragmentSettings:
 
     ``trigger_ms`` is how far apart their batches begin, or the groups of events of an open one; None: as far as the
     installation says. With ``real_time`` their batches stay open. ``alternates`` says which alternate is on of dynamic
-    tasks, by running task, where it is another than at first (`alternates.first_on`).
+    tasks, by running task, where it is another than at first (`alternates.first_on`). ``policies`` has by what these
+    are switched, as documents (`guards.element_policies`), where it is another than their dataflows say.
     """
 
     trigger_ms: int | None = None
     real_time: bool = False
     alternates: Mapping[str, str] = field(default_factory=dict)
+    policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alternates", _frozen(self.alternates))
+        object.__setattr__(self, "policies", _frozen(self.policies))
 
 
 USUAL = FragmentSettings()
+OF_TASKS = ("alternates", "policies")  # settings of single tasks of a fragment
 
 
 def open_in_slots(fragments: Mapping[str, Fragment], settings: Mapping[str, FragmentSettings]) -> Counter[str]:
@@ -52,9 +56,9 @@ def inherited_settings(
 ) -> dict[str, FragmentSettings]:
     """The settings of new fragments that go on with the work of others: moved, fused or cut queries.
 
-    A new fragment has the shortest interval of those that it inherits from, and their alternates. Its batches stay open
-    where all of theirs do and its slot has room. Without this it would begin with micro-batches, and be restarted a
-    moment later.
+    A new fragment has the shortest interval of those that it inherits from, their alternates and policies. Its batches
+    stay open where all of theirs do and its slot has room. Without this it would begin with micro-batches, and be
+    restarted a moment later.
 
     Parameters
     ----------
@@ -78,8 +82,10 @@ def inherited_settings(
         stays_open = bool(earlier) and not fragment.divided and all(each.real_time for each in earlier) and (
             opened[fragment.slot] < MOST_OPEN_A_SLOT)
         opened[fragment.slot] += stays_open
-        alternates = {task: on for each in earlier for task, on in each.alternates.items() if task in fragment.tasks}
-        own = FragmentSettings(min(intervals, default=None), stays_open, alternates)
+        alternates, policies = (
+            {task: own for each in earlier for task, own in getattr(each, of).items() if task in fragment.tasks}
+            for of in OF_TASKS)
+        own = FragmentSettings(min(intervals, default=None), stays_open, alternates, policies)
         if own != USUAL:
             inherited[name] = own
     return inherited
@@ -95,17 +101,20 @@ def changed_settings(
     Parameters
     ----------
     before, after : mapping of str to FragmentSettings
-        What the plan says of them: how batches are, or which alternates are on, become others.
+        What the plan says of them: how batches are, which alternates are on, or by which policies, become others.
     """
     changed = {}
     for name, own in after.items():
         was, is_now = before.get(name, USUAL), now.get(name, USUAL)
-        if own.alternates == was.alternates:
-            changed[name] = replace(own, alternates=is_now.alternates)
-        else:
-            switched = {task: on for task, on in own.alternates.items() if was.alternates.get(task) != on}
-            changed[name] = replace(is_now, alternates={**is_now.alternates, **switched})
+        of_tasks = {of: _changed_tasks(getattr(was, of), getattr(own, of), getattr(is_now, of)) for of in OF_TASKS}
+        is_of_tasks = any(getattr(own, of) != getattr(was, of) for of in OF_TASKS)
+        changed[name] = replace(is_now if is_of_tasks else own, **of_tasks)
     return changed
+
+
+def _changed_tasks(was: Mapping[str, Any], own: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, Any]:
+    others = {task: chosen for task, chosen in now.items() if task in own or task not in was}
+    return others | {task: chosen for task, chosen in own.items() if was.get(task) != chosen}
 
 
 def settings_applied(plan: Plan, settings: Mapping[str, FragmentSettings], fragments: Mapping[str, Fragment]) -> (

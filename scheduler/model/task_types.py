@@ -182,6 +182,7 @@ class TaskTypes(Mapping[str, TaskType]):
     def __init__(self, task_types: Sequence[TaskType]) -> None:
         self._by_name = {task_type.name: task_type for task_type in task_types}
         ways = Parameter("alternates", "list", "The ways to do it.", required=True, alternate_types=self)
+        guards = Parameter("guards", "string", "Of which kind guards are.", default="value", added=True)
         begin = Parameter("begin", "string", "With what state an alternate that is switched on begins.", required=True,
                           choices=("fresh", "shared"))
         by = Parameter("by", "list", "The key by which they are switched.", default=[], items="string", is_set=True)
@@ -189,10 +190,11 @@ class TaskTypes(Mapping[str, TaskType]):
         build = "workers.library.dynamic:dynamic"
         self._dynamic = {
             DYNAMIC: TaskType(
-                DYNAMIC, "transform", "A task with alternates, of which one is on.", build, (ways,), effects=()),
+                DYNAMIC, "transform", "A task with alternates, of which one is on.", build, (ways, guards),
+                effects=()),
             DYNAMIC_FOLD: TaskType(
-                DYNAMIC_FOLD, "transform", "A task with alternates that keep state.", build, (ways, begin, by, learned),
-                effects=(), stateful=True, movable_state=True)}
+                DYNAMIC_FOLD, "transform", "A task with alternates that keep state.", build,
+                (ways, guards, begin, by, learned), effects=(), stateful=True, movable_state=True)}
 
     def __getitem__(self, name: str) -> TaskType:
         return self._dynamic[name] if name in self._dynamic else self._by_name[name]

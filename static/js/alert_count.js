@@ -4,19 +4,13 @@ import { fetchJson } from "./scripts.js";
 
 const EVERY_MS = 10000;
 
-async function refresh(nav, link) {
+async function refresh(nav) {
   if (document.hidden) return;
   try {
     const { count } = await fetchJson(nav.dataset.alertCount);
-    let badge = link.querySelector(".count");
-    if (!badge && count) {
-      badge = document.createElement("span");
-      badge.className = "count";
-      badge.title = "fire, and nobody has acknowledged them";
-      link.append(badge);
-    }
-    if (badge) {
+    for (const badge of document.querySelectorAll('[data-counts="alerts"]')) {
       badge.textContent = count;
+      badge.title = `${count} fire, and nobody has acknowledged them`;
       badge.hidden = count === 0;
     }
   } catch {
@@ -26,8 +20,7 @@ async function refresh(nav, link) {
 
 export function startAlertCount() {
   const nav = document.querySelector("[data-alert-count]");
-  const link = nav?.querySelector('[data-place="alerts"]');
-  if (!link) return;
-  setInterval(() => refresh(nav, link), EVERY_MS);
-  document.addEventListener("visibilitychange", () => refresh(nav, link));
+  if (!nav) return;
+  setInterval(() => refresh(nav), EVERY_MS);
+  document.addEventListener("visibilitychange", () => refresh(nav));
 }

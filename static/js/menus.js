@@ -1,4 +1,4 @@
-// The narrow screen's navigation, menus that close by Escape or a click elsewhere, and relative times that age.
+// The navigation, folded or opened on a narrow screen, menus that close by Escape or a click elsewhere, and relative times that age.
 
 import { ago, until } from "./format.js";
 import { toggleTheme } from "./theme.js";
@@ -14,6 +14,23 @@ function toggleNav(button) {
   const nav = document.getElementById("nav");
   const open = nav.toggleAttribute("data-open");
   button.setAttribute("aria-expanded", String(open));
+}
+
+/** Beside each other or above each other: what one chooses is remembered. */
+function fold() {
+  const root = document.documentElement;
+  root.dataset.side = root.dataset.side === "folded" ? "open" : "folded";
+  try {
+    localStorage.setItem("weir-side", root.dataset.side);
+  } catch {
+    // Storage may be closed to us; the next page then begins as usual.
+  }
+}
+
+function closeNav() {
+  const button = document.querySelector(".nav-toggle[aria-expanded='true']");
+  if (button) toggleNav(button);
+  return button;
 }
 
 /** Times that are past age, and those to come count down. */
@@ -38,12 +55,16 @@ export function startMenus() {
     const button = event.target.closest("[data-action]");
     if (button?.dataset.action === "theme") toggleTheme();
     if (button?.dataset.action === "nav") toggleNav(button);
+    if (button?.dataset.action === "fold") fold();
     if (button?.dataset.action === "copy") copy(button);
   });
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Escape") return;
     const menu = document.querySelector("details.menu[open]");
-    if (!menu) return;
+    if (!menu) {
+      closeNav()?.focus();
+      return;
+    }
     menu.open = false;
     menu.querySelector("summary").focus();
   });

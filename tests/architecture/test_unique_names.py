@@ -14,6 +14,7 @@ CLASSES_ALIKE = {
     "Command": "Django's: one a command of manage.py, named by its module",
     "Meta": "Django's: nested in models and forms",
     "Migration": "Django's: one a migration",
+    "Parser": "sqlglot's: nested in a dialect",
 }
 # What a module is in every app of the site, by Django or by the house: services write, selectors read.
 PARTS_OF_APPS = {"admin", "apps", "lifecycle", "models", "permissions", "selectors", "services", "urls", "views"}

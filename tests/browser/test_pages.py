@@ -218,9 +218,9 @@ def test_focus_can_be_seen(page_of: PageOf) -> None:
 def test_the_narrow_screen_has_a_navigation(page_of: PageOf, site: RunningSite) -> None:
     page = page_of(width=400)
     settled(page)
-    expect(page.get_by_role("link", name="Proposals")).to_be_hidden()
+    expect(page.get_by_role("link", name="Reviews")).to_be_hidden()
     page.get_by_role("button", name="Navigation").click()
-    page.get_by_role("link", name="Proposals").click()
+    page.get_by_role("link", name="Reviews").click()
     page.wait_for_url(f"{site.url}/proposals/")
 
 

@@ -13,19 +13,23 @@ from django.utils import timezone
 from dashboard import jobs
 from dashboard.approvals.lifecycle import EXECUTING
 from dashboard.approvals.models import Proposal
+from dashboard.approvals.policy_drafts import PolicyDraft, trial_of
 from dashboard.approvals.services import pause_dataflow, prepare_proposal, switch_alternate
-from dashboard.approvals.services.guarded_switches import HELD_FOR, held_until, propose_switches, users_of
+from dashboard.approvals.services.alternate_holds import HELD_FOR
+from dashboard.approvals.services.source_switches import propose_switches
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations import guard_dry_runs, guard_watches
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.guard_dry_runs import dry_run_of
-from dashboard.operations.guard_watches import GuardWatches, WantedSwitch, subject_of
+from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.models import GuardState
+from dashboard.operations.policy_reader import hold_of, users_of
 from dashboard.plans.models import PlanRecord
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.team_limits import AskedTooOften
 from scheduler.guards.guard_values import InvalidGuard
+from scheduler.guards.policy_sources import WantedSwitch
+from scheduler.guards.task_figures import subject_of
 from scheduler.history.series import Series
 from scheduler.model.errors import InvalidDataflow, NotFound
 from tests.dashboard.building import World, approved, document, enacted, planned, running
@@ -133,7 +137,8 @@ def test_who_switches_by_hand_is_left_alone_for_an_hour(world: World, record: Da
     wanted = GuardWatches().look(estate, rates(20.0), NOW_S)
     assert [switch.alternate for switch in wanted] == ["all"]
     names = users_of(estate, wanted[0].task)
-    assert names == [(str(record.pk), "work")] and held_until(names, at=done) == done + HELD_FOR
+    assert names == [(str(record.pk), "work")]
+    assert hold_of(wanted[0].task, at=done).until == done + HELD_FOR
     assert propose_switches(wanted, estate, at=done + HELD_FOR - timedelta(seconds=1)) == []
     assert len(propose_switches(wanted, estate, at=done + HELD_FOR + timedelta(seconds=1))) == 1
 
@@ -178,7 +183,7 @@ def test_guards_may_ask_for_as_many_plans_as_people_and_neither_takes_the_others
     Proposal.objects.filter(plan__kind="set").delete()
     settings.TEAM_PLANS_PER_H = by_people + 1
     pause_dataflow(actor=world.carla, dataflow_id=record.pk)
-    settings.TEAM_PLANS_PER_H = PlanRecord.objects.filter(options__has_key="guard").count()
+    settings.TEAM_PLANS_PER_H = PlanRecord.objects.filter(options__has_key="source").count()
     assert propose_switches(wanted, estate, at=timezone.now()) == [], "a guard that goes to and fro is told to wait"
 
 
@@ -206,16 +211,16 @@ def ten_minutes_of_rates(record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.usefixtures("ten_minutes_of_rates")
 def test_a_dry_run_says_when_it_would_have_switched_and_why(world: World, record: DataflowRecord) -> None:
     viewer = viewer_of(world.carla)
-    tried = dry_run_of(viewer, record.pk, "work", hours=1)
-    assert [(change.before, change.choice.alternate) for change in tried.switches] == [("all", "few"), ("few", "all")]
+    tried = trial_of(viewer, record.pk, "work", hours=1)
+    assert [(change.before, change.alternate) for change in tried.switches] == [("all", "few"), ("few", "all")]
     assert "It would have switched 2 times" in tried.text and "rate" in tried.text
-    assert not dry_run_of(viewer, record.pk, "work", guards={"all": "rate < 1000"}).switches
+    assert not trial_of(viewer, record.pk, "work", draft=PolicyDraft({"all": "rate < 1000"})).switches
     with pytest.raises(InvalidGuard):
-        dry_run_of(viewer, record.pk, "work", guards={"all": "rate <"})
+        trial_of(viewer, record.pk, "work", draft=PolicyDraft({"all": "rate <"}))
     with pytest.raises(NotFound):
-        dry_run_of(viewer, record.pk, "wrk")
+        trial_of(viewer, record.pk, "wrk")
     with pytest.raises(NotFound):
-        dry_run_of(viewer, record.pk, "work", guards={"al": "rate < 1"})
+        trial_of(viewer, record.pk, "work", draft=PolicyDraft({"al": "rate < 1"}))
 
 
 @pytest.mark.usefixtures("ten_minutes_of_rates")

@@ -87,7 +87,7 @@ def test_what_comes_switches_keys_and_a_process_that_is_killed_leaves_nothing_ha
     [channel] = outputs_of(estate, task)
     place = estate.places[task]
     chooser = LearnedChoices()
-    assert chooser.look(estate, {}, 1) == [] and broker.switched == [([place], {})]
+    assert chooser.look(estate, {}, 1) == () and broker.switched == [([place], {})]
     broker.events[channel] = forecasts(1, "m0", "m1")
     chooser.look(estate, {}, 2)
     first = chosen_by_key(KeyedChoices(), broker.events[channel], by=["meter"], among=METHODS, bound=0.2)
@@ -110,7 +110,7 @@ def test_a_broker_that_is_away_is_read_later(record: DataflowRecord, broker_of_c
     broker, estate, chooser = broker_of_choices, load_estate(), LearnedChoices()
     [channel] = outputs_of(estate, task_id())
     broker.events[channel], broker.is_away = forecasts(1, "m0"), True
-    assert chooser.look(estate, {}, 1) == [] and not broker.choices
+    assert chooser.look(estate, {}, 1) == () and not broker.choices
     broker.is_away = False
     chooser.look(estate, {}, 2)
     assert broker.choices[task_id()].states.keys() == {"m0"}

@@ -125,7 +125,8 @@ def test_only_hosts_that_the_operator_named_are_asked(url: str, settings: Any) -
 
 
 @pytest.mark.parametrize("address", [
-    "127.0.0.1", "10.0.0.7", "::1", "169.254.169.254", "0.0.0.0", "::ffff:127.0.0.1", "fe80::1"])
+    "127.0.0.1", "10.0.0.7", "::1", "169.254.169.254", "0.0.0.0", "::ffff:127.0.0.1", "fe80::1",
+    "64:ff9b::a9fe:a9fe", "2002:7f00:1::", "2001:0:5ef5:79fd:0:0:f5ff:fff8"])
 def test_a_name_that_leads_to_this_machine_is_refused_when_it_is_asked(
     address: str, world: World, settings: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:

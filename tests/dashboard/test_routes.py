@@ -26,11 +26,12 @@ from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored_rounds import DECISIONS
 from dashboard.live.live_protocol import _SUBJECTS, build
 from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.models import AlternateHold
 from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.teams.models import TokenScope
 from dashboard.teams.permissions import NOBODY, viewer_of
-from dashboard.teams.services import create_token, set_secret
+from dashboard.teams.services import create_token, set_calendar, set_secret
 from scheduler.approving import Automatic, Rules
 from scheduler.controllers.loop_values import ControllerPromise, Decision
 from scheduler.model.errors import WeirError
@@ -126,6 +127,10 @@ class Everything:
         token, _ = create_token(actor=world.carla, name="of-carla")
         record = running(world.carla, world.city, document("hush", visibility="private"), world.ana)
         several = running(world.carla, world.city, with_alternates(), world.ana)
+        AlternateHold.objects.create(
+            task=load_estate().submitted[str(several.pk)].running["work"], alternate="all", by=world.carla,
+            until=timezone.now() + timedelta(days=1))
+        set_calendar(actor=world.ana, team=world.city, name="hook", days=[])
         proposal = planned(world.carla, world.city, document("hush-later", visibility="private", window=7))
         self._names = {
             "dataflow_id": record.pk, "one": record.pk, "other": links.pk, "proposal_id": proposal.pk,
@@ -139,9 +144,13 @@ class Everything:
         dynamic = {"dataflow_id": several.pk, "task": "work"}
         self._of_pattern: dict[str, dict[str, Any]] = {
             "api/dataflows/<uuidstr:dataflow_id>/alternates": dynamic,
-            "api/dataflows/<uuidstr:dataflow_id>/alternates/<task>/try": dynamic,
+            **dict.fromkeys([
+                f"api/dataflows/<uuidstr:dataflow_id>/alternates/<task>/{what}" for what in ("try", "policy", "release")
+            ], dynamic),
             "dataflows/<uuid:dataflow_id>/switch": dynamic,
-            "dataflows/<uuid:dataflow_id>/guards/<str:task>": dynamic,
+            **dict.fromkeys([
+                f"dataflows/<uuid:dataflow_id>/guards/<str:task>{what}" for what in ("", "/policy", "/hold")], dynamic),
+            "api/teams/<slug:slug>/events/<str:stream>": {"stream": "alerts"},
             "api/dataflows/<uuidstr:dataflow_id>/outputs/<str:task_id>": {"task_id": "out"},
             "api/dataflows/<uuidstr:dataflow_id>/sources/<str:task_id>/dead-letters": source | {"task_id": "posted"},
             "api/dataflows/<uuidstr:dataflow_id>/sinks/<str:task_id>/refused": sink | {"task_id": "away"},
@@ -210,6 +219,11 @@ class Everything:
             "dataflows/<uuid:dataflow_id>/latency": {"latency": "400 ms"},
             "dataflows/<uuid:dataflow_id>/when-behind": {"choice": "lose_oldest"},
             "tokens/new": {"name": "ci"},
+            "api/dataflows/<uuidstr:dataflow_id>/alternates/<task>/policy": {"guards": {"few": "rate > 5"}},
+            "dataflows/<uuid:dataflow_id>/guards/<str:task>/policy": {"guard_few": "rate > 5"},
+            "dataflows/<uuid:dataflow_id>/guards/<str:task>/hold": {"alternate": "few", "hold_s": "900"},
+            "api/teams/<slug:slug>/calendars/<str:name>": {"days": ["2026-12-25"]},
+            "api/teams/<slug:slug>/events/<str:stream>": {"values": {"level": "red"}},
             "api/alerts/<int:alert_id>/mute": {"what": "both", "minutes": 60},
             "api/alert-rules/<str:kind>": {"team": "city", "for_s": 5},
             "api/alert-choices": {"choices": [{"severity": "info", "email": True, "webhook": False}]},

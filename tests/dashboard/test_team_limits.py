@@ -23,6 +23,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.config.environment import DECLARED
 from dashboard.core.http_errors import http_status, response_for
 from dashboard.live.hub import Hub
+from dashboard.operations.posted_events import post_event
 from dashboard.outbox.models import PLAIN
 from dashboard.outbox.services import add_endpoint
 from dashboard.teams.permissions import viewer_of
@@ -67,6 +68,10 @@ def webhook(world: World, name: str) -> object:
     return add_endpoint(actor=world.dev, name=name, url="https://hooks.example.org/x", format=PLAIN, team=world.city)
 
 
+def posted(world: World) -> object:
+    return post_event(actor=world.carla, team=world.city, stream="alarm", values={})
+
+
 CASES = {
     "a submission": Case(
         "WEIR_TEAM_PROPOSALS", 2, lambda world: [submitted(world, "a"), submitted(world, "b")],
@@ -85,6 +90,8 @@ CASES = {
     "webhooks": Case(
         "WEIR_TEAM_WEBHOOKS", 2, lambda world: [webhook(world, "a"), webhook(world, "b")],
         lambda world: webhook(world, "c")),
+    "posted events": Case(
+        "WEIR_TEAM_EVENTS_PER_H", 2, lambda world: [posted(world), posted(world)], posted, AskedTooOften),
 }
 
 

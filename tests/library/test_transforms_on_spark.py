@@ -259,7 +259,7 @@ def test_what_has_no_number_to_keep_is_read_just_as_spark_reads_it(events):
 def test_a_decimal_has_every_digit_that_came_or_is_null(events):
     exact = {"1.005": None, "1.50": "1.50", "1.5000": "1.50", "1e1": "10", "1E-1": "0.1",
              "123456789.99": "123456789.99", "1234567890.00": None, "-0": "0", "0.001": None, "1e999999999": None,
-             "1e-999999999": None}
+             "1e-999999999": None, f"1.{'0' * 999}": None}  # a million digits take Java a minute
     values = [None if text is None else Decimal(text) for text in exact.values()]
     for kind, form in (("csv", "{}"), ("json", '{{"d": {}}}'), ("json", '{{"d": "{}"}}'), ("xml", "<r><d>{}</d></r>")):
         rows = events(f"{kind} string", *((form.format(text),) for text in exact))
@@ -268,6 +268,11 @@ def test_a_decimal_has_every_digit_that_came_or_is_null(events):
     rows = events("json string", *((f'{{"d": [{text}, "{text}"]}}',) for text in exact))
     read = build("sql", rows, query="SELECT from_json(json, 'd array<decimal(11,2)>').d AS d FROM input")
     assert [row.d for row in read.collect()] == [[value, value] for value in values]
+    cast = {" 1.5\t": "1.50", "-1.005": "-1.01", "+2E1": "20.00", "1e-50000000": "0.00", "x": None, "1 2": None,
+            f"1.{'0' * 999}": None, "9" * 1_000_000: None}
+    read = build("sql", events("s string", *((text,) for text in cast)),
+                 query="SELECT CAST(s AS decimal(11,2)) AS d FROM input")
+    assert [row.d and str(row.d) for row in read.collect()] == list(cast.values())
 
 
 def test_pi(events):

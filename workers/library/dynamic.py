@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from scheduler.guards.element_policies import stated_policy
 from scheduler.guards.guard_checks import NEVER_ON, check_element
 from scheduler.guards.guard_values import InvalidGuard
-from scheduler.guards.task_figures import TASK_CATALOG, element_of
-from scheduler.model.alternates import LEARNED, alternates_in, first_on
+from scheduler.guards.task_figures import TASK_CATALOG
+from scheduler.model.alternates import LEARNED, alternates_in, first_on, guards_kind
 from scheduler.model.task_types import DYNAMIC
 
 from .config import InvalidConfig
@@ -25,12 +26,13 @@ if TYPE_CHECKING:
 def dynamic_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where a guard is none, or alternates could never be on, or a learned one knows nothing of
     what they do."""
-    others = [each for each in alternates_in(DYNAMIC, config) if each.type != FORECAST.name]
+    alternates = alternates_in(DYNAMIC, config)
+    others = [each for each in alternates if each.type != FORECAST.name]
     if config.get(LEARNED) is not None and others:
         raise InvalidConfig(
             f"A learned guard chooses among forecasts, and alternate {others[0].name} is of type {others[0].type}.",
             remedy=f"Give it the type {FORECAST.name}, or leave {LEARNED} away.", alternate=others[0].name)
-    element = element_of("the task", alternates_in(DYNAMIC, config))
+    element = stated_policy(alternates, guards_kind(config)).element("the task", alternates)
     try:
         findings = check_element(element, TASK_CATALOG)
     except InvalidGuard as invalid:

@@ -20,6 +20,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 READ_BYTES = 256 * 1024
+_TRANSLATED = ipaddress.ip_network("64:ff9b::/96")  # NAT64: a gateway connects to the address of IPv4 at its end
 
 
 class WrongAddress(Exception):
@@ -52,8 +53,19 @@ def is_literal(host: str) -> bool:
 
 
 def may_be_reached(address: str) -> bool:
-    """Whether a name may lead to an address."""
+    """Whether a name may lead to an address, and to the one of IPv4 that a gateway finds in it."""
     ip = ipaddress.ip_address(address.partition("%")[0])
+    return all(map(_is_open, [ip, *_within(ip)]))
+
+
+def _within(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
+    if ip.version == 4:
+        return []
+    translated = ipaddress.IPv4Address(int(ip) & 0xFFFF_FFFF) if ip in _TRANSLATED else None
+    return [found for found in (ip.sixtofour, *(ip.teredo or ()), translated) if found is not None]
+
+
+def _is_open(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     ip = getattr(ip, "ipv4_mapped", None) or ip
     if ip.is_loopback or ip.is_link_local or ip.is_unspecified or ip.is_multicast or ip.is_reserved:
         return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from dashboard.bills import dataflow_costs
-from dashboard.operations import dynamic_reader, guard_dry_runs
+from dashboard.operations import dynamic_reader, guard_dry_runs, policy_reader
 from dashboard.operations.live_view import live_documents
 from dashboard.operations.live_view.failing_queries import Failure
 from scheduler.model import dataflow
@@ -186,6 +186,7 @@ class DataflowFragmentation(FragmentationAnswer):
 
 DynamicTaskAnswer = answer_of(dynamic_reader.DynamicTask)
 GuardTrialAnswer = answer_of(guard_dry_runs.GuardTrial)
+PolicyAnswer = answer_of(policy_reader.ToldPolicy)
 
 
 class DeadLetterAnswer(Answer):

@@ -155,6 +155,28 @@ class SecretRow(Answer):
     set_by: str
 
 
+class CalendarRow(Answer):
+    """Days that policies of a team name, in order."""
+
+    name: str
+    days: list[str]
+
+
+class EventStreamRow(Answer):
+    """Events that a team posts: each field with its kind, ``number``, ``text`` or ``truth``."""
+
+    name: str
+    figures: dict[str, str]
+
+
+class PostedEventRow(Answer):
+    """An event that was taken in: its number, and when it was, in ms since the epoch."""
+
+    id: int
+    stream: str
+    at_ms: int
+
+
 class ModelVersionRow(Answer):
     """A version of a model that a team keeps."""
 

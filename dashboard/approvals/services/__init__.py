@@ -4,12 +4,14 @@ Imports everything of the site below the API. Read ``submission.py`` first, then
 """
 
 from dashboard.approvals.services.adopting import adopt_near_miss
+from dashboard.approvals.services.alternate_holds import release_alternate
 from dashboard.approvals.services.commenting import comment_on, edit_comment, resolve_thread, see_mentions
 from dashboard.approvals.services.draining import empty_nodes
 from dashboard.approvals.services.enacting import drop_left_bundles, record_progress, roll_back_proposal
 from dashboard.approvals.services.guarding import guard
 from dashboard.approvals.services.plan_holds import enact_held
 from dashboard.approvals.services.plan_retention import forget_plans
+from dashboard.approvals.services.policy_proposals import PolicyDraft, propose_policy
 from dashboard.approvals.services.rearrangement_proposals import (
     REARRANGEMENTS,
     defragment_dataflow,
@@ -32,11 +34,12 @@ from dashboard.approvals.services.version_proposals import change_dataflow, prop
 from dashboard.approvals.services.waiting_plans import carry_over_waiting
 
 __all__ = [
-    "REARRANGEMENTS", "adopt_near_miss", "agree_to_rules", "approve_proposal", "cancel_proposal", "carry_over_waiting",
-    "change_dataflow", "choose_joining", "comment_on", "decline_rules", "defragment_dataflow", "drop_left_bundles",
-    "edit_comment", "empty_nodes",
-    "enact_held", "forget_plans", "guard", "move_query", "pause_dataflow", "prepare_proposal", "propose_schedule",
-    "propose_version", "recompute_proposal", "record_progress", "reject_proposal", "remove_dataflow",
+    "REARRANGEMENTS", "PolicyDraft", "adopt_near_miss", "agree_to_rules", "approve_proposal", "cancel_proposal",
+    "carry_over_waiting", "change_dataflow", "choose_joining", "comment_on", "decline_rules", "defragment_dataflow",
+    "drop_left_bundles", "edit_comment", "empty_nodes",
+    "enact_held", "forget_plans", "guard", "move_query", "pause_dataflow", "prepare_proposal", "propose_policy",
+    "propose_schedule", "propose_version", "recompute_proposal", "record_progress", "reject_proposal",
+    "release_alternate", "remove_dataflow",
     "resolve_thread", "resume_dataflow", "roll_back_proposal", "see_mentions", "set_rules", "submit_dataflow",
     "switch_alternate",
 ]

@@ -17,6 +17,7 @@ from dashboard.approvals.lifecycle import DONE, EXECUTING, FAILED, ROLLED_BACK, 
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.plan_in_force import plans_in_force
 from dashboard.approvals.proposal_states import move_proposal
+from dashboard.approvals.services.alternate_holds import end_hold, hold_switched
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.dataflow_states import move_dataflow
@@ -27,6 +28,7 @@ from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_reader import StoredEstate
 from dashboard.operations.estate_store.estate_writer import drop_bundles, on_slots_there, store_plan
 from dashboard.operations.estate_store.generation import lock_generation
+from dashboard.operations.estate_store.policy_versions import note_policies
 from dashboard.operations.models import EstateState
 from dashboard.plans import services as plans
 from dashboard.plans.computing import compute
@@ -67,7 +69,7 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     plan = plan_of(proposal.plan)
     site = SITE_PLAN_KINDS[plan.kind]
     kind = site.kind
-    if kind.moves_queries:
+    if kind.moves_queries and not all(kind_of(step).of_policy for step in plan.steps):
         require_calm(audit.actor)
     if kind.needs_no_handover:
         _require_no_handover()
@@ -81,6 +83,7 @@ def execute(audit: Audit, proposal: Proposal, *, generation: int) -> None:
     proposal.progress = {"done": [], "failing": {}}
     move_proposal(proposal, EXECUTING)
     store_plan(plan)
+    note_policies(plan, proposal=proposal.pk, author=proposal.author, at=proposal.approved_at)
     if site.becomes:
         move_dataflow(proposal.dataflow, site.becomes)
     if site.becomes == dataflows.REMOVING:
@@ -178,6 +181,8 @@ def take_back(audit: Audit, proposal: Proposal, *, generation: int, why: str = "
     plan = _undoing(proposal, record, generation=generation, was_done=was_done)
     proposal.rollback_plan = plans.freeze(record=record, plan=plan)
     store_plan(plan)
+    note_policies(plan, proposal=proposal.pk, author=actor, at=timezone.now())
+    end_hold(audit, proposal)
     proposal.progress = {"done": [], "failing": {}}
     proposal.save()
     if back.becomes:
@@ -185,7 +190,7 @@ def take_back(audit: Audit, proposal: Proposal, *, generation: int, why: str = "
     if former is not None:
         take_version(actor=actor, record=proposal.dataflow, number=former)
     audit.subject, audit.team = proposal, proposal.dataflow.team
-    audit.details = {"generation": generation + 1}
+    audit.details["generation"] = generation + 1
     jobs.enact(str(proposal.pk))
 
 
@@ -255,8 +260,8 @@ def record_progress(*, proposal_id: UUID | str, plan_id: UUID, progress: PlanPro
         if after == before:
             audit.nothing_changed()
             return proposal
-        _finish(proposal, after, at)
         audit.details = {"before": before, "after": after, "failing": noted["failing"]}
+        _finish(audit, proposal, after, at)
         return proposal
 
 
@@ -310,9 +315,11 @@ def _status_after(before: str, plan: Plan, progress: Mapping, at: datetime) -> s
     return before if progress["failing"] else EXECUTING
 
 
-def _finish(proposal: Proposal, after: str, at: datetime) -> None:
+def _finish(audit: Audit, proposal: Proposal, after: str, at: datetime) -> None:
     if after in {DONE, ROLLED_BACK}:
         proposal.finished_at = at
+        if after == DONE:
+            hold_switched(audit, proposal, at=at)
         DatabaseHistory().annotate(_annotations(proposal, after, at))
     move_proposal(proposal, after)
     if after in {DONE, ROLLED_BACK} and proposal.dataflow.status in dataflows.COMES_TO_REST:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from dashboard.approvals.lifecycle import STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
+from dashboard.approvals.services.alternate_holds import require_hold
 from dashboard.approvals.services.enacting import require_calm
 from dashboard.approvals.services.submission import asked_again, open_proposal, plan_anew, require_at_rest
 from dashboard.audit.trail import Audit, audited
@@ -61,11 +62,26 @@ def move_query(
     return _propose(actor, dataflow_id, kind=MOVE, **_move(query, slot, along))
 
 
-def switch_alternate(*, actor: User, dataflow_id: UUID | str, task: str, alternate: str) -> Proposal:
+def switch_alternate(
+    *, actor: User, dataflow_id: UUID | str, task: str, alternate: str, hold_s: float | None = None
+) -> Proposal:
     """Propose that a dynamic task of a dataflow is done by another alternate, for all who use it; an open proposal of
     just that is returned as it is.
+
+    Parameters
+    ----------
+    hold_s : float, optional
+        How long it is held then, whatever policies want: from a minute to 31 days, an hour where nothing is said. With
+        it, it may be the alternate that is on already.
     """
-    return _propose(actor, dataflow_id, kind=SET, task=task, alternate=alternate)
+    require_hold(hold_s)
+    held = {} if hold_s is None else {"hold_s": hold_s}
+    return _propose(actor, dataflow_id, kind=SET, task=task, alternate=alternate, **held)
+
+
+def propose_setting(*, actor: User, dataflow_id: UUID | str, **options: Any) -> Proposal:
+    """Propose a plan of kind ``set`` by these options; an open proposal of just that is returned as it is."""
+    return _propose(actor, dataflow_id, kind=SET, **options)
 
 
 def _move(query: str, slot: str, along: Sequence[str]) -> dict[str, Any]:
@@ -82,17 +98,17 @@ def _propose(actor: User, dataflow_id: UUID | str, *, kind: PlanKind, **options:
         already = Proposal.objects.open().filter(dataflow=record, plan__kind=kind.name, **same).first()
         if already is not None:
             return asked_again(audit, already, actor=actor)
-        _require_open(actor, record, kind)
+        _require_open(actor, record, kind, is_policy="policy" in options)
         proposal = open_proposal(audit, record, kind.name, options=options)
         audit.subject, audit.team = record, record.team
         audit.details = {"proposal": str(proposal.pk), **options}
         return proposal
 
 
-def _require_open(actor: User, record: DataflowRecord, kind: PlanKind) -> None:
-    """Raise where no plan of this kind can be proposed for a dataflow as things stand."""
+def _require_open(actor: User, record: DataflowRecord, kind: PlanKind, *, is_policy: bool = False) -> None:
+    """Raise where no plan of this kind can be proposed for a dataflow as things stand; a policy touches no query."""
     require_at_rest(record, SITE_PLAN_KINDS[kind.name].proposed_from, kind.name)
-    if kind.moves_queries:
+    if kind.moves_queries and not is_policy:
         require_calm(actor)
 
 

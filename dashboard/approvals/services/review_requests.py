@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.conf import settings
 
-from dashboard.approvals.demands import BY_GUARD, BY_WEIR, team_demands
+from dashboard.approvals.demands import BY_POLICY, BY_WEIR, team_demands
 from dashboard.approvals.models import Ask, Proposal, Review
 from dashboard.audit.trail import Audit
 from dashboard.controllers.selectors import acting_teams
@@ -36,7 +36,7 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> None:
 
 def _agreed(proposal: Proposal) -> str:
     """By what teams agreed to a plan beforehand that Weir makes by itself."""
-    return BY_GUARD if proposal.plan.options.get("guard") else BY_WEIR
+    return BY_POLICY if proposal.plan.options.get("source") else BY_WEIR
 
 
 def _acting(proposal: Proposal) -> set[int]:
@@ -44,7 +44,7 @@ def _acting(proposal: Proposal) -> set[int]:
 
     What a controller takes back of its own, nobody is asked about: teams agreed to that with what is taken back.
     """
-    if proposal.author_id is None and proposal.plan.options.get("guard"):
+    if proposal.author_id is None and proposal.plan.options.get("source"):
         return set(Team.objects.values_list("pk", flat=True))
     if proposal.round is None:
         return set()

@@ -245,26 +245,26 @@ def open_proposal(
     TeamLimitReached
         As many of the team's proposals are open as may be.
     AskedTooOften
-        As many plans were asked for within the hour, of the team's dataflows, as may be: by people, or by guards.
+        As many plans were asked for within the hour, of the team's dataflows, as may be: by people, or by policies.
     """
     if audit.actor is not None:  # what Weir proposes by itself has bounds of its own
         opened = Proposal.objects.open().filter(dataflow__team=record.team_id, author__isnull=False)
         require_room(PROPOSALS, owner=record.team.name, taken=opened.count())
-    by_guards = bool((options or {}).get("guard"))
-    if audit.actor is not None or by_guards:
-        _require_plan(record.team, by_guards=by_guards)
+    by_policies = bool((options or {}).get("source"))
+    if audit.actor is not None or by_policies:
+        _require_plan(record.team, by_policies=by_policies)
     plan = plans.request_plan(actor=audit.actor, dataflow=record, kind=kind, options=options, version=version)
     proposal = Proposal.objects.create(plan=plan, dataflow=record, author=audit.actor, round=loop_round)
     jobs.prepare_proposal(str(proposal.pk))
     return proposal
 
 
-def _require_plan(team: Team, *, by_guards: bool = False) -> None:
-    """Raise where as many plans were asked for within the hour as a team's people may, and as many again its guards;
+def _require_plan(team: Team, *, by_policies: bool = False) -> None:
+    """Raise where as many plans were asked for within the hour as a team's people may, and as many again its policies;
     the estate's lock is held."""
-    now, guards = timezone.now(), Q(options__has_key="guard")
+    now, policies = timezone.now(), Q(options__has_key="source")
     lately = PlanRecord.objects.filter(
-        guards if by_guards else ~guards, dataflow__team=team, created__gt=now - AN_HOUR)
+        policies if by_policies else ~policies, dataflow__team=team, created__gt=now - AN_HOUR)
     oldest = lately.order_by("created").values_list("created", flat=True).first() or now
     require_room(
         PLANS, owner=team.name, taken=lately.count(),

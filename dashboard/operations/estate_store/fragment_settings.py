@@ -13,20 +13,23 @@ from typing import Any
 from dashboard.audit.trail import audited, inside_command
 from dashboard.operations.estate_store.generation import lock_generation, revise
 from dashboard.operations.models import FragmentRow
+from scheduler.model.canonical import plain
 from scheduler.model.fragment import Fragment
 from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, inherited_settings
 
-_COLUMNS = ("trigger_ms", "real_time", "alternates")  # in the order of the settings' fields
+_COLUMNS = ("trigger_ms", "real_time", "alternates", "policies")  # in the order of the settings' fields
 
 
 def columns_of_settings(own: FragmentSettings) -> dict[str, Any]:
     """A row's columns that are settings."""
-    return {"trigger_ms": own.trigger_ms, "real_time": own.real_time, "alternates": dict(own.alternates)}
+    return {
+        "trigger_ms": own.trigger_ms, "real_time": own.real_time, "alternates": dict(own.alternates),
+        "policies": plain(own.policies)}
 
 
 def settings_of(fragments: Collection[str] | None = None) -> dict[str, FragmentSettings]:
     """The settings of these fragments, or of all; usual ones are left out."""
-    rows = FragmentRow.objects.exclude(trigger_ms=None, real_time=False, alternates={})
+    rows = FragmentRow.objects.exclude(trigger_ms=None, real_time=False, alternates={}, policies={})
     rows = rows if fragments is None else rows.filter(pk__in=fragments)
     return {name: FragmentSettings(*own) for name, *own in rows.values_list("pk", *_COLUMNS)}
 

@@ -28,6 +28,19 @@ _PATHS = {
     "keyboard": '<rect x="1.5" y="4" width="13" height="8" rx="1.5"/><path d="M4 6.7h.1M6.7 6.7h.1M9.3 6.7h.1M12 6.7h.1M5 9.5h6"/>',  # noqa: E501
     "lock": '<rect x="3.5" y="7" width="9" height="6.5" rx="1.2"/><path d="M5.5 7V5a2.5 2.5 0 0 1 5 0v2"/>',
     "back": '<path d="M9.5 3.5 5 8l4.5 4.5"/>',
+    "overview": '<rect x="2" y="2" width="5" height="6.5" rx="1"/><rect x="9" y="2" width="5" height="3.5" rx="1"/>'
+                '<rect x="2" y="10.5" width="5" height="3.5" rx="1"/>'
+                '<rect x="9" y="7.5" width="5" height="6.5" rx="1"/>',
+    "dataflows": '<circle cx="3.5" cy="8" r="1.8"/><circle cx="12.5" cy="3.8" r="1.8"/>'
+                 '<circle cx="12.5" cy="12.2" r="1.8"/>'
+                 '<path d="M5.2 7.3 10.8 4.6M5.2 8.7l5.6 2.7"/>',
+    "reviews": '<path d="M2.5 3h11v8h-6l-3 2.5V11h-2z"/><path d="m5.6 7 1.7 1.7 3-3.4"/>',
+    "observe": '<path d="M1.8 8.5h2.7l1.8-5 3 9.5 2-6 .9 1.5h2"/>',
+    "settings": '<path d="M2.5 4.5h5M11.5 4.5h2M2.5 11.5h2M8.5 11.5h5"/><circle cx="9.5" cy="4.5" r="1.9"/>'
+                '<circle cx="6.5" cy="11.5" r="1.9"/>',
+    "help": '<circle cx="8" cy="8" r="6"/>'
+            '<path d="M6.3 6.4a1.8 1.8 0 1 1 2.5 1.65c-.5.25-.8.55-.8 1.150M8 11.3v.1"/>',
+    "fold": '<rect x="2" y="2.5" width="12" height="11" rx="1.5"/><path d="M6.5 2.5v11"/>',
     "next": '<path d="M6.5 3.5 11 8l-4.5 4.5"/>',
 }
 

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from django import template
+from django.http import HttpRequest
 from django.urls import reverse
 
 from dashboard.alerts import selectors as alerts
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals.comments import unseen_mentions
 from dashboard.operations.live_view.live_documents import MOVING
+from dashboard.pages.sections import PEOPLE, SECTIONS, Section, page_at, section_at
 from dashboard.profiles import selectors as profiles
 from dashboard.teams.models import Role
 from dashboard.teams.selectors import teams
 
 register = template.Library()
-_PLACES = (
-    ("estate", "Estate"), ("problems", "Problems"), ("dataflows", "Dataflows"), ("proposals", "Proposals"),
-    ("alerts", "Alerts"), ("bills", "Bills"), ("task_types", "Task types"), ("profiles", "Profiles"),
-    ("controllers", "Controllers"), ("audit", "Audit"), ("help", "Help"),
-)
+URGENT = ("proposals", "alerts")  # what waits there is counted at its section, too
+
 
 
 @register.simple_tag
@@ -31,7 +31,7 @@ def moving_fields() -> str:
 
 @register.simple_tag(takes_context=True)
 def nav_state(context: dict[str, Any]) -> dict[str, Any]:
-    """The navigation's items, and the viewer's teams with the role in each."""
+    """The sections with their pages and what waits there, where one is, and the viewer's teams with their roles."""
     request = context["request"]
     waiting, mentions = waiting_for_me(context), unseen_mentions(request.viewer).count()
     firing = sum(alerts.counts(request.viewer).values())
@@ -39,28 +39,35 @@ def nav_state(context: dict[str, Any]) -> dict[str, Any]:
     counts = {"proposals": (waiting + mentions, _counted(waiting, mentions)),
               "profiles": (suggested, f"{suggested} wait to be measured again"),
               "alerts": (firing, f"{firing} fire, and nobody has acknowledged them")}
-    items = []
-    for name, title in _PLACES:
-        url = reverse(name)
-        current = request.path.startswith(url) if url != "/" else request.path == "/" or _of_estate(request.path)
-        count, count_title = counts.get(name, (0, ""))
-        items.append({"url": url, "place": name.replace("_", "-"), "title": title, "current": current,
-                      "count": count, "count_title": count_title})
+    here = section_at(request.path)
+    shown = [_shown(section, here, request, counts) for section in SECTIONS]
     memberships = [
         {"team": team.name, "role": Role(request.viewer.roles[team.pk]).label}
         for team in teams(request.viewer) if team.pk in request.viewer.roles
     ]
-    return {"items": items, "memberships": memberships}
+    return {"sections": shown, "here": next((section for section in shown if section["current"]), None),
+            "memberships": memberships}
+
+
+def _shown(
+    section: Section, here: Section | None, request: HttpRequest, counts: Mapping[str, tuple[int, str]]
+) -> dict[str, Any]:
+    pages = [page for page in section.pages if page is not PEOPLE or request.user.is_superuser]
+    at = page_at(request.path, pages)
+    items = [{"url": reverse(page.name), "key": page.key, "title": page.title, "current": page is at,
+              "count": counts.get(page.name, (0, ""))[0], "count_title": counts.get(page.name, (0, ""))[1]}
+             for page in pages]
+    urgent = next((item for item in items if item["count"] and item["key"] in URGENT), None)
+    return {"key": section.key, "title": section.title, "url": items[0]["url"], "pages": items,
+            "current": section is here,
+            "counted": urgent or {"count": 0, "count_title": ""},
+            "counts": next((item["key"] for item in items if item["key"] in URGENT), "")}
 
 
 def _counted(waiting: int, mentions: int) -> str:
     """What the number beside *Proposals* counts, in words."""
     parts = [f"{waiting} wait for your review"] * bool(waiting) + [f"{mentions} mention you"] * bool(mentions)
     return ", ".join(parts)
-
-
-def _of_estate(path: str) -> bool:
-    return path.startswith("/estate/")
 
 
 @register.simple_tag(takes_context=True)

@@ -6,18 +6,24 @@ from dashboard.catalog import lifecycle as dataflows
 from dashboard.operations.latency_control.open_batches import why_not_set
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
+from scheduler.guards.element_policies import policy_in
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import SET
 from scheduler.read_set import ReadTrackingView
-from scheduler.setting import plan_settings, plan_switch
+from scheduler.setting import plan_policy, plan_settings, plan_switch
 
 
 def _setting(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     options = record.options
     if "alternate" in options:
         return plan_switch(
-            estate, task=options["task"], alternate=options["alternate"], why=options.get("reason", ""),
-            **computed_with(record))
+            estate, task=options["task"], alternate=options["alternate"], stays="hold_s" in options,
+            why=options.get("reason", ""), **computed_with(record))
+    if "policy" in options:
+        stated = options["policy"]
+        return plan_policy(
+            estate, task=options["task"], policy=None if stated is None else policy_in(stated),
+            why=options.get("reason", ""), **computed_with(record))
     return plan_settings(
         estate, real_time=options["real_time"], trigger_ms=options["trigger_ms"], cores_delta=options["cores_delta"],
         why=options["reason"], **computed_with(record))

@@ -4,6 +4,7 @@ Imports the models, permissions and selectors beside it. Read ``memberships.py``
 """
 
 from dashboard.teams.account_errors import InvalidValue, LastAdmin
+from dashboard.teams.services.calendars import delete_calendar, set_calendar
 from dashboard.teams.services.memberships import (
     LONGEST_SECRET,
     SecretInUse,
@@ -23,7 +24,7 @@ from dashboard.teams.services.tokens import create_token, revoke_token, token_di
 
 __all__ = [
     "LONGEST_SECRET", "Identity", "InvalidValue", "LastAdmin", "SecretInUse", "change_password", "create_team",
-    "create_token", "create_user", "deactivate", "delete_secret", "link", "reactivate", "remove_member",
-    "revoke_token", "set_containment", "set_freshness", "set_role", "set_secret", "set_when_behind", "sign_on",
-    "token_digest",
+    "create_token", "create_user", "deactivate", "delete_calendar", "delete_secret", "link", "reactivate",
+    "remove_member", "revoke_token", "set_calendar", "set_containment", "set_freshness", "set_role", "set_secret",
+    "set_when_behind", "sign_on", "token_digest",
 ]

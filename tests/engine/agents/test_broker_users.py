@@ -35,7 +35,11 @@ FORBIDDEN = (
     "SMEMBERS weir:models:roads", "ZRANGE weir:models:city/other 0 -1", "HGETALL weir:look:2",
     "HGETALL weir:trial:1:order", "RENAME weir:ch:f9-0.0 x", "COPY weir:ch:f9-0.0 weir:ch:x",
     "SORT weir:looks:n1 BY weir:secrets->x", "EVAL return(redis.call('GET','weir:desired:n2')) 0",
-    "EVAL return(redis.call('KEYS','*')) 0")
+    "EVAL return(redis.call('KEYS','*')) 0", "CLIENT TRACKING ON BCAST", "CLIENT PAUSE 1", "CLIENT UNBLOCK 1",
+    "SORT_RO weir:looks:n1 BY weir:secrets->x", "MEMORY DOCTOR", "LATENCY RESET", "MODULE LIST", "PSUBSCRIBE *",
+    "SUBSCRIBE __keyevent@0__:set", "SPUBLISH weir:push n1", "BLPOP celery 1", "DUMP weir:desired:n2", "SLOWLOG GET",
+    "RESTORE weir:ch:f9-0.0 0 x", "MIGRATE h 1 weir:secrets 0 1",
+    "EVAL_RO return(redis.call('GET','weir:desired:n2')) 0", "MEMORY USAGE weir:secrets", "OBJECT ENCODING weir:secrets")
 OF_CONNECTORS = ("HGETALL weir:connector:t", "HGETALL weir:sink:f9-0.0", "SMEMBERS weir:sinks:n1")
 
 
@@ -141,6 +145,27 @@ def test_what_is_coming_is_let_before_it_is_kept_and_what_is_recorded_after(user
         users.expect()
         with pytest.raises(redis.exceptions.NoPermissionError):
             client.hset(keys.valve("f1-0"), "x", 1)
+
+
+def test_what_a_slot_records_of_others_lets_it_touch_nothing(users, broker, broker_url):
+    """Who breaks out of a slot writes its folder: of a stream and a model of another team, and what no agent reads."""
+    store = users._store
+    forged = DESIRED_STATES.read({"version": 3, "node": "n1", "generation": 3, "slots": {"0": {"fragments": [
+        {"id": name, "inherits": ["f9-0"], "outlets": {}, "active": 1, "trigger_ms": 500,
+         "inputs": [{"channel": "f9-0.0", "task": "p"}],
+         "tasks": [{"id": "t", "type": "train", "config": {"model": {"name": "x", "team": "roads"}}}]}
+        for name in ("f9-0", "f1-0")]}}})
+    slot = SlotStore(store.data_dir, store.slot_dir("0"))
+    for fragment in forged.wanted.values():
+        slot.record(fragment)
+    (store.slot_dir("0") / "f8-0.json").write_text("{")
+    for again in (users, BrokerUsers(broker, broker_url, store)):
+        again.expect()
+        with as_role(again, SLOTS) as client:
+            client.hset(keys.valve("f1-0"), "x", 1)
+            for key in (keys.valve("f9-0"), keys.channel("f9-0.0"), "weir:models:roads"):
+                with pytest.raises(redis.exceptions.NoPermissionError):
+                    client.exists(key)
 
 
 def test_a_broker_that_forgot_them_has_them_again(users, broker):

@@ -14,11 +14,13 @@ from pathlib import Path
 import pytest
 
 from workers import walls
+from workers.engine.agents.atomic_files import write_atomically
 from workers.engine.agents.node_store import NodeStore
 from workers.engine.agents.supervising import confinement
 from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from workers.engine.agents.supervising.confinement import MORE_PATHS, MORE_VARIABLES, PASSED, Confinement, Means
 from workers.engine.agents.supervising.supervision import SPARE
+from workers.engine.files import disk
 from workers.engine.worker_settings import ROOT, Settings
 
 LOOT = "what-nobody-may-have"
@@ -120,6 +122,51 @@ def test_a_process_reaches_what_is_its_own_and_nothing_else(enclosing, data_dir,
     assert reached["environment"]["REDIS_URL"] != confined._settings.redis_url
     assert not reached["agent"] and (reached["user"] != os.getuid()) is user
     assert confined.missing() == []
+
+
+@pytest.mark.parametrize("written", [
+    write_atomically, disk.replace_text, lambda path, text: disk.write(path, lambda file: file.write(text.encode()))])
+def test_what_is_written_where_others_write_follows_no_link(written, tmp_path):
+    outside, path = tmp_path / "outside", tmp_path / "state.json"
+    outside.write_text(LOOT)
+    for name in (path.name, f".{path.name}.{os.getpid()}"):
+        path.with_name(name).symlink_to(outside)
+    written(path, "{}")
+    assert path.read_text() == "{}" and not path.is_symlink() and outside.read_text() == LOOT
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_an_owner_is_given_no_file_that_a_link_leads_to(tmp_path):
+    outside, folder = tmp_path / "outside", tmp_path / "folder"
+    folder.mkdir()
+    os.chown(folder, 12_345, 12_345)
+    outside.write_text(LOOT)
+    (folder / "file").symlink_to(outside)
+    disk.give_to_owner_of(folder, folder / "file")
+    assert outside.stat().st_uid == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+def test_nothing_is_given_away_where_a_process_puts_a_link_meanwhile(enclosing, data_dir, tmp_path, monkeypatch):
+    """A process that broke out lives on while another agent starts, and moves folders under its hands."""
+    outside = tmp_path / "of-root"
+    (outside / "deep").mkdir(parents=True)
+    (outside / "deep" / "file").write_text(LOOT)
+    (data_dir / "checkpoints" / "f1" / "deep").mkdir(parents=True)
+    (data_dir / "checkpoints" / "f1" / "deep" / "file").write_text("")
+    (data_dir / "outputs" / "link").symlink_to(outside)
+    change = os.chown
+
+    def chown(path, *given, **options):
+        if Path(path).name in ("deep", "file") and not (data_dir / "checkpoints" / "f1").is_symlink():
+            (data_dir / "checkpoints" / "f1").rename(data_dir / "moved")
+            (data_dir / "checkpoints" / "f1").symlink_to(outside)
+        change(path, *given, **options)
+
+    monkeypatch.setattr(confinement.os, "chown", chown)
+    enclosing(True, walls.landlock_version() > 0)
+    assert (data_dir / "checkpoints" / "f1").is_symlink()
+    assert {path.stat().st_uid for path in (outside, outside / "deep", outside / "deep" / "file")} == {0}
 
 
 @pytest.mark.parametrize(("user", "landlock"), means())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import time
 from collections.abc import Iterator
@@ -235,7 +236,13 @@ def test_files_that_tasks_archive_do_not_outlast_a_trial(broker, trial_runner, s
 def test_what_an_agent_left_that_died_is_cleared_away_by_the_next(broker, trial_runner, tmp_path):
     left = tmp_path / "nodes" / "n1" / "trials" / "trial-old"
     left.parent.mkdir(parents=True)
-    left.touch()
+    of_others = [tmp_path / "beside" / "file", tmp_path / "nodes" / "n2" / "file"]
+    for path in of_others:
+        path.parent.mkdir(parents=True)
+        path.touch()
+    (tmp_path / "outputs").mkdir(exist_ok=True)
+    (tmp_path / "outputs" / "link").symlink_to(tmp_path / "nodes" / "n2")
+    left.write_text(json.dumps(["../beside", str(tmp_path / "beside"), "link"]))  # by somebody who broke out
     (tmp_path / "checkpoints" / "trial-old").mkdir(parents=True)
     for channel in ("trial-old.in", "trial-old-feed.0", "trial-old1.in"):
         Channels(broker).open_channel(channel, schema_json="{}")
@@ -244,6 +251,7 @@ def test_what_an_agent_left_that_died_is_cleared_away_by_the_next(broker, trial_
     while left.exists() and time.monotonic() < deadline:
         time.sleep(0.02)
     assert not left.exists() and not (tmp_path / "checkpoints" / "trial-old").exists()
+    assert all(path.exists() for path in of_others)
     assert Channels(broker).info("trial-old.in") is None and not broker.exists(keys.channel("trial-old.in"))
     assert Channels(broker).info("trial-old-feed.0") is None and Channels(broker).info("trial-old1.in") is not None
 

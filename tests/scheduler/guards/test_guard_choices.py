@@ -6,16 +6,14 @@ from itertools import combinations, product
 from random import Random
 from typing import Any
 
-import numpy as np
 import pytest
 
 from scheduler.guards.alternate_choice import decide
 from scheduler.guards.guard_checks import MOST_CASES, check_element
 from scheduler.guards.guard_compiling import closure_of
-from scheduler.guards.guard_dry_run import dry_run, recorded_events
+from scheduler.guards.guard_dry_run import dry_run
 from scheduler.guards.guard_reading import read_element
 from scheduler.guards.guard_values import GuardCatalog, GuardedAlternate, GuardedElement, GuardEvent
-from scheduler.history.points import Points
 
 CATALOG = GuardCatalog({"": {"rate": "number", "cpu": "number", "mode": "text", "busy": "truth"}, "posted": {}})
 
@@ -185,12 +183,3 @@ def test_what_was_before_a_dry_run_fills_windows_and_counts_for_nothing() -> Non
 def test_a_dry_run_without_events_has_its_first_alternate() -> None:
     run = dry_run(of("rate > 1", ""), CATALOG, [], begin_ms=0, end_ms=1_000)
     assert run.on_ms == {"a": 0, "b": 1_000} and run.switches == ()
-
-
-def test_history_becomes_events_of_its_streams_in_order() -> None:
-    points = {("", "rate"): Points(10, 10, np.array([1, np.nan], dtype=np.float32)),
-              ("", "cpu"): Points(20, 10, np.array([3], dtype=np.float32)),
-              ("x", "u"): Points(10, 10, np.array([4], dtype=np.float32))}
-    assert list(recorded_events(points)) == [
-        GuardEvent(10_000, "", {"rate": 1.0}), GuardEvent(10_000, "x", {"u": 4.0}),
-        GuardEvent(20_000, "", {"rate": None, "cpu": 3.0})]

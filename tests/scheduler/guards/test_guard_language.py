@@ -172,7 +172,7 @@ def doubled(times: int, within: str) -> str:
     return f"{text} > 1"
 
 
-@pytest.mark.parametrize(("text", "told"), [
+@pytest.mark.parametrize(("text", "reason"), [
     (doubled(30, "BETWEEN 1 AND 2"), "has more than 4,000 parts"),
     (doubled(12, "IN (1, 2, 3, 4)"), "has more than 4,000 parts"),
     (" OR ".join(["rate > 1"] * 280), "have 5,046 parts"),
@@ -184,11 +184,11 @@ def doubled(times: int, within: str) -> str:
     ("x -> " * 700 + "1", "cannot be used"),
     ("rate" + " AT TIME ZONE 'x'" * 200, "cannot be used"),
 ], ids=["between", "in", "element", "struct", "array", "join", "number", "names", "lambda", "zones"])
-def test_a_guard_that_would_take_long_to_read_or_decide_is_refused_at_once(text: str, told: str) -> None:
+def test_a_guard_that_would_take_long_to_read_or_decide_is_refused_at_once(text: str, reason: str) -> None:
     alternates = tuple(GuardedAlternate(name, text) for name in "xyzuvw")
     with pytest.raises(InvalidGuard) as refused:
         read_element(GuardedElement("e", alternates, "value"), CATALOG)
-    assert told in refused.value.message and refused.value.remedy
+    assert reason in refused.value.message and refused.value.remedy
     assert (GUARD_PARTS.most, PARSER_STEPS.most) == (4_000, 30)
 
 

@@ -1,6 +1,7 @@
 """What a node was told: files in its own folder, which survive everything else.
 
     <data-dir>/nodes/<node>/told/desired.json    the newest desired state that reached the node
+    <data-dir>/nodes/<node>/told/known.json      fragments that it works for, or has to clear away
     <data-dir>/nodes/<node>/told/died-<slot>  how the slot's last driver ended that ended by itself
     <data-dir>/nodes/<node>/qos.json          the newest set-up of its latency manager and reporter
     <data-dir>/nodes/<node>/told/intervals.json  how far apart batches are to be, as managers chose it
@@ -16,7 +17,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from scheduler.contracts.desired import DESIRED_STATES, DesiredState
+from scheduler.contracts.desired import DESIRED_STATES, WANTED_FRAGMENTS, DesiredState, WantedFragment
 from scheduler.contracts.qos import INTERVALS, QOS_SETUPS, NodeIntervals, QosSetup
 from workers.engine.desired_publishing import keep_handing_over, with_intervals, without
 
@@ -24,7 +25,7 @@ from .atomic_files import names_in, write_atomically
 from .blame import Death
 
 TOLD, TAKEN, LET_GO, VOID = "told", "taken", "let-go", "void"  # folders
-DESIRED, INTERVALS_FILE = "desired.json", "intervals.json"
+DESIRED, INTERVALS_FILE, KNOWN_FILE = "desired.json", "intervals.json", "known.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,23 @@ class NodeStore:
             else:
                 now.parent.mkdir(exist_ok=True)
                 earlier.replace(now)
+
+    @property
+    def known_path(self) -> Path:
+        """The file of the fragments that the node works for, or has to clear away."""
+        return self.folder / TOLD / KNOWN_FILE
+
+    def read_known(self) -> dict[str, WantedFragment] | None:
+        """These fragments by id, as the node was told; None where an earlier version wrote nothing of it."""
+        try:
+            fragments = map(WANTED_FRAGMENTS.loads, json.loads(self.known_path.read_text()))
+            return {fragment.id: fragment for fragment in fragments}
+        except FileNotFoundError:
+            return None
+
+    def write_known(self, known: Mapping[str, WantedFragment]) -> None:
+        """Keep these fragments."""
+        write_atomically(self.known_path, json.dumps(list(map(WANTED_FRAGMENTS.dumps, known.values()))))
 
     def read_desired(self) -> DesiredState:
         """The newest desired state that reached the node; version 0 before the first."""

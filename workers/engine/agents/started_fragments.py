@@ -258,9 +258,7 @@ class SlotStore:
 
     def mark_removed(self, fragment_id: str) -> None:
         """Nobody wants the fragment any more: its checkpoint may go once the time for second thoughts is over."""
-        marker = self._beside(fragment_id, "removed")
-        marker.parent.mkdir(parents=True, exist_ok=True)
-        marker.touch()
+        write_atomically(self._beside(fragment_id, "removed"), "")
 
     def sweep(self, *, now_s: float, grace_s: float) -> list[str]:
         """Delete the checkpoints of fragments that were removed longer than ``grace_s`` ago; their ids.

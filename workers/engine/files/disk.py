@@ -16,7 +16,7 @@ from typing import IO
 def write(path: Path, fill: Callable[[IO[bytes]], None]) -> None:
     """Write a new file; where that fails, as on a full disk, nothing of it stays."""
     try:
-        with path.open("wb") as file:
+        with created(path) as file:
             fill(file)
             file.flush()
             os.fsync(file.fileno())
@@ -24,6 +24,15 @@ def write(path: Path, fill: Callable[[IO[bytes]], None]) -> None:
         with suppress(OSError):
             path.unlink()
         raise
+
+
+def created(path: Path) -> IO[bytes]:
+    """A new file in the place of what is there, open to be written; a link that is there leads nowhere.
+
+    An agent that is root writes where processes of another user do, which may be hostile.
+    """
+    path.unlink(missing_ok=True)
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb")
 
 
 def move(path: Path, target: Path) -> None:
@@ -55,8 +64,8 @@ def give_to_owner_of(folder: Path, *paths: Path) -> None:
     """Let what is in a folder be its owner's, who goes on with it: an agent that is root is another one."""
     owner = folder.stat()
     for path in paths if os.geteuid() == 0 else ():
-        if path.stat().st_uid != owner.st_uid:
-            os.chown(path, owner.st_uid, owner.st_gid)
+        if path.lstat().st_uid != owner.st_uid:
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def sync(folder: Path) -> None:

@@ -125,7 +125,7 @@ def locked(folder: Path, *, within_s: float = LOCK_S) -> Iterator[None]:
     meta = folder / META
     meta.mkdir(parents=True, exist_ok=True)
     deadline = time.monotonic() + within_s
-    descriptor = os.open(meta / LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(meta / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     disk.give_to_owner_of(folder, meta, meta / LOCK)
     try:
         while True:

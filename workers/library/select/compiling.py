@@ -361,7 +361,10 @@ class NameScope:
         most = size_of(value) if kind == "string" else None
         if kind == "string" and value.kind is not None and not is_kind(value.kind, "scalar"):
             value = self.growth.within(value, "CAST", times=4)
-        return Typed(kind, f"TRY_CAST({value.spark} AS {kind.upper()})", most)
+        text = value.spark
+        if decimal_of(kind) and value.kind in (None, "string"):
+            text = f"regexp_extract({text}, {literal(_DECIMAL)}, 0)"
+        return Typed(kind, f"TRY_CAST({text} AS {kind.upper()})", most)
 
     def _element(self, node: exp.Bracket) -> Typed:
         value, [index] = self.typed(node.this), [*node.expressions][:1]
@@ -377,6 +380,7 @@ class NameScope:
         self.expect(place, "int", "A place in a list")
         return Typed(spark_types.element(value.kind), f"get({value.spark}, {place.spark})")
 
+_DECIMAL = r"^\s*[+-]?[0-9.]{1,1000}([eE][+-]?[0-9]{1,9})?\s*$"  # Java takes a minute for a million digits
 _METHODS = (
     (exp.Column, NameScope._column), (exp.Identifier, NameScope._variable), (exp.Dot, NameScope._dot),
     ((exp.Literal, exp.Boolean, exp.Null), NameScope._literal), (exp.Neg, NameScope._negative),

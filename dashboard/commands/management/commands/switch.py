@@ -6,12 +6,15 @@ from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from django.core.management.base import CommandError
+
 from dashboard.approvals.services import switch_alternate
 from dashboard.catalog.models import DataflowRecord
 from dashboard.commands.proposing import ProposingCommand
 from dashboard.operations.dynamic_reader import DynamicTask, dynamic_tasks, with_switches
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
+from scheduler.model.units import in_unit
 
 
 class Command(ProposingCommand):
@@ -22,9 +25,14 @@ class Command(ProposingCommand):
         super().add_arguments(parser)
         parser.add_argument("task", nargs="?", help="the task's id in the dataflow; without it nothing is proposed")
         parser.add_argument("alternate", nargs="?", help="the name of the alternate that is to be on")
+        parser.add_argument("--hold", help="how long it stays so, whatever policies want, such as \"2 h\"; an hour")
 
     def more(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        return {"task": options["task"], "alternate": options["alternate"] or ""}
+        hold_s = options["hold"] and in_unit(options["hold"], "s")
+        if options["hold"] and hold_s is None:
+            raise CommandError(f"“{options['hold']}” is no time: write a number and a unit, such as \"2 h\".")
+        return {"task": options["task"], "alternate": options["alternate"] or "",
+                "hold_s": float(hold_s) if hold_s is not None else None}
 
     def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
         if options["task"]:
@@ -39,7 +47,7 @@ def _lines(task: DynamicTask) -> Iterator[str]:
     for alternate in task.alternates:
         guard = f", while {alternate.guard}" if alternate.guard else ""
         yield f"  {'*' if alternate.name == task.on else ' '} {alternate.name}: {alternate.type}, worth " \
-            f"{alternate.value:g}{guard}"
+            f"{alternate.value if isinstance(alternate.value, str) else f'{alternate.value:g}'}{guard}"
     for switch in task.switches:
         yield f"  from number {switch.seq} on: {switch.alternate} (batch {switch.batch} of {switch.query})"
     for switch in task.key_switches:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from urllib.parse import quote, urlsplit, urlunsplit
 
@@ -31,7 +31,7 @@ _TRIAL, _SHOWN = "trial", "shown"
 COMMANDS = (
     "-@all", "+@read", "+@write", "+@pubsub", "+@connection", "+@transaction", "+@scripting", "-@admin", "-@dangerous",
     "-scan", "-randomkey", "-dbsize", "-pubsub", "-script", "+script|load", "+script|exists", "-function", "-fcall",
-    "-fcall_ro", "-copy", "-move", "+time")
+    "-fcall_ro", "-copy", "-move", "-client|tracking", "+time")
 TOPICS = (f"&{keys.channel('')}*", f"&{keys.valve('')}*")
 
 
@@ -44,7 +44,7 @@ class BrokerUsers:
         self._rules: dict[str, tuple[str, ...]] = {}  # as the broker has them
         self._passing: dict[str, frozenset[str]] = {}  # trials and looks, by what they are
         self._lock = threading.RLock()
-        self._recorded: tuple[object, tuple[WantedFragment, ...]] = ((), ())
+        self._known: Mapping[str, WantedFragment] | None = None
         self.is_refused = False  # the broker lets the agent make no users
 
     def url(self, role: str) -> str:
@@ -71,8 +71,7 @@ class BrokerUsers:
         with self._lock:
             if self.is_refused:
                 return
-            fragments = key_patterns.known_fragments(self._store.read_desired(), *coming, recorded=self._records())
-            own = key_patterns.of_fragments(tuple(fragments.values()))
+            own = key_patterns.of_fragments(tuple(self._fragments(coming).values()))
             rehearsal = f"{keys.PREFIX}*:rehearsal-{key_patterns.escaped(self._store.node)}-*"
             try:
                 sinks = [name.decode() for name in self._broker.smembers(keys.sinks(self._store.node))]
@@ -117,13 +116,20 @@ class BrokerUsers:
         with suppress(redis.ResponseError):  # one without a file of users forgets them when it ends
             self._broker.execute_command("ACL", "SAVE")
 
-    def _records(self) -> Sequence[WantedFragment]:
-        """What slots have started and not cleared away yet; read again where a folder has changed."""
-        folders = sorted(self._store.folder.glob("slot-*"))
-        state = [(folder.name, folder.stat().st_mtime_ns) for folder in folders]
-        if self._recorded[0] != state:
-            records: dict[str, WantedFragment] = {}
-            for folder in folders:
-                records |= SlotStore(self._store.data_dir, folder).records()
-            self._recorded = (state, tuple(records.values()))
-        return self._recorded[1]
+    def _fragments(self, coming: Collection[DesiredState]) -> Mapping[str, WantedFragment]:
+        """What the node works for, as the agent was told: what slots record says what is not cleared away yet, and
+        nothing more, for who breaks out of one writes there."""
+        recorded = {path.stem for path in self._store.folder.glob("slot-*/*.json")}
+        if self._known is None:
+            self._known = self._store.read_known()
+        if self._known is None:  # of an earlier version
+            folders = self._store.folder.glob("slot-*")
+            self._known = {
+                name: fragment for folder in folders
+                for name, fragment in SlotStore(self._store.data_dir, folder).records().items()}
+        kept = [fragment for name, fragment in self._known.items() if name in recorded]
+        known = key_patterns.known_fragments(self._store.read_desired(), *coming, kept=kept)
+        if known != self._known or not self._store.known_path.exists():
+            self._store.write_known(known)
+            self._known = known
+        return known

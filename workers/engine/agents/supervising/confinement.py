@@ -152,9 +152,7 @@ class Confinement:
         spilled = spill_folder(data_dir, self._settings.node).parent
         own = (self._node, spilled, *(data_dir / name for name in (*SHARED, "tables")))
         for folder in own:
-            for path in _tree(folder):
-                if path.lstat().st_uid != user:
-                    os.chown(path, user, user, follow_symlinks=False)
+            _give(folder, user)
         for name in FOR_ALL:
             for path in _tree(data_dir / name):
                 path.chmod(path.stat().st_mode | (0o055 if path.is_dir() else 0o044))
@@ -287,6 +285,20 @@ def _tree(folder: Path) -> Iterable[Path]:
                 yield from _tree(path)
             elif not entry.is_symlink():
                 yield path
+
+
+def _give(folder: Path, user: int) -> None:
+    """Give a folder with all below it to a user; not what links lead to.
+
+    By descriptors: a process of an agent before this one may put a link in the place of a folder meanwhile.
+    """
+    for _, folders, files, within in os.fwalk(folder):
+        if os.fstat(within).st_uid != user:
+            os.fchown(within, user, user)
+        for name in (*folders, *files):
+            with suppress(FileNotFoundError):
+                if os.stat(name, dir_fd=within, follow_symlinks=False).st_uid != user:
+                    os.chown(name, user, user, dir_fd=within, follow_symlinks=False)
 
 
 def _texts(paths: Iterable[Path]) -> tuple[str, ...]:

@@ -15,9 +15,9 @@ from workers.library.model_store import ModelName
 _SPECIAL = re.compile(r"([\\*?\[\]])")
 
 
-def known_fragments(*states: DesiredState, recorded: Iterable[WantedFragment] = ()) -> dict[str, WantedFragment]:
+def known_fragments(*states: DesiredState, kept: Iterable[WantedFragment] = ()) -> dict[str, WantedFragment]:
     """All fragments that a node works for, by id: wanted, coming to an end, or not cleared away yet."""
-    known = {fragment.id: fragment for fragment in recorded}
+    known = {fragment.id: fragment for fragment in kept}
     for state in states:
         known |= {**state.outgoing, **state.heirs_elsewhere, **state.wanted}
     return known

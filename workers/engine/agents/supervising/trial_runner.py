@@ -31,6 +31,7 @@ from workers.engine.trial_store import TrialFailed
 from workers.engine.worker_settings import Settings
 
 from ..agent_logs import logger
+from ..atomic_files import write_atomically
 from .broker_sync import connect
 from .supervision import SlotGone, SlotProcess
 from .trial import WARM_QUERIES, Measurement, TrialBaseline, queries_on
@@ -116,8 +117,7 @@ class TrialRunner(threading.Thread):
         fragment = f"trial-{order.id}"
         try:
             slot, pid = self._ready_slot(order)
-            self._left.mkdir(parents=True, exist_ok=True)
-            (self._left / fragment).write_text(json.dumps(folders(order, self._task_types)))
+            write_atomically(self._left / fragment, json.dumps(folders(order, self._task_types)))
             self._on_trial(fragment)
             living = {other.pid for other in self._slots()}
             self._known = {pid: known for pid, known in self._known.items() if pid in living}
@@ -187,8 +187,9 @@ class TrialRunner(threading.Thread):
             self._broker.expire(keys.meter(name), METERS_KEPT_S)
             for path in (self._settings.data_dir / "checkpoints" / name, *outputs.glob(f"*/{name}")):
                 shutil.rmtree(path, ignore_errors=True)
-        for folder in _kept(self._left / fragment):
-            _remove_files(outputs / folder, own)
+        for folder in (outputs.joinpath(name).resolve() for name in _kept(self._left / fragment)):
+            if folder.is_relative_to(outputs.resolve()):  # who broke out may have written of another
+                _remove_files(folder, own)
         (self._left / fragment).unlink(missing_ok=True)
 
 

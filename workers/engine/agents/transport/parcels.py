@@ -124,7 +124,7 @@ class FilesBeside:
         """
         path = self._path(name, kind)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o600), "r+b") as file:
+        with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as file:
             file.truncate(at)
             file.seek(at)
             file.write(text)

@@ -37,6 +37,7 @@ import scala.jdk.javaapi.CollectionConverters;
 public final class WrittenNumbers {
   private static final String DECIMAL = "weir_decimal";
   private static final String MARK = "\uE000"; // for private use: of no text
+  private static final int LONGEST = 1_000; // characters of a number, as of one in Spark's JSON
   private static final List<String> MARKS = List.of(MARK, "\\ue000", "\\uE000");
   private static final JsonFactory JSON = new JSONOptions(Map$.MODULE$.<String, String>empty(), "UTC", "").buildJsonFactory();
 
@@ -112,6 +113,7 @@ public final class WrittenNumbers {
   }
 
   private static BigDecimal exact(String text, int precision, int scale) {
+    if (text.length() > LONGEST) return null; // Java takes a minute to read a million digits
     try {
       BigDecimal number = new BigDecimal(text.strip().replace(",", "")); // as Spark reads it
       // Before digits are written out: an exponent of a million would make as many.

@@ -1,0 +1,71 @@
+"""Holding an alternate: what somebody has set by hand stays on for a stated time, or until it is released."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.utils import timezone
+
+from dashboard.approvals.models import Proposal
+from dashboard.audit.trail import Audit, audited
+from dashboard.operations.models import AlternateHold
+from dashboard.operations.policy_reader import running_element
+from dashboard.plans.selectors import plan_of
+from dashboard.teams.account_errors import InvalidValue
+from dashboard.teams.models import Role, User
+from dashboard.teams.permissions import require_role, viewer_of
+from scheduler.model.errors import NotFound
+
+HELD_FOR = timedelta(hours=1)  # where nothing else is said
+LEAST_HOLD, LONGEST_HOLD = timedelta(minutes=1), timedelta(days=31)
+
+
+def require_hold(hold_s: float | None) -> None:
+    """Raise ``InvalidValue`` unless an alternate may be held for so many seconds."""
+    if hold_s is not None and not LEAST_HOLD.total_seconds() <= hold_s <= LONGEST_HOLD.total_seconds():
+        raise InvalidValue(f"An alternate cannot be held for {hold_s:g} s.",
+                           remedy="Hold it for a minute at least, and 31 days at most; then policies decide again.")
+
+
+def hold_switched(audit: Audit, proposal: Proposal, *, at: datetime) -> None:
+    """Hold what somebody has switched by hand, from a moment on; in the caller's command. What Weir switches, nobody
+    holds."""
+    options = proposal.plan.options
+    if proposal.author_id is None or "alternate" not in options:
+        return
+    for_s = options.get("hold_s") or HELD_FOR.total_seconds()
+    for step in plan_of(proposal.plan).steps:
+        if step.task:
+            until = at + timedelta(seconds=for_s)
+            AlternateHold.objects.update_or_create(pk=step.task, defaults={
+                "alternate": options["alternate"], "until": until, "by": proposal.author})
+            audit.details["held_until"] = until.isoformat()
+
+
+def end_hold(audit: Audit, proposal: Proposal) -> None:
+    """Hold no longer what is taken back; in the caller's command."""
+    if "alternate" in proposal.plan.options:
+        tasks = [step.task for step in plan_of(proposal.plan).steps if step.task]
+        audit.details["released"] = AlternateHold.objects.filter(pk__in=tasks).delete()[0]
+
+
+def release_alternate(*, actor: User, dataflow_id: UUID | str, task: str) -> None:
+    """Let the policy of a dynamic task decide again; by an engineer of the team of a dataflow that uses it.
+
+    Raises
+    ------
+    NotFound
+        There is no such task, or nobody holds it.
+    """
+    viewer = viewer_of(actor)
+    element = running_element(viewer, dataflow_id, task)
+    require_role(viewer, element.record.team, Role.ENGINEER)
+    with audited(actor=actor, verb="dataflow.release_alternate", subject=element.record,
+                 team=element.record.team) as audit:
+        hold = AlternateHold.objects.select_for_update().filter(
+            pk=element.running.id, until__gt=timezone.now()).first()
+        if hold is None:
+            raise NotFound(f"Nobody holds {task}.", remedy="Its policy decides already.", task=task)
+        hold.delete()
+        audit.details = {"task": task, "alternate": hold.alternate, "until": hold.until.isoformat()}

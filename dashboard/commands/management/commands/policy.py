@@ -1,0 +1,87 @@
+"""`./weir policy DATAFLOW TASK`: by what a dynamic task is switched, and its versions; or propose another policy."""
+
+from __future__ import annotations
+
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django.core.management.base import CommandError
+
+from dashboard.approvals.policy_drafts import PolicyDraft
+from dashboard.approvals.services import propose_policy, release_alternate
+from dashboard.catalog.models import DataflowRecord
+from dashboard.commands.proposing import DataflowCommand
+from dashboard.operations.policy_reader import ToldPolicy, policy_told
+from dashboard.teams.models import User
+from dashboard.teams.permissions import viewer_of
+from scheduler.guards.guard_values import ACTIVATION, VALUE
+
+
+class Command(DataflowCommand):
+    help = "Say by what a dynamic task is switched, propose another policy, or release an alternate that is held."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("task", help="the task's id in the dataflow")
+        parser.add_argument("--guard", action="append", default=[], metavar="ALTERNATE=GUARD",
+                            help="when an alternate may be on; empty: always. Others stay as they are")
+        parser.add_argument("--value", action="append", default=[], metavar="ALTERNATE=VALUE",
+                            help="what an alternate is worth: a number, or a function of figures")
+        parser.add_argument("--kind", choices=[VALUE, ACTIVATION], help="of which kind guards are")
+        parser.add_argument("--source", help="which policy source decides: rules, people, …")
+        parser.add_argument("--version-again", type=int, metavar="NUMBER", help="propose an earlier version, 0 is the "
+                            "document's")
+        parser.add_argument("--why", default="", help="what it is for")
+        parser.add_argument("--release", action="store_true", help="let the policy decide again where somebody holds")
+
+    def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
+        task, again = options["task"], options["version_again"]
+        if options["release"]:
+            release_alternate(actor=actor, dataflow_id=record.pk, task=task)
+            return f"Nobody holds {task} any more."
+        policy = policy_told(viewer_of(actor), record.pk, task)
+        changes = options["guard"], options["value"], options["kind"], options["source"]
+        if again is None and not any(changes):
+            return "\n".join(_lines(policy))
+        draft = None if again is not None else PolicyDraft(
+            {**policy.policy.guards, **_by_alternate(options["guard"])},
+            {**policy.policy.values, **{name: _value(text) for name, text in _by_alternate(options["value"]).items()}},
+            options["kind"] or policy.policy.kind, options["source"] or policy.policy.source)
+        proposal = propose_policy(
+            actor=actor, dataflow_id=record.pk, task=task, draft=draft, version=again, reason=options["why"])
+        return f"Proposed for {record.name}: /proposals/{proposal.pk}/"
+
+
+def _by_alternate(stated: list[str]) -> dict[str, str]:
+    pairs = [each.partition("=") for each in stated]
+    if wrong := next((name for name, sign, _ in pairs if not sign or not name), None):
+        raise CommandError(f"“{wrong}” names no alternate and what is to hold for it: write few=rate > 5.")
+    return {name.strip(): text.strip() for name, _, text in pairs}
+
+
+def _value(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _lines(policy: ToldPolicy) -> Iterator[str]:
+    yield f"{policy.task} is switched by {policy.policy.source}, version {policy.number}, {policy.policy.kind}:"
+    for each in policy.guards:
+        yield f"  {'*' if each.on else ' '} {each.name}: {f'while {each.guard}' if each.guard else 'always'}, worth " \
+            f"{each.value if isinstance(each.value, str) else f'{each.value:g}'}"
+    for words in (policy.because, policy.advice, *(f"{each.message} {each.remedy}" for each in policy.findings)):
+        if words:
+            yield f"  {words}"
+    if policy.held_until_ms is not None:
+        yield f"  {policy.held_by} holds {policy.held} until {_at(policy.held_until_ms)}"
+    for version in policy.versions:
+        when = f", {_at(version.at_ms)} by {version.author or 'Weir'}" if version.at_ms is not None else ""
+        yield f"  {version.number}{when}: {version.policy.words}{f' ({version.reason})' if version.reason else ''}"
+
+
+def _at(at_ms: int) -> str:
+    return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,120 @@
+"""What the guards of a policy may name, for the team of a dataflow that proposes it.
+
+| written | a stream of |
+|---|---|
+| `rate` | the dynamic task itself |
+| `parse.rate` | another task of the dataflow |
+| `keep.value` | columns of a task of it that is a named output |
+| `dataflow.limits_missed` | the dataflow |
+| `air.parse.rate`, `air.cpu`, `city.air.cpu` | the same of another dataflow, with its team where names are several |
+| `events.alert.level` | events that the team posts |
+
+What a task names that several dataflows share, all who share it may read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from django.db.models import Q
+
+from dashboard import jobs
+from dashboard.catalog.document_checks import columns_in
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.estate_store.readable import require_readable
+from dashboard.operations.policy_reader import RunningElement
+from dashboard.operations.policy_streams import calendars_of, event_figures
+from dashboard.teams.permissions import Viewer
+from scheduler.guards.figure_streams import OF_DATAFLOW, OF_EVENTS, OF_OUTPUT, OF_TASK, figures_in, kind_of_column
+from scheduler.guards.guard_reading import named_in
+from scheduler.guards.guard_values import GuardCatalog
+from scheduler.guards.task_figures import TASK_CATALOG
+from scheduler.model.errors import PermissionDenied
+
+OWN, EVENTS = "dataflow", "events"  # what the dataflow itself, and posted events, are called in guards
+Streams = dict[str, Mapping[str, Any]]
+
+
+def streams_for(viewer: Viewer, element: RunningElement, texts: Iterable[str]) -> Streams:
+    """The streams that guards and value functions of these texts may name: all of the dataflow and the events that its
+    team posts, and those of other dataflows that the texts begin to name."""
+    team = element.record.team
+    streams: Streams = {
+        f"{EVENTS}.{name}": {"of": OF_EVENTS, "team": team.slug, "name": name, "figures": figures}
+        for name, figures in event_figures(team.slug).items()}
+    for rest, stream in _of_dataflow(viewer, element, element.record):
+        streams[rest or OWN] = stream
+    names = {name for text in texts for name in named_in(text)}
+    for prefix, record in _others(element, names).items():
+        for rest, stream in _of_dataflow(viewer, element, record):
+            streams.setdefault(f"{prefix}.{rest}" if rest else prefix, stream)
+    return streams
+
+
+def catalog_with(element: RunningElement, streams: Streams) -> GuardCatalog:
+    """What guards may name of these streams; without them too, the task's own figures and the team's calendars."""
+    team = element.record.team
+    return GuardCatalog(
+        {**TASK_CATALOG.streams, **{name: figures_in(stream) for name, stream in streams.items()}},
+        calendars_of(team.slug),
+        f"{team.name} may name tasks of {element.record.name}, of its own dataflows and of shared ones "
+        "(dataflow.task.figure), and events that it posts (events.stream.field). What another team keeps private, "
+        "nobody else reads: ask that team to share it, or to post events.")
+
+
+def _others(element: RunningElement, names: Iterable[str]) -> dict[str, DataflowRecord]:
+    """Dataflows that names begin with, by how they are written; where several have a name, the own team's, or none."""
+    wanted = {name for name in names if "." in name}
+    if not wanted:
+        return {}
+    readable = Q(visibility="shared")
+    if element.running.scope:  # of the team alone
+        readable |= Q(team=element.record.team)
+    named: dict[str, list[DataflowRecord]] = {}
+    for record in DataflowRecord.objects.select_related("team").filter(
+            readable, pk__in=list(element.estate.submitted)).order_by("pk"):
+        for written in (record.name, f"{record.team.slug}.{record.name}"):
+            if any(f"{name}.".startswith(f"{written}.") for name in wanted):
+                named.setdefault(written, []).append(record)
+    chosen = {}
+    for written, records in named.items():
+        own = [record for record in records if record.team_id == element.record.team_id]
+        if own or len(records) == 1:
+            chosen[written] = (own or records)[0]
+    return chosen
+
+
+def _of_dataflow(
+    viewer: Viewer, element: RunningElement, record: DataflowRecord
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The streams of one dataflow in the estate, by task; its own under an empty name."""
+    entry = element.estate.submitted[str(record.pk)]
+    yield "", {"of": OF_DATAFLOW, "dataflow": str(record.pk), "limits": len(record.latency_limits)}
+    types = jobs.task_types()
+    outputs = [name for name, running in entry.running.items()
+               if (declared := types.get(element.estate.tasks[running].type)) is not None
+               and declared.terminal == "output"]
+    columns = _columns(record) if outputs else {}
+    for name, running in entry.running.items():
+        if name not in outputs:
+            yield name, {"of": OF_TASK, "dataflow": str(record.pk), "task": name}
+        elif name in columns and _is_readable(viewer, running):
+            kinds = {column: kind for column, spark in columns[name].items()
+                     if (kind := kind_of_column(spark)) is not None}
+            yield name, {"of": OF_OUTPUT, "dataflow": str(record.pk), "task": name, "figures": kinds}
+
+
+def _columns(record: DataflowRecord) -> dict[str, Mapping[str, str | None]]:
+    version = record.versions.filter(number=record.version).first()
+    if version is None:
+        return {}
+    return {task: columns.inputs.types for task, columns in columns_in(version.text, format=version.format).items()}
+
+
+def _is_readable(viewer: Viewer, running: str) -> bool:
+    try:
+        require_readable(viewer, running)
+    except PermissionDenied:  # what it shows is read with another team's credential
+        return False
+    return True

@@ -1,0 +1,112 @@
+"""What the streams are that a policy names: tasks, dataflows, outputs, posted events; and the figures of a dataflow.
+
+A policy stores each under the name that its guards use (`ElementPolicy.streams`), so that they mean the same for all
+who share the element.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from ..history.series import DATAFLOW, SLOT, Series, of_limit
+from .guard_values import NUMBER, TEXT, TRUTH, FigureValue
+from .task_figures import TASK_FIGURES, TaskFigure
+
+OF_TASK, OF_DATAFLOW, OF_OUTPUT, OF_EVENTS = "task", "dataflow", "output", "events"
+MEASURED = (OF_TASK, OF_DATAFLOW)  # have a value at each second; events of the others come when they come
+NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double", "decimal"})  # Spark's types
+PARTS = ("latency_waiting_ms", "latency_transport_ms", "latency_working_ms")
+
+DATAFLOW_FIGURES: Mapping[str, TaskFigure] = {
+    "rate_in": TaskFigure(DATAFLOW, "events_in_per_s", "events per second that its sources emit"),
+    "rate_out": TaskFigure(DATAFLOW, "events_out_per_s", "events per second that reach its sinks"),
+    "latency_ms": TaskFigure(DATAFLOW, "latency_mean_ms", "mean age of events at its slowest sink, in ms"),
+    "latency_p95_ms": TaskFigure(DATAFLOW, "latency_p95_ms", "95th percentile of that age, in ms"),
+    "latency_p99_ms": TaskFigure(DATAFLOW, "latency_p99_ms", "99th percentile of that age, in ms"),
+    "lag_ms": TaskFigure(DATAFLOW, "watermark_lag_ms", "how far event time is behind the clock, in ms"),
+    "backlog_blocks": TaskFigure(DATAFLOW, "backlog_blocks", "blocks that wait in its fullest channel"),
+    "cpu": TaskFigure(DATAFLOW, "cpu", "cores that its tasks take, its part of what it shares"),
+    "price_per_h": TaskFigure(DATAFLOW, "cpu", "what these cores cost an hour"),
+    "limits_missed": TaskFigure(DATAFLOW, "latency_limit_ms", "how many of its latency limits are not met"),
+    "slots_lost": TaskFigure(SLOT, "cpu", "how many of its slots are not heard of"),
+}
+
+
+class FigureSubject(Protocol):
+    """What figures are of: the series that they are made of, and their values at a moment."""
+
+    def series_of_all(self) -> tuple[Series, ...]:
+        """The series of all figures."""
+        ...
+
+    def figures(self, values: Mapping[Series, float]) -> dict[str, FigureValue]:
+        """Each figure from the values of one moment; None where it is not known."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class DataflowSubject:
+    """A dataflow in the estate: its id, the slots of its queries, how many latency limits it has, and what a core costs
+    an hour."""
+
+    dataflow: str
+    slots: tuple[str, ...] = ()
+    limits: int = 0
+    core_hour: float = 0.0
+
+    def series_of_all(self) -> tuple[Series, ...]:
+        """The series of all figures."""
+        metrics = dict.fromkeys(figure.metric for figure in DATAFLOW_FIGURES.values() if figure.kind == DATAFLOW)
+        of_limits = ("latency_limit_ms", *PARTS)
+        numbered = [of_limit(metric, number) for number in range(self.limits) for metric in of_limits]
+        return (*(Series(DATAFLOW, self.dataflow, metric) for metric in dict.fromkeys([*metrics, *numbered])),
+                *(Series(SLOT, slot, "cpu") for slot in self.slots))
+
+    def figures(self, values: Mapping[Series, float]) -> dict[str, FigureValue]:
+        """Each figure from the values of one moment; None where nothing of it was measured."""
+        def known(metric: str) -> float | None:
+            return values.get(Series(DATAFLOW, self.dataflow, metric))
+
+        simple = {name: known(figure.metric) for name, figure in DATAFLOW_FIGURES.items() if figure.kind == DATAFLOW}
+        cores = simple["cpu"]
+        heard = [Series(SLOT, slot, "cpu") in values for slot in self.slots]
+        return simple | {
+            "price_per_h": None if cores is None else cores * self.core_hour,
+            "limits_missed": self._missed(values),
+            "slots_lost": heard.count(False) if values else None}
+
+    def _missed(self, values: Mapping[Series, float]) -> int | None:
+        """How many limits are below the latency along their ways; None where none of them was measured."""
+        misses = []
+        parts: Sequence[float | None] = ()
+        for number in range(self.limits):
+            own = [values.get(Series(DATAFLOW, self.dataflow, of_limit(part, number))) for part in PARTS]
+            parts = own if any(each is not None for each in own) else parts  # limits of one way share its parts
+            limit_ms = values.get(Series(DATAFLOW, self.dataflow, of_limit("latency_limit_ms", number)))
+            known = [each for each in parts if each is not None]
+            if limit_ms is not None and known:
+                misses.append(sum(known) > limit_ms)
+        return sum(misses) if misses else None
+
+
+def figures_in(stream: Mapping[str, Any]) -> Mapping[str, str]:
+    """The figures of a stored stream with their kinds."""
+    if stream["of"] == OF_TASK:
+        return dict.fromkeys(TASK_FIGURES, NUMBER)
+    if stream["of"] == OF_DATAFLOW:
+        return dict.fromkeys(DATAFLOW_FIGURES, NUMBER)
+    return stream["figures"]
+
+
+def kind_of_column(spark_type: str | None) -> str | None:
+    """The kind of figure that a column of Spark's type is; None where guards cannot read it.
+
+    >>> kind_of_column("decimal(9,2)"), kind_of_column("string"), kind_of_column("array<int>")
+    ('number', 'text', None)
+    """
+    name = (spark_type or "").partition("(")[0].strip().lower()
+    if name in NUMBERS:
+        return NUMBER
+    return {"string": TEXT, "boolean": TRUTH}.get(name)

@@ -1,0 +1,101 @@
+"""Who sets which alternate is on: sources of their own by policies, and people, who hold what they set."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+
+from dashboard.approvals.lifecycle import EXECUTING
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.policy_drafts import PolicyDraft
+from dashboard.approvals.services import prepare_proposal, release_alternate, roll_back_proposal, switch_alternate
+from dashboard.approvals.services.alternate_holds import HELD_FOR
+from dashboard.approvals.services.source_switches import propose_switches
+from dashboard.audit.models import AuditEntry
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations import policy_choosers
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.guard_watches import GuardWatches, elements_of
+from dashboard.operations.models import AlternateHold
+from dashboard.operations.policy_choosers import PolicyChoosers
+from dashboard.operations.policy_reader import hold_of
+from dashboard.teams.account_errors import InvalidValue
+from scheduler.guards.policy_sources import MODELS, WantedSwitch
+from scheduler.model.errors import NotFound, PermissionDenied
+from tests.dashboard.building import World, approved, enacted, running
+from tests.dashboard.policies import NOW_S, in_force, rates, switched
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def record(world: World) -> DataflowRecord:
+    return running(world.carla, world.city, switched("air"), world.ana)
+
+
+class _Model:
+    """A policy source of its own, as a model would be."""
+
+    stored = 0
+
+    def look(self, estate: Any, values: Any, now_s: int) -> list[WantedSwitch]:
+        return [WantedSwitch(each.task, "few", "it has learned so", MODELS)
+                for each in elements_of(estate, MODELS).values() if each.on != "few"]
+
+    def store(self) -> None:
+        type(self).stored += 1
+
+
+def test_a_source_of_its_own_decides_for_the_tasks_whose_policies_name_it(
+    world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    choosers = {**policy_choosers.CHOOSERS, MODELS: _Model}
+    monkeypatch.setattr("dashboard.approvals.policy_drafts.CHOOSERS", choosers)
+    sources = PolicyChoosers(choosers)
+    assert sources.look(load_estate(), rates(5.0), NOW_S) == []
+    in_force(world, record, PolicyDraft(source=MODELS))
+    switches = sources.look(load_estate(), rates(5.0), NOW_S)
+    [proposal] = propose_switches(switches, load_estate(), at=timezone.now())
+    assert proposal.plan.options["source"] == MODELS and proposal.plan.options["reason"] == "it has learned so"
+    assert prepare_proposal(proposal_id=proposal.pk).status == EXECUTING, "its policy was approved"
+    sources.store()
+    assert _Model.stored == 1
+
+
+def test_an_alternate_is_held_for_a_stated_time_and_released(world: World, record: DataflowRecord) -> None:
+    in_force(world, record)
+    held = prepare_proposal(proposal_id=switch_alternate(
+        actor=world.carla, dataflow_id=record.pk, task="work", alternate="all", hold_s=7200).pk)
+    enacted(approved(held, world.ana))
+    done = Proposal.objects.get(pk=held.pk).finished_at
+    [task] = elements_of(load_estate(), "rules")
+    assert hold_of(task, at=done).until == done + timedelta(hours=2) and hold_of(task, at=done).alternate == "all"
+    watches = GuardWatches()
+    watches.look(load_estate(), rates(20.0), NOW_S)
+    switches = watches.look(load_estate(), rates(200.0), NOW_S + 1)
+    assert switches and propose_switches(switches, load_estate(), at=done + timedelta(minutes=119)) == []
+    with pytest.raises(PermissionDenied):
+        release_alternate(actor=world.vera, dataflow_id=record.pk, task="work")
+    release_alternate(actor=world.carla, dataflow_id=record.pk, task="work")
+    assert AuditEntry.objects.filter(verb="dataflow.release_alternate").count() == 1
+    with pytest.raises(NotFound, match="Nobody holds"):
+        release_alternate(actor=world.carla, dataflow_id=record.pk, task="work")
+    assert len(propose_switches(switches, load_estate(), at=done + timedelta(minutes=119))) == 1
+
+
+def test_a_switch_that_is_taken_back_holds_nothing(world: World, record: DataflowRecord) -> None:
+    proposal = enacted(approved(prepare_proposal(proposal_id=switch_alternate(
+        actor=world.carla, dataflow_id=record.pk, task="work", alternate="few").pk), world.ana))
+    hold = AlternateHold.objects.get()
+    assert hold.until == Proposal.objects.get(pk=proposal.pk).finished_at + HELD_FOR
+    roll_back_proposal(actor=world.ana, proposal_id=proposal.pk)
+    assert not AlternateHold.objects.exists()
+
+
+@pytest.mark.parametrize("hold_s", [-1, 0, 59, 32 * 86_400, float("inf"), float("nan")])
+def test_an_alternate_is_held_from_a_minute_to_a_month(world: World, record: DataflowRecord, hold_s: float) -> None:
+    with pytest.raises(InvalidValue, match="cannot be held"):
+        switch_alternate(actor=world.carla, dataflow_id=record.pk, task="work", alternate="few", hold_s=hold_s)
