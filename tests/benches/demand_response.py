@@ -37,7 +37,7 @@ NEAR = 0.02  # a choice whose error is by so much larger than the least is as go
 _LEAST_ERROR = 1e-3  # of the errors whose logarithms the second network reads
 
 
-def readings(*, customers: int, days: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def readings(*, customers: int, days: int, seed: int, unusual: float) -> tuple[np.ndarray, np.ndarray]:
     """What the source makes: consumption by customer, day and reading, and whether a day is no working day."""
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as F
@@ -47,7 +47,8 @@ def readings(*, customers: int, days: int, seed: int) -> tuple[np.ndarray, np.nd
     try:
         ticks = spark.range(0, customers * days * WIDTH, 1, 2).select(
             F.col("id").alias("_seq"), F.col("id").alias("_time"), F.col("id").alias("_born"))
-        made = smart_meters(ticks, {"seed": seed, "meters": customers, "interval": 3600 // STEPS})
+        made = smart_meters(ticks, {
+            "seed": seed, "meters": customers, "interval": 3600 // STEPS, "unusual": unusual})
         rows = made.select("_seq", "kwh", "holiday").toArrow()
     finally:
         spark.stop()
@@ -244,6 +245,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--neurons", type=count, default=70)
     parser.add_argument("--bound", type=positive, default=0.1,
                         help="the error (a share) from which the guard asks again")
+    parser.add_argument("--unusual", type=float, default=_default("unusual"),
+                        help="the share of the time in which a household is away or restless")
     parser.add_argument("--model", type=Path, help="write the network that all customers' training weeks teach")
     parser.add_argument("--json", type=Path, default=Path("demand-response.json"))
     given = parser.parse_args(arguments)
@@ -252,7 +255,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ["OMP_NUM_THREADS"] = "1"  # of the processes below: each has a core
     began_s = time.perf_counter()
     loads, free = readings(
-        customers=given.customers, days=DAYS + given.training_days + given.test_days, seed=given.seed)
+        customers=given.customers, days=DAYS + given.training_days + given.test_days, seed=given.seed,
+        unusual=given.unusual)
     made_s = time.perf_counter()
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         figures = list(pool.map(partial(errors_of, free=free), loads))
@@ -264,7 +268,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.model is not None:
         given.model.write_text(write_model(model_of(hours, 24 * given.training_days, neurons=given.neurons)) + "\n")
     write(given.json, {
-        "machine": machine(), "customers": given.customers, "unusual": _default("unusual"), "seed": given.seed,
+        "machine": machine(), "customers": given.customers, "unusual": given.unusual, "seed": given.seed,
         "seconds": {"source": made_s - began_s, "forecasts": forecast_s - made_s, "choice": done_s - forecast_s},
         **results})
     print(printed(results))
