@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 gc.set_threshold(50_000, 20, 20)
 # How fast a busy machine draws cases says nothing of what is tested.
 hypothesis.settings.register_profile("weir", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
-hypothesis.settings.load_profile("weir")
+hypothesis.settings.register_profile("same", hypothesis.settings.get_profile("weir"), derandomize=True)
 BEGAN_S = pytest.StashKey[float]()
 SHARE, FEWEST = 4, 5  # a default run draws a fourth of the cases of a property, and so many at least; a long one all
 
@@ -42,6 +42,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--within", type=float, default=0.0, metavar="SECONDS",
         help="begin no test later than so long after the first, and keep to the order in which files are given")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw the same cases in each short run of the same tests, so that it says something of the change alone.
+
+    A long run draws others each time, and more of them.
+    """
+    hypothesis.settings.load_profile("weir" if config.getoption("--long") else "same")
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -92,7 +100,7 @@ def _begins(item: pytest.Item) -> int:
 
 
 def _draw_fewer(item: pytest.Function) -> None:
-    """Let Hypothesis draw a part of the cases: they are others each time, so that many runs draw them all."""
+    """Let Hypothesis draw a part of the cases."""
     test = item.cls if hasattr(item.cls, "settings") else item.function  # of a state machine, of a function
     name = "settings" if test is item.cls else "_hypothesis_internal_use_settings"
     settings = getattr(test, name, None)

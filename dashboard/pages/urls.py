@@ -166,6 +166,7 @@ urlpatterns = [
     path("teams/<slug:slug>/members/remove", teams.member_remove, name="member_remove"),
     path("teams/<slug:slug>/secrets", secrets.secret_set, name="secret_set"),
     path("teams/<slug:slug>/secrets/delete", secrets.secret_delete, name="secret_delete"),
+    path("teams/<slug:slug>/calendars", secrets.calendar_set, name="calendar_set"),
     path("teams/<slug:slug>/containment", secrets.containment_set, name="containment_set"),
     path("tokens/new", teams.token_create, name="token_create"),
     path("tokens/<int:token_id>/revoke", teams.token_revoke, name="token_revoke"),

@@ -91,3 +91,14 @@ def test_events_and_calendars_over_the_api(world: World, client: Client) -> None
                       ).status_code == 422
     assert client.delete("/api/teams/city/calendars/holidays").status_code == 204
     assert client.delete("/api/teams/city/calendars/holidays").status_code == 404
+
+
+def test_the_page_of_teams_keeps_calendars(world: World, client: Client) -> None:
+    client.force_login(world.ana)
+    client.post("/teams/city/calendars", {"name": "holidays", "days": "2026-12-25, 2027-01-01"})
+    assert world.city.calendars.get().days == ["2026-12-25", "2027-01-01"]
+    assert "2026-12-25 2027-01-01" in client.get("/teams/").content.decode()
+    wrong = client.post("/teams/city/calendars", {"name": "holidays", "days": "25.12."}, follow=True)
+    assert "Write each as 2026-12-25." in wrong.content.decode()
+    client.post("/teams/city/calendars", {"name": "holidays", "days": ""})
+    assert not world.city.calendars.exists()

@@ -210,6 +210,7 @@ class Everything:
             "teams/<slug:slug>/members": {"username": "outsider", "role": "1"},
             "teams/<slug:slug>/members/remove": {"username": "vera"},
             "teams/<slug:slug>/secrets": {"name": "hook", "value": "x"},
+            "teams/<slug:slug>/calendars": {"name": "holidays", "days": "2026-12-25"},
             "teams/<slug:slug>/containment": {"on": "0"},
             "controllers/<slug:controller>/set": {"team": "city", "mode": "acts"},
             "api/tenancy": {"tenancy": "team"}, "estate/tenancy/choose": {"tenancy": "team"},

@@ -1,6 +1,8 @@
-"""A team's secrets and choices: set on the page of teams, by its admins."""
+"""A team's secrets, calendars and choices: set on the page of teams, by its admins and approvers."""
 
 from __future__ import annotations
+
+from datetime import date
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
@@ -10,7 +12,9 @@ from django.views.decorators.http import require_POST
 
 from dashboard.pages import flash
 from dashboard.teams import selectors
-from dashboard.teams.services import delete_secret, set_containment, set_secret
+from dashboard.teams.account_errors import InvalidValue
+from dashboard.teams.models import Team, User
+from dashboard.teams.services import delete_calendar, delete_secret, set_calendar, set_containment, set_secret
 
 
 @sensitive_post_parameters("value")
@@ -48,3 +52,26 @@ def containment_set(request: HttpRequest, slug: str) -> HttpResponse:
         text=f"Containment is {'on' if on else 'off'} for plans of {team.name}.", code="containment",
     )
     return redirect("teams")
+
+
+@require_POST
+@login_required
+def calendar_set(request: HttpRequest, slug: str) -> HttpResponse:
+    """Keep days under a name; without days the calendar is forgotten."""
+    team, name = selectors.team(request.viewer, slug), request.POST.get("name", "").strip()
+    days = request.POST.get("days", "").replace(",", " ").split()
+    flash.attempt(
+        request, lambda: _set_days(request.user, team, name, days),
+        text=f"Calendar {name} of {team.name} {'set' if days else 'forgotten'}.", code="calendar-set")
+    return redirect("teams")
+
+
+def _set_days(actor: User, team: Team, name: str, days: list[str]) -> None:
+    if not days:
+        delete_calendar(actor=actor, team=team, name=name)
+        return
+    try:
+        dates = [date.fromisoformat(day) for day in days]
+    except ValueError as error:
+        raise InvalidValue(f"There is no such day: {error}.", remedy="Write each as 2026-12-25.") from error
+    set_calendar(actor=actor, team=team, name=name, days=dates)
