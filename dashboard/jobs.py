@@ -23,7 +23,6 @@ from kombu.exceptions import OperationalError
 from dashboard import queue
 from scheduler.contracts.qos import QosSetup
 from scheduler.contracts.reports import Reports
-from scheduler.contracts.switches import AlternateSwitch
 from scheduler.contracts.trials import SECONDS, WARM_UP_S, TrialOrder, TrialProgress, TrialResult
 from scheduler.model.columns import Columns
 from scheduler.model.errors import WeirError
@@ -37,7 +36,7 @@ from workers.engine import counters, observed, qos_store, sealed_secrets, taps, 
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import EVENTS_KEPT
 from workers.engine.channels.channel_registry import Channels
-from workers.engine.noted_switches import noted_switches
+from workers.engine.noted_switches import noted_key_switches, noted_switches
 from workers.engine.readings import RateWindow
 from workers.engine.taps import NewestEvents, Tapped
 from workers.library import databases, model_store, registry
@@ -281,10 +280,11 @@ def newest_events(stream: Tapped, *, count: int) -> NewestEvents:
         return taps.newest_events(broker(settings.REDIS_URL), stream, count=count)
 
 
-def switches_of(task_ids: Iterable[str]) -> dict[str, tuple[AlternateSwitch, ...]]:
-    """Which alternate of each of these running tasks got which first event; raises ``BrokerAway``."""
+def switches_of(task_ids: Iterable[str], *, of_keys: bool = False) -> dict[str, tuple[Any, ...]]:
+    """Which alternate of each of these running tasks, or for which keys, got which first event; or ``BrokerAway``."""
+    read = noted_key_switches if of_keys else noted_switches
     with broker_needed("so it is not known which alternates worked on which events."):
-        return {task_id: noted_switches(broker(settings.REDIS_URL), task_id) for task_id in task_ids}
+        return {task_id: read(broker(settings.REDIS_URL), task_id) for task_id in task_ids}
 
 
 def notable_events() -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .guards.element_policies import ElementPolicy
-from .model.alternates import alternates_in, on_in
+from .model.alternates import alternates_in, is_dynamic, on_in
 from .model.errors import InvalidTransition, NotFound
 from .model.estate import Submitted
 from .model.fragment import Fragment, RunningTask
@@ -22,7 +22,7 @@ from .model.plan_kinds import SET
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.settings_of_fragments import USUAL, FragmentSettings
-from .model.task_types import DYNAMIC, TaskTypes
+from .model.task_types import TaskTypes
 from .performance.alternate_costs import switched_cost
 from .plan_building import heads_of, plan_of_rearrangement, plan_taking_back, submitted_in
 from .reuse.activity import FragmentChange
@@ -189,7 +189,7 @@ def plan_policy(
 def _dynamic_task(estate: EstateView, submitted: Submitted, task: str) -> RunningTask:
     dynamic = {
         name: estate.tasks[running] for name, running in submitted.running.items()
-        if estate.tasks[running].type == DYNAMIC}
+        if is_dynamic(estate.tasks[running].type)}
     if task not in dynamic:
         raise NotFound(
             f"{submitted.name} has no task {task} with alternates.",

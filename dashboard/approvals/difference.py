@@ -20,11 +20,10 @@ from dashboard.operations.models import RunningTaskRow, Use
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
-from scheduler.model.alternates import on_in
+from scheduler.model.alternates import is_dynamic, on_in
 from scheduler.model.encoding import to_json
 from scheduler.model.plan import Plan
 from scheduler.model.settings_of_fragments import USUAL
-from scheduler.model.task_types import DYNAMIC
 
 
 def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
@@ -191,7 +190,7 @@ def _add_alternates(tasks: dict, plan: Plan) -> None:
     """By which alternate each dynamic task is done once the plan is in force; empty of others."""
     for entry in tasks.values():
         entry["on"] = ""
-    dynamic = [entry for entry in tasks.values() if entry["type"] == DYNAMIC]
+    dynamic = [entry for entry in tasks.values() if is_dynamic(entry["type"])]
     if not dynamic:
         return
     settings = settings_of({entry["fragment"] for entry in dynamic if entry.get("fragment")}) | dict(

@@ -8,16 +8,16 @@ from dataclasses import dataclass
 from dashboard import jobs
 from dashboard.operations.estate_store.fragment_settings import settings_of
 from dashboard.operations.models import RunningTaskRow
-from scheduler.model.alternates import on_in, types_at_work
+from scheduler.model.alternates import BY, is_dynamic, on_in, types_at_work
 from scheduler.model.fragment import Fragment
 from scheduler.model.settings_of_fragments import USUAL
-from scheduler.model.task_types import DYNAMIC
 
 
 @dataclass(frozen=True, slots=True)
 class ChargedTask:
     """The names of the types by which a running task's cost goes, each with its share of the task's events; what they
-    declare for an event (µs; 0 where they are not installed any more); and of a dynamic task the alternate that is on.
+    declare for an event (µs; 0 where they are not installed any more); and of a dynamic task the
+    alternate that is on, empty where each key has its own.
     """
 
     types: tuple[tuple[str, float], ...]
@@ -33,14 +33,15 @@ def charged_tasks(fragments: Mapping[str, Fragment]) -> dict[str, ChargedTask]:
     types, names = jobs.task_types(), _types_of(homes)
     charged = {
         task: ChargedTask(((name, 1.0),), types[name].cost_us if name in types else 0.0)
-        for task, name in names.items() if name != DYNAMIC}
-    dynamic = [task for task, name in names.items() if name == DYNAMIC]
+        for task, name in names.items() if not is_dynamic(name)}
+    dynamic = [task for task, name in names.items() if is_dynamic(name)]
     chosen = settings_of({homes[task] for task in dynamic}) if dynamic else {}
     for task, config in RunningTaskRow.objects.filter(pk__in=dynamic).values_list("fingerprint", "config"):
-        on = on_in(DYNAMIC, config, chosen.get(homes[task], USUAL).alternates.get(task))
-        steps = types_at_work(DYNAMIC, config, types, on=on)
+        on = on_in(names[task], config, chosen.get(homes[task], USUAL).alternates.get(task))
+        steps = types_at_work(names[task], config, types, on=on)
         charged[task] = ChargedTask(
-            tuple((step.name, share) for step, share in steps), sum(share * step.cost_us for step, share in steps), on)
+            tuple((step.name, share) for step, share in steps), sum(share * step.cost_us for step, share in steps),
+            "" if config.get(BY) else on)
     return charged
 
 

@@ -19,12 +19,11 @@ from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.models import AlternateHold, GuardState
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.switches import AlternateSwitch
+from scheduler.contracts.switches import AlternateSwitch, KeySwitch
 from scheduler.guards.element_policies import ElementPolicy, policy_of
 from scheduler.guards.guard_values import FigureValue
-from scheduler.model.alternates import TaskAlternate, alternates_in, guards_kind, on_in
+from scheduler.model.alternates import BY, TaskAlternate, alternates_in, guards_kind, is_dynamic, on_in
 from scheduler.model.settings_of_fragments import USUAL
-from scheduler.model.task_types import DYNAMIC
 from scheduler.performance.alternate_costs import AlternateFigures
 
 
@@ -38,6 +37,8 @@ class DynamicTask:
     on: str
     alternates: tuple[TaskAlternate, ...]
     switches: tuple[AlternateSwitch, ...] = ()
+    by: tuple[str, ...] = ()  # the key for which alternates are switched, where they are
+    key_switches: tuple[KeySwitch, ...] = ()
     policy: ElementPolicy = field(default_factory=ElementPolicy)
     held_until_ms: int | None = None  # somebody holds it as it is
     because: str = ""  # why guards want the alternate that they want; empty where they have not been evaluated
@@ -59,14 +60,15 @@ def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
     tasks = []
     for name, running_id in (submitted.running.items() if submitted is not None else ()):
         running = estate.tasks[running_id]
-        if running.type != DYNAMIC:
+        if not is_dynamic(running.type):
             continue
         query, _ = estate.places[running_id]
         settings = estate.settings.get(query, USUAL)
         alternates = alternates_in(running.type, running.config)
         tasks.append(DynamicTask(
             name, running_id, query, on_in(running.type, running.config, settings.alternates.get(running_id)),
-            alternates, policy=policy_of(running_id, alternates, settings, guards_kind(running.config))))
+            alternates, by=tuple(running.config.get(BY) or ()),
+            policy=policy_of(running_id, alternates, settings, guards_kind(running.config))))
     names = [task.running for task in tasks]
     seen = GuardState.objects.in_bulk(names) if tasks else {}
     held = dict(AlternateHold.objects.filter(pk__in=names, until__gt=timezone.now()).values_list("pk", "until"))
@@ -80,5 +82,8 @@ def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
 
 def with_switches(tasks: Sequence[DynamicTask]) -> list[DynamicTask]:
     """The tasks with all switches that are known still; raises ``BrokerAway``."""
-    switches = jobs.switches_of(task.running for task in tasks)
-    return [replace(task, switches=switches[task.running]) for task in tasks]
+    switches = jobs.switches_of([task.running for task in tasks])
+    keyed = [task.running for task in tasks if task.by]
+    of_keys = jobs.switches_of(keyed, of_keys=True) if keyed else {}
+    return [
+        replace(task, switches=switches[task.running], key_switches=of_keys.get(task.running, ())) for task in tasks]

@@ -26,10 +26,9 @@ from scheduler.guards.guard_values import GuardEvent
 from scheduler.guards.policy_sources import RULES, WantedSwitch
 from scheduler.guards.task_figures import KeptFigures, TaskSubject, is_known, subject_of
 from scheduler.history.series import Series
-from scheduler.model.alternates import TaskAlternate, alternates_in, guards_kind, on_in
+from scheduler.model.alternates import TaskAlternate, alternates_in, guards_kind, is_dynamic, on_in
 from scheduler.model.estate import Estate
 from scheduler.model.settings_of_fragments import USUAL
-from scheduler.model.task_types import DYNAMIC
 
 log = structlog.get_logger(__name__)
 Days = Mapping[str, frozenset[date]]  # calendars by name
@@ -49,7 +48,7 @@ def elements_of(estate: Estate, source: str) -> dict[str, SwitchedTask]:
     """The running dynamic tasks that a policy source decides about."""
     elements = {}
     for task in estate.tasks.values():
-        if task.type != DYNAMIC or task.id not in estate.places:
+        if not is_dynamic(task.type) or task.id not in estate.places:
             continue
         settings = estate.settings.get(estate.places[task.id][0], USUAL)
         alternates = alternates_in(task.type, task.config)

@@ -44,11 +44,10 @@ from dashboard.operations.live_view.query_states import SILENT
 from dashboard.operations.live_view.sink_statuses import sinks_of
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import SlotReport
-from scheduler.model.alternates import on_in
+from scheduler.model.alternates import is_dynamic, on_in
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.model.settings_of_fragments import USUAL
-from scheduler.model.task_types import DYNAMIC
 from scheduler.reuse.activity import is_working
 
 _NO_TOTALS = Totals(
@@ -164,7 +163,7 @@ def _tasks(view: View, dataflow_id: str) -> dict[str, LiveTask]:
 def _on(view: View, task: str, fragment: str) -> str:
     """The alternate that is set of a dynamic task; empty of others."""
     running = view.estate.tasks[task]
-    if running.type != DYNAMIC:
+    if not is_dynamic(running.type):
         return ""
     return on_in(running.type, running.config, view.estate.settings.get(fragment, USUAL).alternates.get(task))
 

@@ -22,12 +22,11 @@ from dashboard.teams.permissions import Viewer
 from scheduler.guards.element_policies import ElementPolicy, policy_in, policy_of, stated_policy
 from scheduler.guards.guard_checks import GuardFinding, check_element
 from scheduler.guards.guard_values import FigureValue, InvalidGuard
-from scheduler.model.alternates import TaskAlternate, alternates_in, guards_kind, on_in
+from scheduler.model.alternates import TaskAlternate, alternates_in, guards_kind, is_dynamic, on_in
 from scheduler.model.errors import NotFound
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import RunningTask
 from scheduler.model.settings_of_fragments import USUAL
-from scheduler.model.task_types import DYNAMIC
 
 NOT_READ = "not_read"
 
@@ -106,7 +105,7 @@ def running_element(viewer: Viewer, dataflow_id: UUID | str, task: str) -> Runni
     estate = view_for(viewer).estate
     entry = estate.submitted.get(str(record.pk))
     running = estate.tasks[entry.running[task]] if entry is not None and task in entry.running else None
-    if running is None or running.type != DYNAMIC:
+    if running is None or not is_dynamic(running.type):
         raise NotFound(f"{record.name} has no task {task} with alternates that runs.",
                        remedy="Name a task of the running dataflow that lists alternates.", task=task)
     alternates, kind = alternates_in(running.type, running.config), guards_kind(running.config)

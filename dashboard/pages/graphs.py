@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from scheduler.model.alternates import alternates_in, on_in
-from scheduler.model.task_types import DYNAMIC, TaskTypes
+from scheduler.model.alternates import alternates_in, is_dynamic, on_in
+from scheduler.model.task_types import TaskTypes
 
 NAMED_IN_NOTE = 1
 LARGE = 300  # tasks
@@ -136,7 +136,7 @@ def preview_graph(preview: Mapping[str, Any], *, task_types: TaskTypes) -> dict[
             "id": task.id, "label": task.id, "type": task.type, "kind": _kind(task.type, task_types),
             "config": dict(task.config), "users": users, "note": _note(users, count=count),
             "marks": ["shared"] if task.id in reused else ["starts"],
-            "on": on_in(task.type, task.config, None) if task.type == DYNAMIC and task.id not in reused else "",
+            "on": on_in(task.type, task.config, None) if is_dynamic(task.type) and task.id not in reused else "",
         })
     streams = [
         {"id": stream_id(stream.source, stream.target), "source": stream.source, "target": stream.target,
@@ -212,7 +212,7 @@ def _ways(task: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _whole(tasks: list[dict[str, Any]], streams: list[dict[str, Any]], *, labelled: bool) -> dict[str, Any]:
     tasks = [
-        {**task, "ways": _ways(task), "marks": [*task["marks"], "dynamic"]} if task["type"] == DYNAMIC else task
+        {**task, "ways": _ways(task), "marks": [*task["marks"], "dynamic"]} if is_dynamic(task["type"]) else task
         for task in tasks]
     shape = [[[task["id"], bool(task["note"])] for task in tasks], [[s["source"], s["target"]] for s in streams]]
     topology = hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:24]

@@ -32,10 +32,13 @@ from dashboard.operations.live_view.findings import Finding
 from dashboard.operations.live_view.handover_pauses import note_pauses
 from dashboard.operations.live_view.recording import annotations_of_events, annotations_of_findings, values_of
 from dashboard.operations.live_view.telemetry import EVERYTHING
-from dashboard.operations.policy_choosers import PolicyChoosers
+from dashboard.operations.policy_choosers import CHOOSERS, PolicyChoosers
+from dashboard.tasks.learned_choices import LearnedChoices
+from scheduler.guards.policy_sources import MODELS
 from scheduler.history.port import History
 
 log = structlog.get_logger(__name__)
+ALL_CHOOSERS = {**CHOOSERS, MODELS: LearnedChoices}  # the latter reads and writes the broker by itself
 
 TURN = "history"
 FLUSH_EVERY_S = 5  # so many seconds a kill may cost
@@ -80,7 +83,7 @@ class Recorder:
         self._event = ""
         self._findings: dict[str, Finding] | None = None
         self._pacer = Pacer(timezone.now)
-        self._policies = PolicyChoosers()
+        self._policies = PolicyChoosers(ALL_CHOOSERS)
         self._recorded_s = 0
 
     @property
@@ -100,7 +103,7 @@ class Recorder:
             self._history, self._event, self._findings = self._make_history(), "", None
             self._recorded_s = now_s - 1
             self._pacer = Pacer(timezone.now)  # what was seen before this turn is long ago
-            self._policies = PolicyChoosers()
+            self._policies = PolicyChoosers(ALL_CHOOSERS)
         view = view_for(EVERYTHING)
         values = values_of(view)
         if values:

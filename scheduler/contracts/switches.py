@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .codec import Codec
@@ -23,7 +23,22 @@ class AlternateSwitch:
     at_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class KeySwitch:
+    """From ``batch`` of ``query`` on, whose first event has the number ``seq``, these alternates work for these keys.
+
+    ``keys`` has at least those that changed; an empty name is that of the alternate that works for all other keys.
+    """
+
+    keys: Mapping[str, str]
+    query: str
+    batch: int
+    seq: int
+    at_ms: int
+
+
 SWITCHES = Codec(AlternateSwitch)
+KEY_SWITCHES = Codec(KeySwitch)
 
 
 def in_sequence(noted: Iterable[AlternateSwitch]) -> tuple[AlternateSwitch, ...]:

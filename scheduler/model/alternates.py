@@ -1,8 +1,9 @@
 """Dynamic tasks: what may be done in several ways, its alternates, of which one at a time is on (thesis [3], 3.2).
 
 In a document such a task lists ``alternates`` in the place of a type and a config. Everywhere else it is a task of the
-type `DYNAMIC`, whose config holds them: so whatever knows tasks (fingerprints, plans, queries) knows dynamic ones. An
-alternate of several tasks, a path, is of the type `PATH` in the same way: its config holds them (`paths`).
+type `DYNAMIC`, whose config holds them: so whatever knows tasks (fingerprints, plans, queries) knows dynamic ones.
+Where they keep state it is of the type `DYNAMIC_FOLD`, whose config also says how one begins, and by what key it is on.
+An alternate of several tasks, a path, is of the type `PATH` in the same way: its config holds them (`paths`).
 ``docs/dynamic.md`` says what they promise.
 """
 
@@ -13,12 +14,16 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
+from .canonical import canonical_config, canonical_json
 from .columns import ColumnError, Columns
 from .dataflow import Task, _frozen
 from .paths import OUTPUT, STREAMS, TASKS, TaskPath, path_in
-from .task_types import DYNAMIC, PATH, SWITCHING, WAVE, TaskType
+from .task_types import DYNAMIC, DYNAMIC_FOLD, PATH, SWITCHING, WAVE, TaskType
 
 ALTERNATES = "alternates"  # the key in a document, and the parameter of the type
+BEGIN, BY, LEARNED = "begin", "by", "learned"  # keys beside it, of alternates with state
+BOUND = 0.1  # the error, as a share, beyond which a learned guard looks again
+FRESH, SHARED = "fresh", "shared"
 GUARDS = "guards"  # the same of what kind its guards are
 
 
@@ -66,9 +71,22 @@ class TaskAlternate:
         return " → ".join(names) if is_line else f"{len(names)} tasks: {', '.join(names)}"
 
 
+def is_dynamic(task_type: str) -> bool:
+    """Whether tasks of a type have alternates."""
+    return task_type in (DYNAMIC, DYNAMIC_FOLD)
+
+
+def dynamic_config(stated: Mapping[str, Any], *, switching: str | None = None) -> tuple[str, dict[str, Any]]:
+    """The type and the config of a task for which a document states alternates, and how its tasks switch."""
+    more = {key: stated[key] for key in (BEGIN, BY, LEARNED) if stated.get(key) is not None}
+    own = {key: stated[key] for key in (ALTERNATES, GUARDS) if key in stated}
+    own |= {SWITCHING: WAVE} if switching == WAVE else {}
+    return DYNAMIC_FOLD if more else DYNAMIC, own | more
+
+
 def alternates_in(task_type: str, config: Mapping[str, Any]) -> tuple[TaskAlternate, ...]:
     """The alternates of a task of this type and config; none where it is not dynamic."""
-    if task_type != DYNAMIC:
+    if not is_dynamic(task_type):
         return ()
     return tuple(
         TaskAlternate(stated["name"], *_way(stated), stated.get("value", 1.0), stated.get("guard") or "")
@@ -78,6 +96,12 @@ def alternates_in(task_type: str, config: Mapping[str, Any]) -> tuple[TaskAltern
 def in_waves(task_type: str, config: Mapping[str, Any]) -> bool:
     """Whether a task is dynamic and switches in waves, so that an event meets the same choice in all such tasks."""
     return task_type == DYNAMIC and config.get(SWITCHING) == WAVE
+
+
+def learned_bound(task_type: str, config: Mapping[str, Any]) -> float | None:
+    """The error beyond which a learned guard chooses anew for a key of a task; None where none chooses."""
+    learned = config.get(LEARNED) if task_type == DYNAMIC_FOLD else None
+    return None if learned is None else float(learned.get("bound") or BOUND)
 
 
 def guards_kind(config: Mapping[str, Any]) -> str:
@@ -162,12 +186,24 @@ def _shares(alternate: TaskAlternate, task_types: Mapping[str, TaskType]) -> dic
     return path.shares(lambda step: task_types[step.type].selectivity if step.type in task_types else 1.0)
 
 
-def why_no_alternate(task_type: TaskType) -> str:
-    """Why tasks of a type cannot be alternates yet, in words that go on from its name; empty where they can."""
+def why_no_alternate(task_type: TaskType, *, begin: str | None = None) -> str:
+    """Why tasks of a type cannot be alternates, in words that go on from its name; empty where they can.
+
+    Parameters
+    ----------
+    begin : str, optional
+        How alternates begin, where the document says it.
+    """
     if task_type.kind != "transform":
         return f"is a {task_type.kind}: alternates read a stream and give one"
-    if task_type.stateful:
-        return "keeps state, which would have to go from one alternate to the next"
+    if not task_type.can_move:
+        return "keeps state of Spark's own, which is lost where a batch does without it"
+    if task_type.stateful and begin is None:
+        return "keeps state, and the task does not say how an alternate begins"
+    if not task_type.stateful and begin is not None:
+        return "keeps no state, and the task says how an alternate begins"
+    if begin == SHARED and task_type.shares_state is None:
+        return "does not say that one of its tasks can go on with the state of another"
     if task_type.approved_only:
         return "reaches beyond Weir"
     if task_type.chain == "never":
@@ -175,6 +211,18 @@ def why_no_alternate(task_type: TaskType) -> str:
     if any(parameter.of_team or parameter.is_file for parameter in task_type.parameters):
         return "reads what belongs to a team or a node"
     return ""
+
+
+def why_not_one_state(first: TaskAlternate, other: TaskAlternate, task_type: TaskType) -> str:
+    """Why an alternate cannot go on with the state of another of a type that shares it, in words that go on from both
+    names; empty where it can."""
+    if first.type != other.type:
+        return f"are of two types, {first.type} and {other.type}"
+    mine, theirs = (canonical_config(task_type, each.config) for each in (first, other))
+    shaping = [
+        name for name in mine.keys() | theirs.keys() if name not in (task_type.shares_state or ())
+        and canonical_json(mine.get(name)) != canonical_json(theirs.get(name))]
+    return f"differ in {min(shaping)}, which shapes the state" if shaping else ""
 
 
 def one_schema(given: Sequence[tuple[str, Columns]]) -> Columns:

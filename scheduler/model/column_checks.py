@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-from .alternates import AlternatesDiffer, one_schema
+from .alternates import AlternatesDiffer, is_dynamic, one_schema
 from .bounds import DOCUMENT_TYPES
 from .canonical import canonical_config
 from .columns import STREAM_TYPES, Columns, ColumnsOf, TypesTooLong, interleaved
@@ -14,7 +14,6 @@ from .draft_values import Draft, DraftTask
 from .errors import WeirError
 from .paths import OUTPUT
 from .positions import Problems, TextPosition
-from .task_types import DYNAMIC
 
 _OF_SOURCES = Columns(STREAM_TYPES)
 
@@ -111,7 +110,7 @@ class _ColumnReader:
         return Columns.unknown() if leaving is None else leaving.inputs
 
     def _outputs(self, task: DraftTask, inputs: Columns) -> Columns:
-        if task.type is None or task.type.name == DYNAMIC:  # the one without alternates that could be read
+        if task.type is None or is_dynamic(task.type.name):  # the one without alternates that could be read
             return Columns.unknown()
         if task.is_end:
             return inputs

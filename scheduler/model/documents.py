@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import yaml
 
-from .alternates import ALTERNATES, GUARDS, in_waves
+from .alternates import ALTERNATES, BEGIN, BY, GUARDS, LEARNED, dynamic_config, in_waves, is_dynamic
 from .bounds import DOCUMENT_BYTES
 from .canonical import canonical_config, canonical_json, plain
 from .column_checks import TaskColumns, columns_by_task
@@ -29,7 +29,7 @@ from .latency_limits import Limits, from_json, to_json
 from .latency_reading import read_latency
 from .paths import path_in
 from .positions import Problems, TextPosition, UnreadableDocument, listed, place_in
-from .task_types import DYNAMIC, SWITCHING, WAVE, TaskType, TaskTypes
+from .task_types import SWITCHING, WAVE, TaskType, TaskTypes
 from .yaml_text import read_yaml, resolve_plain
 
 Format = Literal["json", "yaml"]
@@ -171,15 +171,15 @@ def type_and_config(stated: Mapping[str, Any], *, switching: str | None = None) 
     """The type and the config of a task as a stored document states it; of one with alternates, the type of these, and
     how the document's tasks switch."""
     if ALTERNATES in stated:
-        own = {key: stated[key] for key in (ALTERNATES, GUARDS) if key in stated}
-        return DYNAMIC, own | ({SWITCHING: WAVE} if switching == WAVE else {})
+        return dynamic_config(stated, switching=switching)
     return stated["type"], stated.get("config") or {}
 
 
 def _way_of(task: Task) -> dict[str, Any]:
     """How a task is done, as a document says it: a type and a config, or alternates."""
-    if task.type == DYNAMIC:
-        return {key: plain(task.config[key]) for key in (ALTERNATES, GUARDS) if key in task.config}
+    if is_dynamic(task.type):
+        stated = {key: task.config.get(key) for key in (ALTERNATES, GUARDS, BEGIN, BY, LEARNED)}
+        return {key: plain(value) for key, value in stated.items() if value or (key == LEARNED and value is not None)}
     return {"type": task.type} | ({"config": plain(task.config)} if task.config else {})
 
 

@@ -7,10 +7,23 @@ what is wrong with everything else.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
-from .alternates import ALTERNATES, GUARDS, why_no_alternate
+from .alternates import (
+    ALTERNATES,
+    BEGIN,
+    BY,
+    GUARDS,
+    LEARNED,
+    SHARED,
+    TaskAlternate,
+    dynamic_config,
+    is_dynamic,
+    why_no_alternate,
+    why_not_one_state,
+)
 from .bounds import DOCUMENT_QUERIES, DOCUMENT_TASKS, DYNAMIC_TASKS, LOOP_ITERATIONS
+from .canonical import canonical_config
 from .draft_values import Draft, DraftLoop, DraftStream, DraftTask
 from .graph_checks import check_graph
 from .latency_reading import read_latency
@@ -21,7 +34,7 @@ from .positions import DocumentNode, Problems, TextPosition, UnreadableDocument,
 from .schema import dataflow_schema
 from .shorthand import join_loops, split_streams, unroll
 from .structure import check_structure
-from .task_types import DYNAMIC, PATH, SWITCHING, WAVE, TaskType, TaskTypes
+from .task_types import PATH, SWITCHING, WAVE, TaskType, TaskTypes
 
 LOOP = "loop"  # the key in a document
 LONGEST_ID = 64
@@ -159,7 +172,7 @@ class DraftReader:
         alternates: dict[str, DraftTask] = {}
         listed = []
         for number, stated in enumerate(_mappings(node.value[ALTERNATES])):
-            way = self._alternate(stated, task_id)
+            way = self._alternate(stated, task_id, begin=_text(node.value.get(BEGIN)))
             if way.alternate in alternates:
                 self.problems.add(
                     "duplicate_alternate", way.position, f"Two alternates are called {way.alternate}.",
@@ -168,26 +181,71 @@ class DraftReader:
             listed.append(stated.plain() | (way.config if way.path is not None else {}))
         if task_id is None:
             return
-        parameters = {key: node.value[key] for key in (ALTERNATES, GUARDS) if key in node.value}
-        config = {key: parameter.plain() for key, parameter in parameters.items()} | {ALTERNATES: listed}
-        config |= {SWITCHING: WAVE} if self._in_waves else {}
+        parameters = {key: node.value[key] for key in (ALTERNATES, GUARDS, BEGIN, BY, LEARNED) if key in node.value}
+        kind, config = dynamic_config(
+            {key: parameter.plain() for key, parameter in parameters.items()} | {ALTERNATES: listed},
+            switching=WAVE if self._in_waves else None)
+        self._check_state(node, list(alternates.values()), task_id)
         self.draft.tasks[task_id] = DraftTask(
-            task_id, self.task_types[DYNAMIC], config, node.value["id"].position, parameters,
+            task_id, self.task_types[kind], config, node.value["id"].position, parameters,
             _text(node.value.get("chain")) or "allowed", alternates=alternates)
         if (rate := node.value.get("rate")) is not None:
             self._rate(task_id, rate)
 
-    def _alternate(self, node: DocumentNode, task_id: str | None) -> DraftTask:
+    def _check_state(self, node: DocumentNode, ways: Sequence[DraftTask], task_id: str) -> None:
+        """Whether alternates can go on with one state, where they are to, and be switched by such a key."""
+        begin, by = _text(node.value.get(BEGIN)), node.value.get(BY)
+        if begin is not None and self._in_waves:
+            self.problems.add(
+                "no_alternate", node.keys[BEGIN], "Alternates with state do not switch in waves.",
+                "Leave switching: wave away, or let the task's alternates keep no state.", task_id=task_id)
+        if by is not None and begin != SHARED:
+            self.problems.add(
+                "no_shared_state", node.keys[BY], "Alternates are switched by key only where they share their state.",
+                "Say begin: shared, or leave by away.", task_id=task_id)
+        if LEARNED in node.value and not (by is not None and by.value):
+            self.problems.add(
+                "no_shared_state", node.keys[LEARNED], "A learned guard chooses for each key, and no key is named.",
+                "Say by what key alternates are switched, by.", task_id=task_id)
+        if begin != SHARED or not ways or self.problems:  # configs are compared that can be read
+            return
+        first, *others = (TaskAlternate(way.alternate, way.type.name, way.config) for way in ways)
+        for other, way in zip(others, ways[1:], strict=True):
+            if why_not := why_not_one_state(first, other, ways[0].type):
+                self.problems.add(
+                    "no_shared_state", way.position,
+                    f"Alternates {first.name} and {other.name} cannot share their state: they {why_not}.",
+                    f"Let them be alike but for {', '.join(ways[0].type.shares_state or ('nothing',))}; or say begin: "
+                    "fresh.", task_id=task_id)
+        key = ways[0].type.key_columns(canonical_config(ways[0].type, ways[0].config))
+        for column in by.value if by is not None and by.is_list else ():
+            if (name := _text(column)) is not None and name not in key:
+                near = self.problems.nearest(name, key)
+                self.problems.add(
+                    "no_shared_state", column.position,
+                    f"Alternates cannot be switched by {shown(name)}: they keep their state by {', '.join(key)}.",
+                    f"Did you mean {near}?" if near else "Name columns of the key of all alternates.", task_id=task_id)
+
+    def _alternate(self, node: DocumentNode, task_id: str | None, *, begin: str | None) -> DraftTask:
         stated_type, config = node.value.get("type"), node.value.get("config")
         name = _text(node.value.get("name")) or ""
         self._count(node.value.get("guard"), task_id or "without an id")
         if TASKS in node.value:
+            if begin is not None:
+                self.problems.add(
+                    "no_alternate", node.keys[TASKS],
+                    f"Alternate {name} is a path, which keeps no state, and the task says how an alternate begins.",
+                    "Leave begin away, or give the alternate a type.", task_id=task_id)
             return self._path(node, task_id, name)
         task_type = self._task_type(stated_type, task_id)
         if config is None or config.value is None:
             config = DocumentNode({}, node.position)
         if task_type is not None:
-            self._require_alternate(task_type, stated_type.position, name, task_id)
+            self._require_alternate(task_type, stated_type.position, name, task_id, begin=begin)
+        if begin is not None and config.is_mapping and config.value.get("idle") is not None:
+            self.problems.add(
+                "no_alternate", config.keys["idle"], f"Alternate {name} works in silence, which alternates cannot.",
+                "Leave idle away.", task_id=task_id)
         if task_type is not None and config.is_mapping:
             named = task_id or "without an id"
             check_config(task_type, config, self.problems, task_id=named)
@@ -198,12 +256,14 @@ class DraftReader:
             config.value if config.is_mapping else {}, alternate=name, conditions=_conditions(node))
 
     def _require_alternate(
-        self, task_type: TaskType, position: TextPosition, name: str, task_id: str | None
+        self, task_type: TaskType, position: TextPosition, name: str, task_id: str | None, *, begin: str | None = None
     ) -> None:
-        if why_not := why_no_alternate(task_type):
+        if why_not := why_no_alternate(task_type, begin=begin):
+            is_unsaid = task_type.stateful and begin is None and task_type.can_move
             self.problems.add(
                 "no_alternate", position, f"Alternate {name} cannot be of type {task_type.name}: it {why_not}.",
-                "Alternates are of types without state and outside effects, so far. Let a task before or behind do it.",
+                "Say begin: fresh of the task, or begin: shared; a path has no tasks with state." if is_unsaid else
+                "Let all alternates keep state or none, and let another task do what reaches beyond Weir.",
                 task_id=task_id)
 
     def _path(self, node: DocumentNode, task_id: str | None, name: str) -> DraftTask:
@@ -325,7 +385,7 @@ class DraftReader:
 
     def _task_type(self, node: DocumentNode | None, task_id: str | None) -> TaskType | None:
         name = _text(node)
-        if name is None or (name in self.task_types and name not in (DYNAMIC, PATH)):
+        if name is None or (name in self.task_types and name != PATH and not is_dynamic(name)):
             return self.task_types.get(name)
         near = self.problems.nearest(name, self.task_types)
         remedy = self.type_remedy(name) if self.type_remedy else "The task library lists the types there are."

@@ -21,6 +21,7 @@ DYNAMIC = "dynamic"  # the type of tasks with alternates, which every catalogue 
 PATH = "path"  # the type of alternates of several tasks, which every catalogue has
 SWITCHING = "switching"  # its parameter: `fast`, or
 WAVE = "wave"
+DYNAMIC_FOLD = "dynamic_fold"  # the type of tasks whose alternates keep state
 NEAR_RATIO = 0.2  # relative difference up to which two numbers are near
 
 
@@ -116,6 +117,8 @@ class TaskType:
     is before it.
     ``movable_state`` says of a stateful type that all its state goes through ``workers.library.state.fold_stream``: it
     can then be handed from one query to another, as that of windows, ``dropDuplicates`` and the like cannot.
+    ``shares_state`` of a type with movable state: tasks of it that differ in these parameters at most keep the same
+    state, and read and write the same columns around it, so that one goes on with what another has kept.
     ``version`` changes when the logic changes: it is part of a task's identity.
     ``connector`` makes a source live: ``"package.module:function"``, which opens what it reads (see
     ``workers.engine.connectors``). Its ``inputs`` are then the events that the node's connector host has written, and
@@ -145,6 +148,7 @@ class TaskType:
     writer: str | None = None
     keeps_on_node: bool = False
     effects: tuple[Effect, ...] | None = None
+    shares_state: tuple[str, ...] | None = None
 
     @property
     def approved_only(self) -> bool:
@@ -162,6 +166,11 @@ class TaskType:
         """Whether a running task of this type can go on in another query: chains are fused and cut only then."""
         return self.movable_state or not self.stateful
 
+    def key_columns(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+        """The columns of the key by which a task of this type and canonical config keeps state."""
+        named = self.parameter(self.key or "")
+        return tuple((self.key or "").split(", ")) if named is None else tuple(config.get(named.name) or ())
+
     def parameter(self, name: str) -> Parameter | None:
         """The declared parameter of that name, or None."""
         return next((parameter for parameter in self.parameters if parameter.name == name), None)
@@ -175,13 +184,22 @@ class TaskTypes(Mapping[str, TaskType]):
 
     def __init__(self, task_types: Sequence[TaskType]) -> None:
         self._by_name = {task_type.name: task_type for task_type in task_types}
+        ways = Parameter("alternates", "list", "The ways to do it.", required=True, alternate_types=self)
+        guards = Parameter("guards", "string", "Of which kind guards are.", default="value", added=True)
+        switching = Parameter(SWITCHING, "string", "Whether it switches as soon as it can, or in waves.",
+                              default="fast", choices=("fast", WAVE), added=True)
+        begin = Parameter("begin", "string", "With what state an alternate that is switched on begins.", required=True,
+                          choices=("fresh", "shared"))
+        by = Parameter("by", "list", "The key by which they are switched.", default=[], items="string", is_set=True)
+        learned = Parameter("learned", "object", "How a learned guard chooses for each key.", required=False)
+        build = "workers.library.dynamic:dynamic"
         self._unlisted = {
             DYNAMIC: TaskType(
-                DYNAMIC, "transform", "A task with alternates, of which one is on.", "workers.library.dynamic:dynamic",
-                (Parameter("alternates", "list", "The ways to do it.", required=True, alternate_types=self),
-                 Parameter("guards", "string", "Of which kind guards are.", default="value", added=True),
-                 Parameter(SWITCHING, "string", "Whether it switches as soon as it can, or in waves.", default="fast",
-                           choices=("fast", WAVE), added=True)), effects=()),
+                DYNAMIC, "transform", "A task with alternates, of which one is on.", build, (ways, guards, switching),
+                effects=()),
+            DYNAMIC_FOLD: TaskType(
+                DYNAMIC_FOLD, "transform", "A task with alternates that keep state.", build,
+                (ways, guards, begin, by, learned), effects=(), stateful=True, movable_state=True),
             PATH: TaskType(
                 PATH, "transform", "An alternate of several tasks.", "workers.library.dynamic:path",
                 (Parameter("tasks", "list", "What works on it.", required=True),

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from scheduler.model.alternates import alternates_in, first_on, on_in, selectivity_at_work, types_at_work
+from scheduler.model.alternates import alternates_in, first_on, is_dynamic, on_in, selectivity_at_work, types_at_work
 from scheduler.model.cost_figures import CostMeter
 from scheduler.model.fragment import RunningTask
 from scheduler.model.ports import EstateView
 from scheduler.model.prices import Prices
 from scheduler.model.settings_of_fragments import USUAL
-from scheduler.model.task_types import DYNAMIC, TaskType, TaskTypes
+from scheduler.model.task_types import TaskType, TaskTypes
 
 LEAST_METERED_S = 120.0  # before that a meter says nothing
 NOTHING: Mapping[str, str] = MappingProxyType({})
@@ -44,7 +44,7 @@ class AlternatesAtWork:
 
     def alternate(self, task: RunningTask) -> str:
         """The alternate that is on; empty of a task that is not dynamic."""
-        if task.type != DYNAMIC:
+        if not is_dynamic(task.type):
             return ""
         if task.id in self.on:
             return self.on[task.id]

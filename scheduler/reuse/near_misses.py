@@ -16,7 +16,7 @@ from graphlib import TopologicalSorter
 from itertools import combinations, islice
 from typing import Any
 
-from scheduler.model.alternates import ALTERNATES, alternates_in
+from scheduler.model.alternates import ALTERNATES, alternates_in, is_dynamic
 from scheduler.model.canonical import RATE_KEY, canonical_json, identity_config
 from scheduler.model.dataflow import Dataflow, Task
 from scheduler.model.fragment import RunningTask
@@ -68,7 +68,7 @@ class NearMiss:
         why = (
             "As it is, the two run beside each other: an alternate that is off is no part of its query's batches, so "
             "its events are there only while it is on.")
-        if any(difference.becomes == DYNAMIC for difference in self.differences):
+        if any(is_dynamic(difference.becomes) for difference in self.differences):
             why += " Switches of the shared task would hold for this dataflow, too."
         return why
 

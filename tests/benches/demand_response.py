@@ -8,6 +8,7 @@ customers, so that each is chosen for once by a network that has seen neither th
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import time
 from collections import Counter
@@ -25,7 +26,7 @@ from tests.benches.arguments import count, positive
 from tests.benches.results import machine, table, write
 from workers.library.forecast_choice import ForecastChoice, best_of, features_of, learn_choice
 from workers.library.forecasts import DAYS, METHODS, RANDOM, LoadHistory, error_of, forecast, method_of, variances
-from workers.library.models import apply
+from workers.library.models import apply, write_model
 from workers.library.smart_meters import SMART_METERS, smart_meters
 
 NAMES = list(METHODS)
@@ -36,7 +37,7 @@ NEAR = 0.02  # a choice whose error is by so much larger than the least is as go
 _LEAST_ERROR = 1e-3  # of the errors whose logarithms the second network reads
 
 
-def readings(*, customers: int, days: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def readings(*, customers: int, days: int, seed: int, unusual: float) -> tuple[np.ndarray, np.ndarray]:
     """What the source makes: consumption by customer, day and reading, and whether a day is no working day."""
     from pyspark.sql import SparkSession
     from pyspark.sql import functions as F
@@ -46,7 +47,8 @@ def readings(*, customers: int, days: int, seed: int) -> tuple[np.ndarray, np.nd
     try:
         ticks = spark.range(0, customers * days * WIDTH, 1, 2).select(
             F.col("id").alias("_seq"), F.col("id").alias("_time"), F.col("id").alias("_born"))
-        made = smart_meters(ticks, {"seed": seed, "meters": customers, "interval": 3600 // STEPS})
+        made = smart_meters(ticks, {
+            "seed": seed, "meters": customers, "interval": 3600 // STEPS, "unusual": unusual})
         rows = made.select("_seq", "kwh", "holiday").toArrow()
     finally:
         spark.stop()
@@ -178,6 +180,14 @@ def evaluate(hours: Hours, *, training_h: int, neurons: int, bound: float, seed:
             "best of customers": {name: int((fixed == place).sum()) for place, name in enumerate(NAMES)}}
 
 
+def model_of(hours: Hours, training_h: int, *, neurons: int) -> dict[str, Any]:
+    """The network that comes with Weir: learned from the training weeks of all customers, its weights in six digits."""
+    rows = hours.features[:, :training_h]
+    labels = [NAMES[place] for place in hours.best[:, :training_h].ravel()]
+    model = learn_choice(rows.reshape(-1, rows.shape[2]), labels, name="forecast_choice", neurons=neurons)
+    return json.loads(json.dumps(model), parse_float=lambda text: float(f"{float(text):.6g}"))
+
+
 def _best_over(errors: np.ndarray) -> np.ndarray:
     """Each customer's method with the least mean error over all hours."""
     return np.nanmean(errors, axis=1).argmin(axis=1)
@@ -235,6 +245,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--neurons", type=count, default=70)
     parser.add_argument("--bound", type=positive, default=0.1,
                         help="the error (a share) from which the guard asks again")
+    parser.add_argument("--unusual", type=float, default=_default("unusual"),
+                        help="the share of the time in which a household is away or restless")
+    parser.add_argument("--model", type=Path, help="write the network that all customers' training weeks teach")
     parser.add_argument("--json", type=Path, default=Path("demand-response.json"))
     given = parser.parse_args(arguments)
     if given.customers < FOLDS:
@@ -242,7 +255,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     os.environ["OMP_NUM_THREADS"] = "1"  # of the processes below: each has a core
     began_s = time.perf_counter()
     loads, free = readings(
-        customers=given.customers, days=DAYS + given.training_days + given.test_days, seed=given.seed)
+        customers=given.customers, days=DAYS + given.training_days + given.test_days, seed=given.seed,
+        unusual=given.unusual)
     made_s = time.perf_counter()
     with ProcessPoolExecutor(os.cpu_count(), mp_context=get_context("spawn")) as pool:
         figures = list(pool.map(partial(errors_of, free=free), loads))
@@ -251,8 +265,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results = evaluate(hours, training_h=24 * given.training_days, neurons=given.neurons, bound=given.bound,
                        seed=given.seed)
     done_s = time.perf_counter()
+    if given.model is not None:
+        given.model.write_text(write_model(model_of(hours, 24 * given.training_days, neurons=given.neurons)) + "\n")
     write(given.json, {
-        "machine": machine(), "customers": given.customers, "unusual": _default("unusual"), "seed": given.seed,
+        "machine": machine(), "customers": given.customers, "unusual": given.unusual, "seed": given.seed,
         "seconds": {"source": made_s - began_s, "forecasts": forecast_s - made_s, "choice": done_s - forecast_s},
         **results})
     print(printed(results))

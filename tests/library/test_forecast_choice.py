@@ -8,9 +8,12 @@ from functools import cache
 import numpy as np
 import pytest
 
-from workers.library.forecast_choice import ForecastChoice, best_of, features_of, learn_choice
+from scheduler.model.task_types import DYNAMIC_FOLD
+from workers.library.forecast_choice import ForecastChoice, best_of, features_of, learn_choice, shipped_choice
 from workers.library.forecasts import METHODS, LoadHistory, error_of, forecast, variances
-from workers.library.models import read_model, write_model
+from workers.library.learning import NEURONS
+from workers.library.models import apply, read_model, write_model
+from workers.library.registry import check, task_types
 
 NAMES = ("casce", "sliding_hour", "sliding_days")
 STEPS, WIDTH, DAYS = 12, 288, 15
@@ -112,3 +115,21 @@ def test_the_oracle_takes_the_least_error():
 def test_any_variances_can_be_read(values):
     assert np.isfinite(features_of(values)).all()
     assert told([(values, None)], bound=0.1)[0][0] in NAMES
+
+
+def test_the_network_that_comes_along_knows_every_method_and_chooses_by_the_hour() -> None:
+    model = shipped_choice()
+    assert model["classes"] == sorted(METHODS) and len(model["hidden"]) == NEURONS
+    shares = (0.0, 0.0003, 0.003, 0.03, 0.3)
+    ways = {apply(model, features_of([quarter] * 4 + [whole])) for quarter in shares for whole in shares}
+    assert len(ways) > 1, "an hour that rises steadily is another than one that jumps"
+
+
+def test_a_learned_guard_chooses_among_forecasts_alone() -> None:
+    ways = [{"name": name, "type": "forecast", "config": {"by": ["meter"], "method": name}} for name in METHODS]
+    config = {"alternates": ways, "begin": "shared", "by": ["meter"], "learned": {}}
+    assert check(task_types()[DYNAMIC_FOLD], config) is None
+    other = {**config, "alternates": [ways[0], {"name": "mean", "type": "block_average", "config": {}}]}
+    problem = check(task_types()[DYNAMIC_FOLD], other)
+    assert problem is not None and "block_average" in problem.message and problem.facts["alternate"] == "mean"
+    assert check(task_types()[DYNAMIC_FOLD], {**other, "learned": None}) is None

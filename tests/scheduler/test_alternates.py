@@ -16,14 +16,22 @@ from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.columns import Columns, UnknownColumn
 from scheduler.model.documents import columns_of_document, dataflow_from_json, dump_document, read_document, to_document
 from scheduler.model.errors import InvalidDataflow
-from scheduler.model.task_types import DYNAMIC, TaskTypes
+from scheduler.model.task_types import DYNAMIC, DYNAMIC_FOLD, Parameter, TaskType, TaskTypes
 from scheduler.performance.rates import input_rates_per_s
 from scheduler.reuse.fingerprint import fingerprints
 
 from .catalogue import TYPES as PLAIN_TYPES
 
+TREND = TaskType(
+    "trend", "transform", "Keeps what it has seen, and says something of it.", "none:none",
+    (Parameter("how", "string", "A way.", default="mean"), Parameter("keep", "integer", "How much.", default=5),
+     Parameter("by", "list", "Key.", items="string", default=["sensor"]),
+     Parameter("idle", "number", "Silence.", required=False)),
+    stateful=True, movable_state=True, effects=(), key="by", shares_state=("how",))
+SPARKS = TaskType("sparks", "transform", "Keeps state of Spark's own.", "none:none", stateful=True, effects=())
 TYPES = TaskTypes([
-    replace(kind, effects=()) if kind.name in ("thin", "scale", "count") else kind for kind in PLAIN_TYPES.values()])
+    *(replace(kind, effects=()) if kind.name in ("thin", "scale", "count") else kind for kind in PLAIN_TYPES.values()),
+    TREND, replace(TREND, name="other"), SPARKS])
 DOCUMENT = """
 name: Two ways
 tasks:
@@ -113,6 +121,69 @@ def test_a_mistake_is_told_with_its_place(changes: dict, code: str, path: str, w
     assert words in types[code].message
     assert types[code].path == path or not path
     assert types[code].remedy
+
+
+def trends(*configs: dict, **more) -> dict:
+    return {"alternates": [alternate(f"a{n}", "trend", config=config) for n, config in enumerate(configs)], **more}
+
+
+@pytest.mark.parametrize(("changes", "code", "path", "words"), [
+    (trends({}, {"how": "last"}), "no_alternate", "/tasks/1/alternates/0/type", "does not say how"),
+    ({"alternates": [alternate("a"), alternate("b")], "begin": "fresh"}, "no_alternate",
+     "/tasks/1/alternates/0/type", "keeps no state"),
+    ({"alternates": [alternate("a", "trend"), alternate("b", "sparks")], "begin": "fresh"}, "no_alternate",
+     "/tasks/1/alternates/1/type", "Spark's own"),
+    ({"alternates": [alternate("a", "count"), alternate("b", "count")], "begin": "shared"}, "no_alternate",
+     "/tasks/1/alternates/0/type", "go on with the state"),
+    (trends({}, {"idle": 3}, begin="fresh"), "no_alternate", "/tasks/1/alternates/1/config/idle", "in silence"),
+    (trends({}, {}, begin="warm"), "not_a_choice", "/tasks/1/begin", "warm"),
+    (trends({}, {"keep": 6}, begin="shared"), "no_shared_state", "/tasks/1/alternates/1/name", "differ in keep"),
+    ({"alternates": [alternate("a", "trend"), alternate("b", "other")], "begin": "shared"}, "no_shared_state",
+     "/tasks/1/alternates/1/name", "two types"),
+    (trends({}, {}, begin="fresh", by=["sensor"]), "no_shared_state", "/tasks/1/by", "share their state"),
+    (trends({}, {}, by=["sensor"]), "no_shared_state", "/tasks/1/by", "share their state"),
+    (trends({}, {}, begin="shared", by=["sensro"]), "no_shared_state", "/tasks/1/by/0", "keep their state by sensor"),
+    (trends({}, {}, begin="shared", by="sensor"), "ill_typed", "/tasks/1/by", "must be a list"),
+    (trends({}, {}, begin="shared", learned={}), "no_shared_state", "/tasks/1/learned", "no key is named"),
+    (trends({}, {}, begin="shared", by=["sensor"], learned={"bound": 0}), "not_positive", "/tasks/1/learned/bound",
+     "0"),
+    (trends({}, {}, begin="shared", by=["sensor"], learned={"bond": 1}), "unknown_key", "/tasks/1/learned/bond",
+     "bond"),
+    (trends({}, {}, begin="shared", by=[3]), "ill_typed", "/tasks/1/by/0", "must be text"),
+])
+def test_what_state_does_not_allow_is_told_with_its_place(changes: dict, code: str, path: str, words: str) -> None:
+    problems = problems_of(work(**changes))
+    [problem] = [problem for problem in problems if problem.code == code and problem.path == path]
+    assert words in problem.message and problem.remedy
+
+
+@pytest.mark.parametrize("changes", [
+    trends({}, {"keep": 6}, begin="fresh"), trends({}, {"how": "last", "keep": 5}, begin="shared"),
+    trends({"by": ["sensor", "place"]}, {"by": ["sensor", "place"], "how": "last"}, begin="shared", by=["place"]),
+    {"alternates": [alternate("a", "trend"), alternate("b", "count")], "begin": "fresh"},
+    trends({}, {"how": "last"}, begin="shared", by=["sensor"], learned={"bound": 0.2}),
+    trends({}, {"how": "last"}, begin="shared", by=["sensor"], learned={}),
+])
+def test_alternates_with_state_say_how_they_begin_and_for_whom_they_are_on(changes: dict) -> None:
+    dataflow = read(work(**changes))
+    task = dataflow.task("work")
+    assert task.type == DYNAMIC_FOLD and TYPES[task.type].stateful and TYPES[task.type].can_move
+    assert DYNAMIC_FOLD not in list(TYPES)
+    assert read(dump_document(dataflow)) == dataflow
+    assert dataflow_from_json(json.loads(json.dumps(to_document(dataflow)))) == dataflow
+    assert to_document(dataflow)["tasks"][1]["begin"] == changes["begin"]
+
+
+def test_how_alternates_begin_and_by_what_they_are_switched_is_what_a_task_is() -> None:
+    ways = trends({}, {"how": "last"})
+    keyed = {"begin": "shared", "by": ["sensor"]}
+    ways_to_begin = [{"begin": "fresh"}, {"begin": "shared"}, keyed, {**keyed, "learned": {"bound": 0.2}},
+            {**keyed, "learned": {"bound": 0.3}}]
+    ids = [fingerprints(read(work(**ways, **each)), task_types=TYPES)["out"] for each in ways_to_begin]
+    assert len(set(ids)) == len(ways_to_begin)
+    keys = [fingerprints(read(work(**trends({"by": ["a", "b"]}, {"by": ["a", "b"]}), begin="shared", by=by)),
+                         task_types=TYPES)["out"] for by in (["a", "b"], ["b", "a"], ["a", "b", "a"], ["a"])]
+    assert len(set(keys[:3])) == 1 and keys[3] != keys[0]
 
 
 def columns_of(task_type, inputs: Columns, config) -> Columns:

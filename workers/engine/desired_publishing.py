@@ -21,13 +21,13 @@ from scheduler.contracts.desired import (
     WantedSlot,
 )
 from scheduler.contracts.partitioning import Quota
-from scheduler.model.alternates import on_in
+from scheduler.model.alternates import is_dynamic, on_in
 from scheduler.model.behind import Needed, needs_in
 from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate, fragments_upstream_first
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot, channel_id, node_of
 from scheduler.model.settings_of_fragments import USUAL
-from scheduler.model.task_types import DYNAMIC, TaskType
+from scheduler.model.task_types import TaskType
 from workers.engine.channels import keys
 
 # An older state never replaces a newer one, whichever of two publishers comes last.
@@ -147,7 +147,7 @@ def _wanted(
         real_time=own.real_time,
         alternates={
             position(task.id): on_in(task.type, task.config, own.alternates.get(task.id)) for task in tasks
-            if task.type == DYNAMIC},
+            if is_dynamic(task.type)},
         threads=bundle.threads,
         inherits=inherits,
         origin=origin,

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import redis
 
-from scheduler.contracts.switches import SWITCHES, AlternateSwitch, in_sequence
+from scheduler.contracts.switches import KEY_SWITCHES, SWITCHES, AlternateSwitch, KeySwitch, in_sequence
 from workers.engine.channels import keys
 
 
 def noted_switches(broker: redis.Redis, task_id: str) -> tuple[AlternateSwitch, ...]:
     """All switches of a running task that are known still: for 90 days after the last one."""
     return in_sequence(map(SWITCHES.loads, broker.hvals(keys.switches(task_id))))
+
+
+def noted_key_switches(broker: redis.Redis, task_id: str) -> tuple[KeySwitch, ...]:
+    """The switches of single keys of a running task that are known still, in the order in which they were noted."""
+    noted = map(KEY_SWITCHES.loads, broker.hvals(keys.key_switches(task_id)))
+    return tuple(sorted(noted, key=lambda switch: (switch.at_ms, switch.batch)))

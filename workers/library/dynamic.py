@@ -13,11 +13,12 @@ from scheduler.guards.element_policies import stated_policy
 from scheduler.guards.guard_checks import NEVER_ON, check_element
 from scheduler.guards.guard_values import InvalidGuard
 from scheduler.guards.task_figures import TASK_CATALOG
-from scheduler.model.alternates import alternates_in, first_on, guards_kind
+from scheduler.model.alternates import LEARNED, alternates_in, first_on, guards_kind
 from scheduler.model.paths import path_in
 from scheduler.model.task_types import DYNAMIC
 
 from .config import InvalidConfig
+from .predict import FORECAST
 from .registry import resolve, task_types
 
 if TYPE_CHECKING:
@@ -25,8 +26,14 @@ if TYPE_CHECKING:
 
 
 def dynamic_check(config: Mapping[str, Any]) -> None:
-    """Raise ``InvalidConfig`` where a guard is none, or alternates could never be on."""
+    """Raise ``InvalidConfig`` where a guard is none, or alternates could never be on, or a learned one knows nothing of
+    what they do."""
     alternates = alternates_in(DYNAMIC, config)
+    others = [each for each in alternates if each.type != FORECAST.name]
+    if config.get(LEARNED) is not None and others:
+        raise InvalidConfig(
+            f"A learned guard chooses among forecasts, and alternate {others[0].name} is of type {others[0].type}.",
+            remedy=f"Give it the type {FORECAST.name}, or leave {LEARNED} away.", alternate=others[0].name)
     element = stated_policy(alternates, guards_kind(config)).element("the task", alternates)
     try:
         findings = check_element(element, TASK_CATALOG)

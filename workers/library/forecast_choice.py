@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
 from math import log
 from typing import Any
 
 from .learning import NEURONS, fitted
-from .models import NETWORK, apply, version_of
+from .models import NETWORK, apply, read_model, version_of
 
 _LEAST = 1e-8  # a variance that is as good as none
 _UNKNOWN = 1.0  # the variance of which nothing is known
@@ -51,6 +53,12 @@ def learn_choice(
                   **fitted(NETWORK, rows, best, depth=1, leaf=1, neurons=neurons)}
     named = {"name": name} if name else {}
     return {**parameters, **named, "version": version_of(number, parameters), "events": len(rows)}
+
+
+@cache
+def shipped_choice() -> dict[str, Any]:
+    """The model that comes with Weir: learned by ``./weir bench demand-response`` from households of `smart_meters`."""
+    return read_model(resources.files(__package__).joinpath("forecast_choice.json").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,6 +76,7 @@ FORECAST = TaskType(
                   near="never"),
     ),
     stateful=True, movable_state=True, key="by", selectivity=0.25, cost_us=300,
+    shares_state=("method", "seed"),
 )
 
 TASK_TYPES = (SLIDING_LINEAR_REGRESSION, FORECAST)

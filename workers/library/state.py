@@ -20,19 +20,20 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
+from .batch_states import Keeping, StatesByKey, keeping, parts_of
 from .columns import kept_type
 from .folds import Fold
-from .pieces import States
 from .spark_text import columns_ddl, identifier
-from .state_store import LARGE, Parts, Pointer, StoreLocation, packed
+from .state_store import LARGE, Parts, StoreLocation
 
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
 
 
 @dataclass(slots=True)
@@ -49,6 +50,7 @@ class Folds:
     fragment: str = ""
     large: int = LARGE
     count_late: Callable[[DataFrame], DataFrame] | None = None
+    instead: Callable[[FoldedStream], DataFrame] | None = None
     count: int = field(default=0, init=False)
 
     def next(self) -> tuple[Inherited | None, StoreLocation | None]:
@@ -62,6 +64,7 @@ class Folds:
 
 
 NOTHING = "{}"
+_ESCAPES = (("\x1b", "\x1be"), ("\x1f", "\x1bu"), ("\x00", "\x1b0"))
 LATE = "_late"  # behind a fold, of a row that stands for so many events that came too late
 ONE = ""  # the key of a fold that has no key columns
 
@@ -78,6 +81,20 @@ class Inherited:
         """The states as a text; of no key where the fold had none."""
         states = json.loads(Path(self.file).read_text(encoding="utf-8"))["states"].get(self.task, [])
         return (states[self.index] if self.index < len(states) else None) or NOTHING
+
+
+@dataclass(frozen=True, slots=True)
+class FoldedStream:
+    """A stream and the function that it goes through (`fold_batches`): ``frame`` has the columns for it, and ``_key``;
+    ``gives`` are the columns that come out. ``keep`` takes what ``keeping`` does, where that does not keep the states.
+    """
+
+    frame: DataFrame
+    work: Callable[[StatesByKey, pd.DataFrame | None], Sequence[Sequence]]
+    gives: StructType
+    parts: Parts
+    idle_ms: int | None = None
+    keep: Callable[[str, StoreLocation | None, Parts], Keeping] | None = None
 
 
 _BUILDING: ContextVar[Folds | None] = ContextVar("folds of the task that is being built", default=None)
@@ -104,6 +121,17 @@ def going_on(
     token = _BUILDING.set(folds)
     try:
         yield folds
+    finally:
+        _BUILDING.reset(token)
+
+
+@contextmanager
+def folded_by(instead: Callable[[FoldedStream], DataFrame]) -> Iterator[None]:
+    """Build what has a fold, and let something else make of the stream what the fold would make."""
+    folds = _BUILDING.get() or Folds("")
+    token = _BUILDING.set(replace(folds, instead=instead))
+    try:
+        yield
     finally:
         _BUILDING.reset(token)
 
@@ -207,113 +235,45 @@ def fold_batches(
         After how long without an event ``work`` is called with None for events, by the clock of Spark's batches, which
         its checkpoint keeps: a batch that is repeated has the same.
     """
-    from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
 
-    schema = StructType.fromDDL(gives)
-    names, folds = schema.names, _BUILDING.get()
-    kinds = [field.dataType.simpleString() for field in schema]
+    folded = FoldedStream(
+        inputs.select(*columns, key_text(inputs, by).alias("_key")), work, StructType.fromDDL(gives), parts or {},
+        idle_ms)
+    folds = _BUILDING.get()
+    return apply_fold(folded) if folds is None or folds.instead is None else folds.instead(folded)
+
+
+def apply_fold(folded: FoldedStream) -> DataFrame:
+    """What comes out of a stream and its function, with the state in Spark's store."""
+    from pyspark.sql import functions as F
+
+    work, parts, idle_ms = folded.work, folded.parts, folded.idle_ms
+    kinds = {each.name: each.dataType.simpleString() for each in folded.gives}
+    folds, keep = _BUILDING.get(), folded.keep or keeping
     inherited, location = folds.next() if folds is not None else (None, None)
 
     def run(_: tuple, frames: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         import pandas as pd
 
         text = state.get[0] if state.exists else inherited.read() if inherited else NOTHING
-        kept = keeping(text, location, parts or {})
+        kept = keep(text, location, parts)
         try:
             for frame in [None] if state.hasTimedOut else frames:
                 given = work(kept.states, frame)
                 if given:
                     yield pd.DataFrame({name: pd.Series(held_as(kind, values)) if kind in ("double", "bigint") and None
                                         not in values else pd.Series(held_as(kind, values), dtype=object)
-                                        for name, kind, values in zip(names, kinds, given, strict=True)})
+                                        for (name, kind), values in zip(kinds.items(), given, strict=True)})
             state.update((kept.save(),))
             if idle_ms is not None and not state.hasTimedOut:
                 state.setTimeoutDuration(idle_ms)
         finally:
             kept.close()
 
-    one_group = inputs.select(*columns, key_text(inputs, by).alias("_key"), F.lit(0).alias("_group")).coalesce(1)
     timeout = "NoTimeout" if idle_ms is None else "ProcessingTimeTimeout"
-    return one_group.groupBy("_group").applyInPandasWithState(run, schema, "states string", "append", timeout)
-
-
-class StatesByKey(Protocol):
-    """The states of a fold by key, as a batch has them: a dict, or those of a store."""
-
-    def get(self, key: str) -> Any:
-        """A key's state, to be changed in place; None where it has none."""
-
-    def __setitem__(self, key: str, state: Any) -> None: ...
-
-
-class Keeping(Protocol):
-    """The states of a fold during a batch."""
-
-    states: StatesByKey
-
-    def save(self) -> str:
-        """Keep what they are now; the text that says it to the next batch."""
-
-    def close(self) -> None:
-        """Let go of what was not saved."""
-
-
-class KeptAsText:
-    """All states in the text, until they are many."""
-
-    def __init__(self, text: str, location: StoreLocation | None, parts: Parts) -> None:
-        self.states: dict[str, Any] = json.loads(text)
-        self._location, self._parts = location, parts
-
-    def save(self) -> str:
-        """As `Keeping` has it."""
-        text, location = packed(self.states), self._location
-        is_large = location is not None and len(text) >= location.large
-        return str(location.create(self.states, self._parts)) if is_large else text
-
-    def close(self) -> None:
-        """As `Keeping` has it."""
-
-
-class KeptByKey:
-    """The states in a store, of which the text says the version."""
-
-    def __init__(self, pointer: Pointer, location: StoreLocation, parts: Parts) -> None:
-        self._batch = location.begin(pointer)
-        self.states = States(self._batch, parts)
-
-    def save(self) -> str:
-        """As `Keeping` has it."""
-        self.states.save()
-        return str(self._batch.commit())
-
-    def close(self) -> None:
-        """As `Keeping` has it."""
-        self._batch.roll_back()
-
-
-def keeping(text: str, location: StoreLocation | None, parts: Parts) -> Keeping:
-    """The states that a text says, for one batch.
-
-    Parameters
-    ----------
-    text : str
-        What the batch before gave: the states as JSON, or a pointer.
-    location : StoreLocation, optional
-        Where the store of this fold is, or is made; without one the text is all.
-    """
-    pointer = Pointer.read(text)
-    if pointer is None:
-        return KeptAsText(text, location, parts)
-    if location is None:
-        raise ValueError("The state of a fold is in a store, and there is no folder of stores.")
-    return KeptByKey(pointer, location, parts)
-
-
-def parts_of(fold: Fold) -> Parts:
-    """The members of a state that are mappings of their own, by what the fold says of them."""
-    return fold.parts() if hasattr(fold, "parts") else {}
+    one_group = folded.frame.withColumn("_group", F.lit(0)).coalesce(1)
+    return one_group.groupBy("_group").applyInPandasWithState(run, folded.gives, "states string", "append", timeout)
 
 
 def fold_rows(
@@ -352,6 +312,20 @@ def key_text(inputs: DataFrame, by: Sequence[str]) -> Column:
     return F.concat_ws("\x1f", *[F.coalesce(_plain_text(inputs, name), F.lit("\x00")) for name in by])
 
 
+def key_of(values: Iterable[Any]) -> str | None:
+    """What `key_text` makes of these values, as they come out of a stream; None where that is not known: it is known of
+    texts, whole numbers, booleans and null."""
+    texts = []
+    for value in values:
+        if value is not None and not isinstance(value, str | int):
+            return None
+        text = value if isinstance(value, str) else str(value).lower()  # true and false are those of SQL
+        for character, escape in _ESCAPES:
+            text = text.replace(character, escape)
+        texts.append("\x00" if value is None else text)
+    return "\x1f".join(texts)
+
+
 def key_value(inputs: DataFrame, name: str) -> Column:
     """A key column, in which values that are equal are the same: there is one zero."""
     from pyspark.sql import functions as F
@@ -371,7 +345,7 @@ def _plain_text(inputs: DataFrame, name: str) -> Column:
     text = key_value(inputs, name).cast("string")
     if kind != "string":
         return text
-    for character, escape in (("\x1b", "\x1be"), ("\x1f", "\x1bu"), ("\x00", "\x1b0")):
+    for character, escape in _ESCAPES:
         text = F.replace(text, F.lit(character), F.lit(escape))
     return text
 

@@ -44,9 +44,9 @@ from dashboard.pages.line_changes import line_changes
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from scheduler.contracts.reports import FAILING
+from scheduler.model.alternates import is_dynamic
 from scheduler.model.behind import WORDS
 from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
-from scheduler.model.task_types import DYNAMIC
 
 if TYPE_CHECKING:
     from dashboard.approvals.models import Proposal
@@ -190,7 +190,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "shared": _sharing(tasks), "may_remove": may and record.status in {RUNNING, PAUSED},
         "may_change": may and record.status == RUNNING,
         "may_pause": may and record.status == RUNNING, "may_resume": may and record.status == PAUSED,
-        "is_dynamic": any(task["type"] == DYNAMIC for task in tasks),
+        "is_dynamic": any(is_dynamic(task["type"]) for task in tasks),
         "dynamic": dynamic_tasks(request.viewer, dataflow_id), "may_switch": may and record.status == RUNNING,
         "fragmentation": fragmentation_of(request.viewer, dataflow_id), "currency": settings.CURRENCY,
         "cost": cost_of(request.viewer, dataflow_id),

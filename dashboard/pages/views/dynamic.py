@@ -60,10 +60,9 @@ from scheduler.guards.guard_traces import GuardTrace
 from scheduler.guards.guard_values import ACTIVATION, VALUE
 from scheduler.guards.task_figures import TASK_FIGURES
 from scheduler.history.series import DATAFLOW
-from scheduler.model.alternates import TaskAlternate, first_on
+from scheduler.model.alternates import TaskAlternate, first_on, is_dynamic
 from scheduler.model.cost_figures import ESTIMATED
 from scheduler.model.errors import WeirError
-from scheduler.model.task_types import DYNAMIC
 
 LONGEST_S = MOST_HOURS * 3600  # of what is played again
 SWITCHES_SHOWN = 100
@@ -142,7 +141,7 @@ def dynamic(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     is_engineer = request.viewer.has_role(record.team_id, Role.ENGINEER)
     return render(request, "dynamic.html", {
         "record": record, "panels": panels, "tried": tried, "kinds": KINDS, "holds": HOLDS,
-        "named": [task["id"] for task in catalog.graph_of(record)["tasks"] if task["type"] == DYNAMIC],
+        "named": [task["id"] for task in catalog.graph_of(record)["tasks"] if is_dynamic(task["type"])],
         "may_switch": is_engineer and record.status == RUNNING, "known": known_to(record.team.slug),
         "figures": [*((name, figure.doc) for name, figure in TASK_FIGURES.items()),
                     *((f"dataflow.{name}", figure.doc) for name, figure in DATAFLOW_FIGURES.items())],

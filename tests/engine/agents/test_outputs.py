@@ -12,7 +12,7 @@ import redis
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.contracts.partitioning import Quota
 from scheduler.model.dataflow import Task
-from scheduler.model.task_types import TaskType
+from scheduler.model.task_types import DYNAMIC_FOLD, TaskType
 from workers.engine.agents.checkpoint import CheckpointProgress
 from workers.engine.agents.reconciling.context import SlotContext
 from workers.engine.agents.reconciling.executor import FragmentExecutor
@@ -20,14 +20,16 @@ from workers.engine.agents.reconciling.fragment_run import FragmentRun
 from workers.engine.agents.reconciling.outputs import parts_of
 from workers.engine.agents.reconciling.reconcile import Action, DivideStream, Start, Unroute, reconcile
 from workers.engine.channels.channel_registry import Channels
+from workers.engine.channels.control import alternates_by_key
 from workers.engine.channels.open_streams import QueryMode
+from workers.engine.keyed_choices import KeyedChoices, write_choices
 
 from .played_queries import Store
 
 pytestmark = pytest.mark.broker
 
 WHOLE = WantedFragment("f1-0", (Task("s", "any"),), routes={0: {"f1-1": {"f1-1": 1.0}}})
-TYPES = {"any": TaskType("any", "transform", "", "a:b")}
+TYPES = {name: TaskType(name, "transform", "", "a:b") for name in ("any", DYNAMIC_FOLD)}
 
 
 class Disk(Store):
@@ -229,3 +231,22 @@ def test_alternates_are_said_before_a_query_starts_and_switched_while_it_runs(br
     writer.disk.reached = CheckpointProgress(3, True)
     writer.start(wanted[0])
     assert writer.channels.alternates("f1-0") == {1: ("quick", True)}, "nobody need wait for events"
+
+
+def test_a_query_that_takes_a_task_over_begins_with_what_was_chosen_for_its_keys(broker):
+    task = Task("t", "any", {"by": ["meter"], "begin": "shared", "alternates": []})
+    dynamic = WantedFragment("f1-0", (Task("s", "any"), replace(task, type=DYNAMIC_FOLD)), active=2,
+                             alternates={1: "slow"})
+    writer = Writer(broker, CheckpointProgress(), lambda: DesiredState(slots={"0": WantedSlot((dynamic,))}))
+    write_choices(broker, "t", KeyedChoices((5, 7), {"m0": "quick"}, {"m0": {"method": "quick"}}))
+    writer.start(dynamic)
+    control = writer.channels.control("f1-0")
+    assert alternates_by_key(control, 1) == {"m0": "quick"}
+    assert [control[name] for name in control if name.startswith("1:keys:") and name.endswith(":from")] == ["0"]
+    write_choices(broker, "t", KeyedChoices((6, 8), {"m0": "slow"}, {"m0": {"method": "slow"}}))
+    writer.disk.reached = CheckpointProgress(3, True)
+    writer.start(dynamic)
+    control = writer.channels.control("f1-0")
+    assert alternates_by_key(control, 1) == {"m0": "slow"}
+    assert [control[name] for name in control if name.startswith("1:keys:") and name.endswith(":from")] == ["4"], (
+        "batches that are done, and one that would be repeated, keep theirs")

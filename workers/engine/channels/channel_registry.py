@@ -15,7 +15,15 @@ from scheduler.contracts.partitioning import partitioning_of
 from . import block_codec, keys, scripts
 from .channel_config import CAPACITY_BLOCKS
 from .channel_info import ChannelInfo, OnDisk, info_of, texts
-from .control import Route, alternate_prefix, alternates_of, begin_batch, route_prefix, routes_of
+from .control import (
+    Route,
+    alternate_prefix,
+    alternates_of,
+    begin_batch,
+    keys_prefix,
+    route_prefix,
+    routes_of,
+)
 from .spill import SpilledBlock
 
 
@@ -315,6 +323,27 @@ class Channels:
         """
         first = "" if from_batch is None else from_batch
         arguments = [alternate_prefix(position), json.dumps({alternate: 1.0}), first, ""]
+        return bool(scripts.run(self._redis, "route", [keys.valve(fragment)], arguments))
+
+    def switch_keys(
+        self, fragment: str, position: int, alternates: Mapping[str, str], *, from_batch: int | None = None
+    ) -> bool:
+        """Let these alternates work for these keys at an element, and its own for all others.
+
+        Parameters
+        ----------
+        alternates : mapping of str to str
+            By the text of a key (``workers.library.state.key_text``).
+        from_batch : int, optional
+            As `switch` has it.
+
+        Returns
+        -------
+        bool
+            False where that was asked for already.
+        """
+        first = "" if from_batch is None else from_batch
+        arguments = [keys_prefix(position), json.dumps(alternates, sort_keys=True), first, ""]
         return bool(scripts.run(self._redis, "route", [keys.valve(fragment)], arguments))
 
     def alternates(self, fragment: str) -> dict[int, tuple[str, bool]]:

@@ -19,8 +19,9 @@ from scheduler.contracts.partitioning import Quota, partitioning_of
 
 from . import keys
 
-_ROUTE = re.compile(r"(?P<position>\d+):(?:route:(?P<reader>[^:]+)|alternate):(?P<number>\d+)")
-_ELEMENT = ""  # in the place of a reader: which alternate works at an element is a route, too, with one part
+_ROUTE = re.compile(r"(?P<position>\d+):(?:route:(?P<reader>[^:]+)|(?P<of>alternate|keys)):(?P<number>\d+)")
+# In the place of a reader: which alternate works at an element is a route, too, with one part; or for which key.
+_ELEMENT, _KEYS = "", ":"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +40,16 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class RouteChange:
-    """One change of a route: its field in the control hash, how part channels share, and its first batch."""
+    """One change of a route: its field in the control hash, what it says (JSON), and its first batch."""
 
     field: str
-    partitioning: Quota
+    text: str
     from_batch: int | None
+
+    @property
+    def partitioning(self) -> Quota:
+        """How part channels share."""
+        return partitioning_of(json.loads(self.text))
 
 
 def route_prefix(position: int, reader: str) -> str:
@@ -56,6 +62,11 @@ def alternate_prefix(position: int) -> str:
     return f"{position}:alternate:"
 
 
+def keys_prefix(position: int) -> str:
+    """What the fields begin with that say which alternate works for which key; their numbers follow."""
+    return f"{position}:keys:"
+
+
 def changes_of(state: Mapping[str, str]) -> dict[tuple[int, str], list[RouteChange]]:
     """The changes of each route in a control hash, oldest first, by position and reader; an element's without one."""
     numbered: dict[tuple[int, str], list[tuple[int, RouteChange]]] = {}
@@ -63,8 +74,9 @@ def changes_of(state: Mapping[str, str]) -> dict[tuple[int, str], list[RouteChan
         match = _ROUTE.fullmatch(field)
         if match:
             first = state.get(f"{field}:from")
-            change = RouteChange(field, partitioning_of(json.loads(value)), None if first is None else int(first))
-            route = numbered.setdefault((int(match["position"]), match["reader"] or _ELEMENT), [])
+            change = RouteChange(field, value, None if first is None else int(first))
+            reader = match["reader"] or (_KEYS if match["of"] == "keys" else _ELEMENT)
+            route = numbered.setdefault((int(match["position"]), reader), [])
             route.append((int(match["number"]), change))
     return {
         key: [change for _, change in sorted(route, key=itemgetter(0))]
@@ -86,9 +98,17 @@ def alternates_of(state: Mapping[str, str]) -> dict[int, tuple[str, bool]]:
         for (position, reader), route in _newest(state).items() if reader == _ELEMENT}
 
 
+def alternates_by_key(state: Mapping[str, str], position: int) -> dict[str, str]:
+    """The alternate that is to work for each key at an element; keys that are not there have that of the element."""
+    changes = changes_of(state).get((position, _KEYS))
+    return json.loads(changes[-1].text) if changes else {}
+
+
 def _newest(state: Mapping[str, str]) -> dict[tuple[int, str], Route]:
     routes = {}
     for key, changes in changes_of(state).items():
+        if key[1] == _KEYS:
+            continue
         newest = changes[-1]
         routes[key] = Route(
             newest.partitioning, newest.from_batch, effective=newest.from_batch is not None and len(changes) == 1)
@@ -130,7 +150,7 @@ def _overtaken(state: Mapping[str, str], batch_id: int) -> list[str]:
     fields: list[str] = []
     for changes in changes_of(state).values():
         begun = [change for change in changes if _begun(change, batch_id)]
-        is_over = begun == changes and not begun[-1].partitioning.bundles  # the route ends, and nothing follows
+        is_over = begun == changes and begun[-1].text == "{}"  # the route ends, and nothing follows
         fields += [change.field for change in (begun if is_over else begun[:-1])]
     return [name for field in fields for name in (field, f"{field}:from")]
 

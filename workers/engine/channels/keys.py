@@ -200,6 +200,16 @@ def wave_counter() -> str:
     return f"{PREFIX}wave-counter"
 
 
+def key_switches(task_id: str) -> str:
+    """The hash of which keys got which alternates from which event on (JSON), by running task."""
+    return f"{PREFIX}switches:{task_id}:keys"
+
+
+def keyed(task_id: str) -> str:
+    """What chooses alternates by key has chosen, and what it needs to go on (JSON), by running task."""
+    return f"{PREFIX}keyed:{task_id}"
+
+
 def tap(fragment_id: str) -> str:
     """Is there while somebody looks at the streams of a fragment."""
     return f"{PREFIX}tap:{fragment_id}"

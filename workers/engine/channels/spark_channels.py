@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import redis
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.types import StructType
 
 from scheduler.contracts.offsets import Offset
@@ -229,18 +229,56 @@ def one_of(
     in_waves : bool
         Whether the wave of a batch says which is on (docs/dynamic.md); before the first one, the first is.
     """
-    jvm = events.sparkSession._jvm.weir.Alternate
-    first = next(iter(builds))
-    noted = DataFrame(
-        jvm.noted(events._jdf, config.redis_url, task, fragment, position, first if in_waves else ""),
-        events.sparkSession)
-    made = [
-        DataFrame(
-            jvm.whileOn(
-                build(noted)._jdf, config.redis_url, fragment, position, name, name == first, task if in_waves else ""),
-            events.sparkSession)
-        for name, build in builds.items()]
-    return reduce(lambda left, right: left.unionByName(right), made)
+    noted = first_events_noted(events, config, task=task, fragment=fragment, position=position, in_waves_first=(
+        next(iter(builds)) if in_waves else ""))
+    return the_one_on({name: build(noted) for name, build in builds.items()}, config, fragment=fragment,
+                      position=position, in_waves_of=task if in_waves else "")
+
+
+def first_events_noted(
+    events: DataFrame, config: ChannelConfig, *, task: str, fragment: str, position: int, in_waves_first: str = ""
+) -> DataFrame:
+    """What an element reads, of which the first event that an alternate gets is noted under the running task.
+
+    Parameters
+    ----------
+    in_waves_first : str, optional
+        Of an element that switches in waves, the alternate that is on before the first one.
+    """
+    noted = events.sparkSession._jvm.weir.Alternate.noted(
+        events._jdf, config.redis_url, task, fragment, position, in_waves_first)
+    return DataFrame(noted, events.sparkSession)
+
+
+def the_one_on(
+    made: Mapping[str, DataFrame], config: ChannelConfig, *, fragment: str, position: int, in_waves_of: str = ""
+) -> DataFrame:
+    """Of streams with the same columns, by alternate, in each batch that of the one that is on; see `one_of`.
+
+    Parameters
+    ----------
+    in_waves_of : str, optional
+        The running task, where the wave of a batch says which is on.
+    """
+    first, session = next(iter(made)), next(iter(made.values())).sparkSession
+    marked = [
+        DataFrame(session._jvm.weir.Alternate.whileOn(
+            stream._jdf, config.redis_url, fragment, position, name, name == first, in_waves_of), session)
+        for name, stream in made.items()]
+    return reduce(lambda left, right: left.unionByName(right), marked)
+
+
+def alternate_of_event(
+    events: DataFrame, key: Column, names: Sequence[str], config: ChannelConfig, *, fragment: str, position: int
+) -> Column:
+    """The name of the alternate that works on an event at an element: by its key (``Channels.switch_keys``), or the
+    element's own; the first of ``names`` where neither was said."""
+    session = events.sparkSession
+    gateway = session.sparkContext._gateway
+    texts = gateway.new_array(gateway.jvm.java.lang.String, len(names))
+    for place, name in enumerate(names):
+        texts[place] = name
+    return Column(session._jvm.weir.Alternate.ofEvent(config.redis_url, fragment, position, key._jc, texts))
 
 
 def shared(events: DataFrame) -> DataFrame:

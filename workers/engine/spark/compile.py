@@ -18,22 +18,25 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from scheduler.contracts.offsets import Offset
-from scheduler.model.alternates import TaskAlternate, alternates_in, first_on, in_waves
+from scheduler.model.alternates import BEGIN, BY, FRESH, TaskAlternate, alternates_in, first_on, in_waves
 from scheduler.model.dataflow import Task
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.errors import WeirError
 from scheduler.model.paths import TaskPath
-from scheduler.model.task_types import TaskType
+from scheduler.model.task_types import DYNAMIC_FOLD, TaskType
 from workers.engine.channels import open_streams
 from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.open_streams import QueryMode
 from workers.engine.channels.spark_channels import (
+    alternate_of_event,
     count_late,
+    first_events_noted,
     gather,
     one_of,
     read_channels,
     read_ticks,
     shared,
+    the_one_on,
     valve,
 )
 from workers.engine.channels.tick_schedule import TickSchedule
@@ -41,7 +44,8 @@ from workers.engine.files.staging import Staging
 from workers.engine.sealed_secrets import opened
 from workers.library.dynamic import joined
 from workers.library.registry import companion, resolve
-from workers.library.state import going_on
+from workers.library.state import going_on, key_text
+from workers.library.switched_folds import fresh_state, shared_state
 
 from .failure_messages import FragmentFailed, TaskCode, explain_error
 
@@ -178,9 +182,9 @@ def _compiled(
             ) as counted:
                 config_here = opened(task.config, redis_url=config.redis_url, data_dir=folder)
                 if alternates := alternates_in(task.type, task.config):
-                    frame = one_of(
-                        frame, _builds(alternates, task_types), config, task=task.id, fragment=chain.fragment,
-                        position=position, in_waves=chain.at_work and in_waves(task.type, task.config))
+                    frame = _switched(
+                        frame, task, _builds(alternates, task_types), config, fragment=chain.fragment,
+                        position=position, is_at_work=chain.at_work)
                 else:
                     frame = _built(task_type, config_here, frame)
         except Exception as error:
@@ -224,6 +228,24 @@ def _along(path: TaskPath, task_types: Mapping[str, TaskType], events: DataFrame
         events, work=lambda task, read: _built(task_types[task.type], task.config, read),
         join=lambda left, right: joined(left, right).coalesce(1), share=shared)
     return made.coalesce(1) if path.shared() else made
+
+
+def _switched(
+    events: DataFrame, task: Task, builds: Mapping[str, Callable[[DataFrame], DataFrame]], config: ChannelConfig, *,
+    fragment: str, position: int, is_at_work: bool,
+) -> DataFrame:
+    """What the alternates of a dynamic task make, of which one is on in each batch, or for each key."""
+    place = {"fragment": fragment, "position": position}
+    if task.type != DYNAMIC_FOLD:
+        return one_of(
+            events, builds, config, task=task.id, in_waves=is_at_work and in_waves(task.type, task.config), **place)
+    events = first_events_noted(events, config, task=task.id, **place)
+    if task.config[BEGIN] == FRESH:
+        return fresh_state(events, builds, partial(the_one_on, config=config, **place))
+    return shared_state(
+        events, builds,
+        lambda frame: alternate_of_event(
+            frame, key_text(frame, task.config.get(BY) or ()), [*builds], config, **place))
 
 
 def _built(task_type: TaskType, config: Mapping[str, Any], events: DataFrame) -> DataFrame:

@@ -55,3 +55,6 @@ def _lines(task: DynamicTask) -> Iterator[str]:
             f"({figures.cost.basis}); {figures.selectivity:.3g} events out for each in ({seen})"
     for switch in task.switches:
         yield f"  from number {switch.seq} on: {switch.alternate} (batch {switch.batch} of {switch.query})"
+    for switch in task.key_switches:
+        changed = ", ".join(f"{key}: {name or 'as the task'}" for key, name in sorted(switch.keys.items()))
+        yield f"  from number {switch.seq} on: {changed} (batch {switch.batch} of {switch.query})"

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import CAPACITY_BLOCKS, OPEN_CAPACITY_BLOCKS
+from workers.engine.keyed_choices import read_choices
 from workers.engine.spark.failure_messages import FragmentFailed
 
 from ..transport.claims import withdraw
@@ -100,8 +101,10 @@ class BrokerActuator:
                 channels.route(
                     fragment_id, position, reader, partitioning, channel=channel, from_batch=from_batch,
                     instead=instead)
-            case SetAlternate(position, name, from_batch):
+            case SetAlternate(position, name, from_batch, task):
                 channels.switch(fragment_id, position, name, from_batch=from_batch)
+                if task and (chosen := read_choices(broker, task).alternates):
+                    channels.switch_keys(fragment_id, position, chosen, from_batch=from_batch)
             case DropRoute(position, reader):
                 channels.unroute(fragment_id, position, reader)
             case Activate(done_batch):

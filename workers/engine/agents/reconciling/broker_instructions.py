@@ -142,11 +142,13 @@ class SetRoute:
 
 @dataclass(frozen=True, slots=True)
 class SetAlternate:
-    """Let an alternate work at a dynamic task, as ``Channels.switch`` does."""
+    """Let an alternate work at a dynamic task, as ``Channels.switch`` does; and for its keys those that were chosen for
+    the running task ``task``, where it is named."""
 
     position: int
     name: str
     from_batch: int | None = None
+    task: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,11 @@ readers' places, before a route leads there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
+from types import MappingProxyType
 
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment, made_in
 from scheduler.contracts.partitioning import Partitioning, Quota
+from scheduler.model.alternates import BY, is_dynamic
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import KEEP_EVENTS
 
@@ -73,7 +75,9 @@ def prepare(snapshot: Snapshot, whole: WantedFragment) -> tuple[Instructions, Ou
         for position, readers in whole.routes.items()}
     routes = {position: readers for position, readers in routes.items() if readers}
     steps += _prepared_routes(snapshot, whole, routes, None if snapshot.records.has_begun else 0)
-    steps += _switched(whole.alternates, None if snapshot.records.has_begun else 0)
+    by_key = {position: task.id for position, task in enumerate(whole.tasks)
+              if is_dynamic(task.type) and task.config.get(BY)}
+    steps += _switched(whole.alternates, None if snapshot.records.has_begun else 0, by_key)
     progress, changes = snapshot.records.progress, (
         snapshot.routes_asked or routes or whole.alternates or whole.active < len(whole.tasks))
     # A batch that failed would fail again with a tail that rests from the next batch on only, which never comes.
@@ -166,8 +170,11 @@ def change(snapshot: Snapshot, action: Change) -> Instructions:
     return (*steps, InForce(outlets=outlets))
 
 
-def _switched(alternates: Mapping[int, str], from_batch: int | None = None) -> list[SetAlternate]:
-    return [SetAlternate(position, name, from_batch) for position, name in sorted(alternates.items())]
+def _switched(
+    alternates: Mapping[int, str], from_batch: int | None = None, by_key: Mapping[int, str] = MappingProxyType({})
+) -> list[SetAlternate]:
+    return [SetAlternate(position, name, from_batch, by_key.get(position, ""))
+            for position, name in sorted(alternates.items())]
 
 
 def _open_outlet(snapshot: Snapshot, fragment: WantedFragment, action: OpenOutlet) -> Instructions:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
+from scheduler.model.alternates import is_dynamic
 from scheduler.model.secrets import NAME, TEAM, is_owned
-from scheduler.model.task_types import DYNAMIC
 from workers.engine.channels import keys
 from workers.library.model_store import PREFIX as MODELS
 from workers.library.model_store import ModelName
@@ -43,8 +43,8 @@ def _of_fragment(fragment: WantedFragment) -> Iterator[str]:
         yield escaped(keys.wave(task.id))  # a source
     for task in fragment.tasks:
         yield f"{escaped(keys.tapped(task.id))}*"
-        if task.type == DYNAMIC:
-            yield escaped(keys.switches(task.id))
+        if is_dynamic(task.type):
+            yield from map(escaped, (keys.switches(task.id), keys.key_switches(task.id), keys.keyed(task.id)))
             yield escaped(keys.waves(task.id))
         for model in filter(is_owned, task.config.values()):
             yield escaped(f"{MODELS}{model[TEAM]}")

@@ -1,9 +1,12 @@
 package weir;
 
 import java.io.Serializable;
+import java.util.Arrays;
+import java.util.Map;
 import java.util.Objects;
 import org.apache.spark.SparkContext;
 import org.apache.spark.TaskContext;
+import org.apache.spark.sql.Column;
 import org.apache.spark.sql.Dataset;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.api.java.UDF1;
@@ -57,6 +60,22 @@ public final class Alternate extends FixedCondition {
     return events.filter(functions.udf(notes, DataTypes.BooleanType).asNondeterministic().apply(events.col("_seq")));
   }
 
+  /**
+   * Which alternate works on an event, where all of an element share one function: that of the event's key, where one was set
+   * for that, or the element's own.
+   */
+  public static Column ofEvent(
+      String url, String fragment, int position, Column key, String[] names) {
+    UDF1<String, String> chosen = new ChosenByKey(url, fragment, position, names);
+    return functions.udf(chosen, DataTypes.StringType).asNondeterministic().apply(key);
+  }
+
+  /** The control of the batch that a property of its thread names; null outside of a streaming query. */
+  private static Control control(String url, String fragment, String batch, String run) {
+    if (batch == null) return null;
+    return Control.of(Broker.at(url), fragment, run == null ? "" : run, Long.parseLong(batch));
+  }
+
   boolean isOn() {
     SparkContext context = SparkContext.getOrCreate();
     String batch = context.getLocalProperty("streaming.sql.batchId"), run = context.getLocalProperty("spark.jobGroup.id");
@@ -107,6 +126,40 @@ public final class Alternate extends FixedCondition {
       String on = first.isEmpty() ? null : control.alternateInWave(broker, task);
       control.noteFirstEvent(
           broker, task, fragment, position, on == null && !first.isEmpty() ? first : on, Long.parseLong(batch), seq);
+    }
+  }
+
+  private static final class ChosenByKey implements UDF1<String, String>, Serializable {
+    private final String url;
+    private final String fragment;
+    private final int position;
+    private final String[] names; // the one first that is on where nothing was said
+    private transient TaskContext seen; // the task whose alternates are known
+    private transient String on;
+    private transient Map<String, String> byKey;
+
+    ChosenByKey(String url, String fragment, int position, String[] names) {
+      this.url = url;
+      this.fragment = fragment;
+      this.position = position;
+      this.names = names;
+    }
+
+    @Override
+    public String call(String key) {
+      TaskContext context = TaskContext.get();
+      if (byKey == null || context != seen) {
+        Control control = context == null ? null : control(
+            url, fragment, context.getLocalProperty("streaming.sql.batchId"), context.getLocalProperty("spark.jobGroup.id"));
+        on = known(control == null ? null : control.alternate(position), names[0]);
+        byKey = control == null ? Map.of() : control.alternatesByKey(position);
+        seen = context;
+      }
+      return known(byKey.get(key), on);
+    }
+
+    private String known(String name, String otherwise) {
+      return name != null && Arrays.asList(names).contains(name) ? name : otherwise;
     }
   }
 

@@ -21,8 +21,9 @@ import java.util.regex.Pattern;
  * next batch, unless it is set already.
  */
 final class Control {
-  private static final Pattern ROUTE = Pattern.compile("(\\d+):(?:route:([^:]+)|alternate):(\\d+)");
-  private static final String ALTERNATE = ""; // in the place of a reader: who works at an element is a route, too
+  private static final Pattern ROUTE = Pattern.compile("(\\d+):(?:route:([^:]+)|(alternate|keys)):(\\d+)");
+  // In the place of a reader: who works at an element is a route, too, and who works there for which key.
+  private static final String ALTERNATE = "", KEYS = ":";
   private static final long SWITCHES_KEPT_S = 90L * 24 * 3600; // after the last one
   private static final Map<String, String> NOTED = new ConcurrentHashMap<>(); // change whose first event came, by run and place
   private static final String WAVE = "wave:"; // and the first batch of it
@@ -114,11 +115,11 @@ final class Control {
     List<Object[]> commands = new ArrayList<>();
     state.forEach((field, value) -> {
       String from = null;
-      Long first = batch + 1;
+      long first = batch + 1;
       if (field.endsWith(":outlet") && value.equals("open")) from = field.replace(":outlet", ":from");
       else if (field.equals("tail") || ROUTE.matcher(field).matches()) from = field + ":from";
-      if (from != null && field.contains(":alternate:")) first = switchesFrom; // only where a batch is planned it is chosen
-      if (from != null && first != null && !state.containsKey(from)) {
+      if (field.contains(":alternate:") && switchesFrom != null) first = switchesFrom;
+      if (from != null && !state.containsKey(from)) {
         commands.add(new Object[] {"HSETNX", Keys.valve(fragment), from, first});
       }
     });
@@ -171,9 +172,9 @@ final class Control {
     state.forEach((field, value) -> {
       Matcher match = ROUTE.matcher(field);
       if (!match.matches()) return;
-      String reader = match.group(2) == null ? ALTERNATE : match.group(2);
+      String reader = match.group(2) != null ? match.group(2) : match.group(3).equals("keys") ? KEYS : ALTERNATE;
       numbered.computeIfAbsent(match.group(1) + ':' + reader, any -> new TreeMap<>())
-          .put(Long.valueOf(match.group(3)), new Change(field, value, state.get(field + ":from")));
+          .put(Long.valueOf(match.group(4)), new Change(field, value, state.get(field + ":from")));
     });
     Map<String, List<Change>> routes = new TreeMap<>();
     numbered.forEach((route, changes) -> routes.put(route, new ArrayList<>(changes.values())));
@@ -204,7 +205,8 @@ final class Control {
     List<Partitioning> routes = new ArrayList<>();
     changes(state).forEach((route, changes) -> {
       Change inForce = inForce(changes, batch);
-      boolean isOurs = route.startsWith(position + ":") && !route.equals(position + ":" + ALTERNATE);
+      boolean isOurs = route.startsWith(position + ":") && !route.equals(position + ":" + ALTERNATE)
+          && !route.equals(position + ":" + KEYS);
       if (inForce != null && !inForce.ends() && isOurs) routes.add(new Quota(weights(inForce.partitioning)));
     });
     return routes;
@@ -237,8 +239,18 @@ final class Control {
     return inForce == null ? null : alternate(inForce);
   }
 
+  /** The alternates that work for single keys at an element in this batch; for all others the element's own does. */
+  Map<String, String> alternatesByKey(int position) {
+    Change inForce = switched(position, KEYS);
+    return inForce == null ? Map.of() : byKey(inForce);
+  }
+
   private Change switched(int position) {
-    Change inForce = inForce(changes(state).getOrDefault(position + ":" + ALTERNATE, List.of()), batch);
+    return switched(position, ALTERNATE);
+  }
+
+  private Change switched(int position, String reader) {
+    Change inForce = inForce(changes(state).getOrDefault(position + ":" + reader, List.of()), batch);
     return inForce == null || inForce.ends() ? null : inForce; // what was before the first one is none
   }
 
@@ -253,20 +265,55 @@ final class Control {
    */
   void noteFirstEvent(
       Broker broker, String task, String fragment, int position, String inWave, long batchOfEvent, long seq) {
-    Change inForce = inWave == null ? switched(position) : null;
-    if (inWave == null && inForce == null) return;
-    String place = run + ' ' + fragment + ' ' + position, change = inWave == null ? inForce.field : inWave;
+    Change inForce = inWave == null ? switched(position) : null, ofKeys = switched(position, KEYS);
+    String change = inWave != null ? inWave : inForce == null ? null : inForce.field;
+    if (change != null) {
+      note(broker, Keys.switches(task), change, "alternate", inWave == null ? alternate(inForce) : inWave, fragment, position,
+          batchOfEvent, seq);
+    }
+    if (ofKeys != null) {
+      note(broker, Keys.keySwitches(task), ofKeys.field, "keys", changedKeys(position), fragment, position, batchOfEvent, seq);
+    }
+  }
+
+  private void note(
+      Broker broker, String where, String change, String what, Object value, String fragment, int position, long batchOfEvent,
+      long seq) {
+    String place = run + ' ' + fragment + ' ' + position + ' ' + what;
     if (change.equals(NOTED.put(place, change))) return;
     try {
       String switched = JSON.writeValueAsString(Map.of(
-          "alternate", inWave == null ? alternate(inForce) : inWave, "query", fragment, "batch", batchOfEvent, "seq", seq,
-          "at_ms", System.currentTimeMillis()));
+          what, value, "query", fragment, "batch", batchOfEvent, "seq", seq, "at_ms", System.currentTimeMillis()));
       broker.pipeline(List.of(
-          new Object[] {"HSETNX", Keys.switches(task), fragment + ' ' + batchOfEvent, switched},
-          new Object[] {"EXPIRE", Keys.switches(task), SWITCHES_KEPT_S}));
+          new Object[] {"HSETNX", where, fragment + ' ' + batchOfEvent, switched},
+          new Object[] {"EXPIRE", where, SWITCHES_KEPT_S}));
     } catch (JsonProcessingException | RuntimeException failed) {
       NOTED.remove(place);
       throw new IllegalStateException("the first event of an alternate could not be noted", failed);
+    }
+  }
+
+  /** What a change of alternates by key has changed, as far as the one before it is known; keys that it took out have "". */
+  private Map<String, String> changedKeys(int position) {
+    Map<String, String> was = Map.of(), is = Map.of();
+    for (Change change : changes(state).get(position + ":" + KEYS)) {
+      if (!change.hasBegun(batch)) break;
+      was = is;
+      is = byKey(change);
+    }
+    Map<String, String> changed = new TreeMap<>();
+    for (Map.Entry<String, String> entry : is.entrySet()) {
+      if (!entry.getValue().equals(was.get(entry.getKey()))) changed.put(entry.getKey(), entry.getValue());
+    }
+    for (String key : was.keySet()) if (!is.containsKey(key)) changed.put(key, "");
+    return changed;
+  }
+
+  private static Map<String, String> byKey(Change change) {
+    try {
+      return JSON.readValue(change.partitioning, new TypeReference<Map<String, String>>() {});
+    } catch (JsonProcessingException broken) {
+      throw new IllegalStateException("not which alternates work for which keys: " + change.partitioning, broken);
     }
   }
 

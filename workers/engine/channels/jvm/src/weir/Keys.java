@@ -52,6 +52,10 @@ final class Keys {
   }
 
   /** The first event of each alternate of an element, switch by switch. */
+  static String keySwitches(String task) {
+    return switches(task) + ":keys";
+  }
+
   static String switches(String task) {
     return "weir:switches:" + task;
   }

@@ -1,0 +1,71 @@
+"""The policy source ``models``: which alternate each key of a dynamic task has, as a learned guard chooses it.
+
+Once a second it reads what the task's outputs hold of forecasts that it has not read yet, and lets the choice
+(`workers.library.forecast_choice`) go on for their customers. What it needs to go on is in the broker with what was
+chosen, written before any query is told: a process that is killed leaves nothing half done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from django.conf import settings
+
+from dashboard import jobs
+from scheduler.guards.policy_sources import WantedSwitch
+from scheduler.history.series import Series
+from scheduler.model.alternates import BY, alternates_in, learned_bound
+from scheduler.model.estate import Estate
+from workers.engine.keyed_choices import KeyedChoices, chosen_by_key, read_choices, switch_keys, write_choices
+
+NEWEST = 1_000  # events of an output that are looked at in a second
+
+
+class LearnedChoices:
+    """Chooses at each ``look``; what is there of an earlier process is taken up."""
+
+    def __init__(self) -> None:
+        self.are_there = False  # whether there was something to choose at the last look
+        self._known: dict[str, KeyedChoices] = {}
+        self._in_queries: dict[str, tuple[Sequence[tuple[str, int]], Mapping[str, str]]] = {}
+
+    def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> Sequence[WantedSwitch]:
+        """Choose by what has come. No switch of a whole task is wanted: keys are switched at once."""
+        self.are_there = False
+        for task in estate.tasks.values():
+            bound = learned_bound(task.type, task.config)
+            if bound is not None and task.id in estate.places:
+                self.are_there = True
+                names = {each.name for each in alternates_in(task.type, task.config)}
+                with suppress(jobs.BrokerAway), jobs.broker_needed("so nothing is chosen."):  # it is read later
+                    self._choose(estate, task.id, task.config, names, bound)
+        return ()
+
+    def store(self) -> None:
+        """Nothing: what was chosen is stored when it is."""
+
+    def _choose(
+        self, estate: Estate, task_id: str, config: Mapping[str, Any], names: set[str], bound: float
+    ) -> None:
+        broker = jobs.broker(settings.REDIS_URL)
+        known = self._known.get(task_id) or read_choices(broker, task_id)
+        events = [event for channel in outputs_of(estate, task_id) for event in jobs.output_tail(channel, NEWEST)]
+        chosen = chosen_by_key(known, events, by=config[BY], among=names, bound=bound)
+        if chosen != known:
+            write_choices(broker, task_id, chosen)
+        self._known[task_id] = chosen
+        query, position = estate.places[task_id]
+        places = [(bundle.id, position) for bundle in estate.fragments[query].queries]
+        if (places, chosen.alternates) != self._in_queries.get(task_id):  # or another query has taken the task over
+            switch_keys(broker, task_id, places, chosen.alternates)
+            self._in_queries[task_id] = places, chosen.alternates
+
+
+def outputs_of(estate: Estate, task_id: str) -> Iterable[str]:
+    """The channels of the named outputs that read a running task directly."""
+    for sink in estate.tasks.values():
+        if task_id in sink.parents and sink.type == "output" and sink.id in estate.places:
+            yield from estate.fragments[estate.places[sink.id][0]].channels_of(sink.id)
+            return  # another one has the same events

@@ -1,0 +1,132 @@
+"""A learned guard at work: forecasts in the output of a task switch its keys, and another process goes on."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from dashboard import jobs
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.dynamic_reader import dynamic_tasks, with_switches
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.tasks import learned_choices
+from dashboard.tasks.learned_choices import LearnedChoices, outputs_of
+from dashboard.teams.permissions import viewer_of
+from scheduler.contracts.switches import KeySwitch
+from tests.dashboard.building import World, running
+from workers.engine.keyed_choices import KeyedChoices, chosen_by_key
+from workers.library.forecasts import METHODS
+
+pytestmark = pytest.mark.django_db
+
+
+def document(guard: dict | None) -> str:
+    config = {"by": ["meter"], "value": "kwh", "at": "at"}
+    return json.dumps({
+        "name": "households", "tasks": [
+            {"id": "meters", "type": "smart_meters"},
+            {"id": "next", "begin": "shared", "by": ["meter"], "alternates": [
+                {"name": name, "type": "forecast", "config": {**config, "method": name}} for name in METHODS],
+             **({} if guard is None else {"learned": guard})},
+            {"id": "out", "type": "output", "config": {"name": "households"}}],
+        "streams": [{"from": "meters", "to": "next"}, {"from": "next", "to": "out"}]})
+
+
+class BrokerOfChoices:
+    """What the broker has: an output's events, what was chosen, and what queries were told."""
+
+    def __init__(self) -> None:
+        self.events: dict[str, list[dict]] = {}
+        self.choices: dict[str, KeyedChoices] = {}
+        self.switched: list[tuple[list, dict]] = []
+        self.is_away = self.is_killed = False
+
+    def output_tail(self, channel: str, count: int) -> list[dict]:
+        if self.is_away:
+            raise jobs.BrokerAway("away")
+        return self.events.get(channel, [])[-count:]
+
+    def switch_keys(self, task_id: str, places: list, alternates: dict) -> None:
+        if self.is_killed:
+            raise SystemExit
+        self.switched.append((list(places), dict(alternates)))
+
+
+@pytest.fixture
+def broker_of_choices(monkeypatch: pytest.MonkeyPatch) -> BrokerOfChoices:
+    broker = BrokerOfChoices()
+    monkeypatch.setattr(jobs, "output_tail", broker.output_tail)
+    monkeypatch.setattr(jobs, "broker", lambda url: broker)
+    monkeypatch.setattr(learned_choices, "read_choices", lambda client, task: client.choices.get(task, KeyedChoices()))
+    monkeypatch.setattr(learned_choices, "write_choices", lambda client, *chosen: client.choices.__setitem__(*chosen))
+    monkeypatch.setattr(learned_choices, "switch_keys", lambda client, *switched: client.switch_keys(*switched))
+    return broker
+
+
+@pytest.fixture
+def record(world: World) -> DataflowRecord:
+    return running(world.carla, world.city, document({"bound": 0.2}), world.ana)
+
+
+def task_id() -> str:
+    [task] = [task.id for task in load_estate().tasks.values() if task.type == "dynamic_fold"]
+    return task
+
+
+def forecasts(begin: int, *meters: str) -> list[dict]:
+    return [{"_seq": begin + place, "_born": 7, "meter": meter, "error": 0.5,
+             "variances": [0.01 * place, 0.3, 0.1, 0, 2]}
+            for place, meter in enumerate(meters)]
+
+
+def test_what_comes_switches_keys_and_a_process_that_is_killed_leaves_nothing_half_done(
+    record: DataflowRecord, broker_of_choices: BrokerOfChoices
+) -> None:
+    broker, estate, task = broker_of_choices, load_estate(), task_id()
+    [channel] = outputs_of(estate, task)
+    place = estate.places[task]
+    chooser = LearnedChoices()
+    assert chooser.look(estate, {}, 1) == () and broker.switched == [([place], {})]
+    broker.events[channel] = forecasts(1, "m0", "m1")
+    chooser.look(estate, {}, 2)
+    first = chosen_by_key(KeyedChoices(), broker.events[channel], by=["meter"], among=METHODS, bound=0.2)
+    assert broker.choices[task] == first and broker.switched[-1] == ([place], first.alternates)
+    chooser.look(estate, {}, 3)
+    assert len(broker.switched) == 2, "nothing new, nothing told"
+
+    broker.events[channel] += forecasts(3, "m0", "m2")
+    broker.is_killed = True
+    with pytest.raises(SystemExit):  # killed after it has written what it chose
+        chooser.look(estate, {}, 4)
+    broker.is_killed = False
+    LearnedChoices().look(estate, {}, 5)
+    whole = chosen_by_key(KeyedChoices(), broker.events[channel], by=["meter"], among=METHODS, bound=0.2)
+    assert broker.choices[task] == whole and broker.switched[-1] == ([place], whole.alternates)
+    assert whole.states.keys() == {"m0", "m1", "m2"}
+
+
+def test_a_broker_that_is_away_is_read_later(record: DataflowRecord, broker_of_choices: BrokerOfChoices) -> None:
+    broker, estate, chooser = broker_of_choices, load_estate(), LearnedChoices()
+    [channel] = outputs_of(estate, task_id())
+    broker.events[channel], broker.is_away = forecasts(1, "m0"), True
+    assert chooser.look(estate, {}, 1) == () and not broker.choices
+    broker.is_away = False
+    chooser.look(estate, {}, 2)
+    assert broker.choices[task_id()].states.keys() == {"m0"}
+
+
+def test_without_a_learned_guard_nobody_chooses(world: World, broker_of_choices: BrokerOfChoices) -> None:
+    running(world.carla, world.city, document(None), world.ana)
+    LearnedChoices().look(load_estate(), {}, 1)
+    assert not broker_of_choices.switched and not broker_of_choices.choices
+
+
+def test_the_recorded_sequence_has_what_changed_for_which_keys(
+    record: DataflowRecord, monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
+    noted = KeySwitch({"m0": "tree"}, "q", 8, 71, 5)
+    monkeypatch.setattr(
+        jobs, "switches_of", lambda tasks, of_keys=False: dict.fromkeys(tasks, (noted,) if of_keys else ()))
+    [task] = with_switches(dynamic_tasks(viewer_of(world.carla), record.pk))
+    assert task.by == ("meter",) and task.key_switches == (noted,)

@@ -1,0 +1,150 @@
+"""Alternates that keep state: one fold goes on through switches, by batch and by key, through stops and repetition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from workers.engine.channels.spark_channels import alternate_of_event, first_events_noted, the_one_on
+from workers.engine.noted_switches import noted_key_switches, noted_switches
+from workers.library.folds import BlockAverage
+from workers.library.forecasting import HOUR_MS, HourlyForecast
+from workers.library.registry import resolve, task_types
+from workers.library.state import fold_stream, going_on, key_text
+from workers.library.switched_folds import fresh_state, shared_state
+
+from .rig import Query, Rig, wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+STREAM = ["_seq", "_time", "_born"]
+KEYS = 3
+FORECAST = {"by": ["meter"], "value": "kwh", "at": "at", "interval": 900}
+
+
+def readings(rig: Rig) -> DataFrame:
+    """A reading a tick, of three meters in turn, a quarter of an hour after that of the meter before."""
+    ticks = rig.ticks("a", rate_per_s=2_000)
+    return ticks.select(
+        *STREAM, F.concat(F.lit("m"), F.col("_seq") % KEYS).alias("meter"),
+        (F.floor(F.col("_seq") / KEYS) * (HOUR_MS // 4)).alias("at"),
+        (1.0 + F.col("_seq") * 37 % 101 / 100).alias("kwh"))
+
+
+def reading(seq: int) -> tuple[str, int, float]:
+    return f"m{seq % KEYS}", seq // KEYS * (HOUR_MS // 4), 1.0 + seq * 37 % 101 / 100
+
+
+def forecasts(method: str) -> Callable[[DataFrame], DataFrame]:
+    return lambda events: resolve(task_types()["forecast"])(events, {**FORECAST, "method": method})
+
+
+def averages(window: int, *, of: str) -> Callable[[DataFrame], DataFrame]:
+    """Blocks of a meter's readings; of the even numbers alone, with a column more on the way, where it is so named."""
+    def build(events: DataFrame) -> DataFrame:
+        if of == "evens":
+            events = events.where("_seq % 2 = 0").withColumn("kwh", F.col("kwh") * 1.0).withColumn("even", F.lit(2))
+        columns = [*STREAM, "meter", *(["even"] if of == "evens" else [])]
+        made = fold_stream(events, BlockAverage(window), by=["meter"], reads=["kwh"], kept=columns,
+                           added="mean double, count bigint")
+        return made.select(*STREAM, "meter", "mean", "count", F.lit(of).alias("made"))
+    return build
+
+
+def element(rig: Rig, element_of: Callable[[DataFrame], DataFrame]) -> Query:
+    """A query whose task at position 1 has alternates, started."""
+    rig.spark.conf.set("spark.sql.streaming.unsupportedOperationCheck", "false")  # as in slots
+    with going_on("t", stores=rig.folder / "folds", fragment="a", large=1):
+        read = rig.publish(readings(rig), "a", 0)
+        made = element_of(first_events_noted(read, rig.config, task="t", fragment="a", position=1))
+    rig.channels.open_channel("a.1", schema_json=made.schema.json(), retain=1_000_000)
+    rig.channels.open_outlet("a", 1, from_batch=0)
+    return rig.start(rig.valve(made, "a", 1), "a")
+
+
+def through(rig: Rig, element_of: Callable[[DataFrame], DataFrame], turns: list[Callable[[], int]]) -> list[dict]:
+    """All that comes out when each turn is switched once the one before is noted, and the query is stopped wherever it
+    is after each but the last. A turn gives how many notes there will be."""
+    for turn in turns:
+        query = element(rig, element_of)
+        seen = rig.numbers("a.0")
+        wait_until(lambda seen=seen: len(rig.numbers("a.0")) > len(seen) + 30, what="events", alive=(query,))
+        expected = turn()
+        wait_until(lambda expected=expected: len(noted_switches(rig.channels._redis, "t")) + len(
+            noted_key_switches(rig.channels._redis, "t")) >= expected, what="the switch", alive=(query,))
+        query.stop()
+        wait_until(lambda query=query: not query.isActive, what="the stop")
+    query = element(rig, element_of)
+    upto = rig.numbers("a.0")[-1] + 100
+    wait_until(lambda: rig.numbers("a.1")[-1] > upto, what="what comes of events", alive=(query,))
+    query.stop()
+    wait_until(lambda: not query.isActive, what="the end")
+    return rig.events("a.1")
+
+
+def test_alternates_begin_without_state_when_they_are_switched_on(rig: Rig) -> None:
+    rig = rig.with_config(max_rows=40)
+    builds = {"all": averages(4, of="all"), "evens": averages(3, of="evens")}
+
+    def element_of(events: DataFrame) -> DataFrame:
+        return fresh_state(events, builds, partial(the_one_on, config=rig.config, fragment="a", position=1))
+
+    def switched(name: str, notes: int) -> Callable[[], int]:
+        return lambda: (rig.channels.switch("a", 1, name), notes)[1]
+
+    rig.channels.switch("a", 1, "all", from_batch=0)
+    out = through(rig, element_of, [switched("evens", 2), switched("all", 3)])
+    switches = noted_switches(rig.channels._redis, "t")
+    assert [switch.alternate for switch in switches] == ["all", "evens", "all"]
+    folds = {"all": BlockAverage(4), "evens": BlockAverage(3)}
+    expected, states, owner = [], {}, None
+    for seq in range(out[-1]["_seq"] + 1):
+        name = max((each for each in switches if each.seq <= seq), key=lambda each: each.seq).alternate
+        if name == "evens" and seq % 2:
+            continue
+        states, owner = (states, owner) if owner == name else ({}, name)
+        meter, _, value = reading(seq)
+        state = states.setdefault(meter, folds[name].start())
+        expected += [(seq, meter, *out, name) for out in folds[name].step(state, value)]
+    assert [tuple(row[name] for name in ("_seq", "meter", "mean", "count", "made")) for row in out] == expected
+
+
+def test_alternates_by_key_go_on_with_one_state(rig: Rig) -> None:
+    rig = rig.with_config(max_rows=40)
+    builds = {name: forecasts(name) for name in ("sliding_hour", "sliding_days", "random")}
+
+    def element_of(events: DataFrame) -> DataFrame:
+        return shared_state(events, builds, lambda frame: alternate_of_event(
+            frame, key_text(frame, ["meter"]), [*builds], rig.config, fragment="a", position=1))
+
+    def switched(alternates: Mapping[str, str], notes: int) -> Callable[[], int]:
+        return lambda: (rig.channels.switch_keys("a", 1, alternates), notes)[1]
+
+    def all_others(notes: int) -> Callable[[], int]:
+        return lambda: (rig.channels.switch("a", 1, "random"), notes)[1]
+
+    rig.channels.switch("a", 1, "sliding_hour", from_batch=0)
+    assert rig.channels.switch_keys("a", 1, {"m0": "sliding_days"}, from_batch=0)
+    assert not rig.channels.switch_keys("a", 1, {"m0": "sliding_days"})
+    out = through(rig, element_of, [
+        switched({"m0": "sliding_days", "m1": "random"}, 3), all_others(4),
+        switched({"m1": "sliding_days", "m9": "nobody"}, 5)])
+    of_keys, of_all = (noted(rig.channels._redis, "t") for noted in (noted_key_switches, noted_switches))
+    assert of_keys[0].keys == {"m0": "sliding_days"}
+    assert of_keys[-1].keys["m1"] == "sliding_days" and of_keys[-1].keys["m0"] == ""
+    folds = {name: HourlyForecast(name, HOUR_MS // 4) for name in builds}
+    expected, states = [], {}
+    for seq in range(out[-1]["_seq"] + 1):
+        meter, at, value = reading(seq)
+        by_key = {key: name for each in of_keys if each.seq <= seq for key, name in each.keys.items()}
+        on = max((each for each in of_all if each.seq <= seq), key=lambda each: each.seq).alternate
+        name = by_key.get(meter) or on
+        state = states.setdefault(meter, folds[name].start())
+        expected += [(seq, meter, *each) for each in folds[name].step(state, at, value, False, meter)]
+    made = [tuple(row[name] for name in ("_seq", "meter", "start", "method", "forecast", "error", "variances"))
+            for row in out]
+    assert len({row[3] for row in expected}) > 2
+    assert made == expected

@@ -1,0 +1,97 @@
+"""Which alternates were chosen for the keys of a dynamic task, in the broker: what chooses goes on with it after a
+kill, and so does a query that takes the task over."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import Any
+
+import redis
+
+from workers.engine.channels import keys
+from workers.engine.channels.channel_registry import Channels
+from workers.library.forecast_choice import ForecastChoice, shipped_choice
+from workers.library.state import key_of
+
+MOST_KEYS = 10_000  # for which an alternate is chosen; the others have that of the task
+MOST_NOTES = 10_000  # switches of keys that are kept of a task
+_KEPT_S = 90 * 24 * 3600
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedChoices:
+    """What was chosen: by key the alternate, and the state of whatever chose it, which read up to ``place``."""
+
+    place: tuple[int, int] = (-1, -1)
+    alternates: Mapping[str, str] = field(default_factory=dict)
+    states: Mapping[str, Any] = field(default_factory=dict)
+
+
+def read_choices(broker: redis.Redis, task_id: str) -> KeyedChoices:
+    """What was chosen last for a running task."""
+    text = broker.get(keys.keyed(task_id))
+    if text is None:
+        return KeyedChoices()
+    stated = json.loads(text)
+    return KeyedChoices(tuple(stated["place"]), stated["alternates"], stated["states"])
+
+
+def write_choices(broker: redis.Redis, task_id: str, choices: KeyedChoices) -> None:
+    """Keep what was chosen, all at once."""
+    text = json.dumps({"place": choices.place, "alternates": choices.alternates, "states": choices.states})
+    broker.set(keys.keyed(task_id), text, ex=_KEPT_S)
+
+
+def switch_keys(
+    broker: redis.Redis, task_id: str, places: Iterable[tuple[str, int]], alternates: Mapping[str, str]
+) -> None:
+    """Let these alternates work for these keys, in all queries that execute a running task.
+
+    Parameters
+    ----------
+    places : iterable of (str, int)
+        The queries, and where the task stands in each.
+    """
+    channels = Channels(broker)
+    changed = [channels.switch_keys(query, position, alternates) for query, position in places]
+    if any(changed) and broker.hlen(keys.key_switches(task_id)) > MOST_NOTES:
+        noted = broker.hgetall(keys.key_switches(task_id))
+        oldest = sorted(noted, key=lambda name: json.loads(noted[name])["at_ms"])
+        broker.hdel(keys.key_switches(task_id), *oldest[:len(oldest) // 2])
+
+
+def chosen_by_key(
+    known: KeyedChoices, events: Iterable[Mapping[str, Any]], *, by: Sequence[str], among: Collection[str],
+    bound: float,
+) -> KeyedChoices:
+    """What a learned guard has chosen when it has read what is new of some events.
+
+    Parameters
+    ----------
+    events : iterable of mapping
+        Forecasts (``variances``, ``error``, the columns of the key), in any order; the newest ones of an output.
+    among : collection of str
+        The alternates that there are: a key for which another is chosen keeps the one that it has.
+    bound : float
+        As `ForecastChoice` has it.
+    """
+    choice = ForecastChoice(shipped_choice(), bound)
+    place, alternates, states = known.place, dict(known.alternates), dict(known.states)
+    for at, event in sorted(((_place(event), event) for event in events), key=itemgetter(0)):
+        key = key_of([event.get(name) for name in by])
+        is_full = key not in states and len(states) >= MOST_KEYS
+        if at <= place or key is None or is_full or not event.get("variances"):
+            continue
+        place, state = at, dict(states.get(key) or choice.start())
+        [(name, _)] = choice.step(state, event["variances"], event.get("error"))
+        states[key] = state
+        if name in among:
+            alternates[key] = name
+    return KeyedChoices(place, alternates, states)
+
+
+def _place(event: Mapping[str, Any]) -> tuple[int, int]:
+    return event["_born"], event["_seq"]

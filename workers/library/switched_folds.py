@@ -1,0 +1,225 @@
+"""Alternates with state: one fold for all of them, of which the one that is on takes each event (thesis [3], 3.2).
+
+Spark must find a fold in every batch of its query, or its state is lost. So what is around the folds of alternates may
+be left out of a batch, and the fold may not: there is one, and it is told with each event which alternate is on.
+
+- ``shared``: what is around the folds is the same, and they go on with one state. Each event may have another one.
+- ``fresh``: one alternate a batch. The state is that of the alternate that last got an event; another begins without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from .batch_states import Keeping, StatesByKey, keeping
+from .state import NOTHING, FoldedStream, apply_fold, folded_by
+from .state_store import Parts, StoreLocation
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import StructType
+
+Build = Callable[["DataFrame"], "DataFrame"]
+Work = Callable[[StatesByKey, "pd.DataFrame | None"], Sequence[Sequence]]
+ALTERNATE = "_alternate"
+_ON = "\x1bon"  # the key under which fresh states say whose they are: no text of a key has this escape
+
+
+class NotOneFold(ValueError):
+    """What an alternate makes has no fold, or more than one."""
+
+
+def shared_state(events: DataFrame, builds: Mapping[str, Build], on: Callable[[DataFrame], Column]) -> DataFrame:
+    """What alternates make that go on with one state.
+
+    Parameters
+    ----------
+    builds : mapping of str to callable
+        What each alternate makes of the events, by name; alike but for the fold.
+    on : callable
+        Takes the stream that the fold is given; says which alternate works on an event.
+    """
+    folds = {name: fold_of(build, events) for name, build in builds.items()}
+    first = next(iter(folds))
+    frame = folds[first].frame.withColumn(ALTERNATE, on(folds[first].frame))
+    works = {name: fold.work for name, fold in folds.items()}
+    made = apply_fold(replace(folds[first], frame=frame, work=by_alternate(works)))
+    return _around(builds[first], events, made)
+
+
+def fresh_state(
+    events: DataFrame, builds: Mapping[str, Build], one_of: Callable[[Mapping[str, DataFrame]], DataFrame]
+) -> DataFrame:
+    """What alternates make of which each begins without state when it is switched on.
+
+    Parameters
+    ----------
+    builds : mapping of str to callable
+        What each alternate makes of the events, by name.
+    one_of : callable
+        Takes a stream for each alternate, all with the same columns; leaves in each batch that of the one that is on.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import StructType
+
+    folds = {name: fold_of(build, events) for name, build in builds.items()}
+    given = {name: _own_names(fold.frame.schema, place) for place, (name, fold) in enumerate(folds.items())}
+    made = {name: _own_names(fold.gives, place) for place, (name, fold) in enumerate(folds.items())}
+    columns = StructType([each for own in given.values() for each in own.values()])
+
+    def taken(name: str, fold: FoldedStream) -> DataFrame:
+        own = {field.name: F.col(column).alias(field.name) for column, field in given[name].items()}
+        return fold.frame.select(
+            *[own.get(each.name, F.lit(None).cast(each.dataType).alias(each.name)) for each in columns],
+            F.col("_key"), F.lit(name).alias(ALTERNATE))
+
+    frame = one_of({name: taken(name, fold) for name, fold in folds.items()})
+    gives = StructType([each for own in made.values() for each in own.values()])
+    whole = [field.name for field in gives]
+    works = {
+        name: _renamed(fold.work, {field.name: column for column, field in given[name].items()},
+                       [whole.index(field.name) for field in made[name].values()], len(whole))
+        for name, fold in folds.items()}
+    parts = {name: fold.parts for name, fold in folds.items()}
+    folded = apply_fold(FoldedStream(frame, by_alternate(works, begins=True), gives, {}, keep=_KeepsFresh(parts)))
+    return one_of({
+        name: _around(build, events, folded.select(
+            *[F.col(field.name).alias(column) for column, field in made[name].items()]))
+        for name, build in builds.items()})
+
+
+def fold_of(build: Build, events: DataFrame) -> FoldedStream:
+    """The one fold that is in what a function makes of a stream.
+
+    Raises
+    ------
+    NotOneFold
+        There is none, or another one behind it.
+    """
+    from pyspark.sql import functions as F
+
+    folds: list[FoldedStream] = []
+
+    def take(fold: FoldedStream) -> DataFrame:
+        folds.append(fold)
+        return fold.frame.select(*[F.lit(None).cast(each.dataType).alias(each.name) for each in fold.gives])
+
+    with folded_by(take):
+        build(events)
+    if len(folds) != 1 or folds[0].idle_ms is not None:
+        raise NotOneFold(f"An alternate with state is one fold that waits for events; this one has {len(folds)}.")
+    return folds[0]
+
+
+def by_alternate(works: Mapping[str, Work], *, begins: bool = False) -> Work:
+    """A function that gives events to that of their alternate, in their order: as many as have the same one in a row.
+
+    Parameters
+    ----------
+    begins : bool, optional
+        The states are `FreshStates`, which are asked for those of the alternate.
+    """
+    def work(states: Any, frame: pd.DataFrame | None) -> Sequence[Sequence]:
+        made: list[list] = []
+        for name, part in _runs(frame):
+            given = works[name](states.of(name) if begins else states, part)
+            if given:
+                made = made or [[] for _ in given]
+                for column, more in zip(made, given, strict=True):
+                    column.extend(more)
+        return made
+
+    return work
+
+
+def _runs(frame: pd.DataFrame | None) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Events that follow one another and have one alternate, with its name."""
+    if frame is None or not len(frame):
+        return
+    names = frame[ALTERNATE].tolist()
+    rest = frame.drop(columns=ALTERNATE)
+    begin = 0
+    for end in range(1, len(names) + 1):
+        if end == len(names) or names[end] != names[begin]:
+            yield names[begin], rest.iloc[begin:end]
+            begin = end
+
+
+@dataclass(frozen=True, slots=True)
+class _KeepsFresh:
+    """As ``state.keeping``, for alternates of which each begins without state; their ``parts`` by name."""
+
+    parts: Mapping[str, Parts]
+
+    def __call__(self, text: str, location: StoreLocation | None, _: Parts) -> FreshStates:
+        return FreshStates(text, location, self.parts)
+
+
+class FreshStates:
+    """The states of whichever alternate last got an event, during a batch (`state.Keeping`)."""
+
+    def __init__(self, text: str, location: StoreLocation | None, parts: Mapping[str, Parts]) -> None:
+        self._text, self._location, self._parts = text, location, parts
+        self._kept: Keeping | None = None
+        self._name = ""
+        self.states = self
+
+    def of(self, name: str) -> StatesByKey:
+        """An alternate's states: none where those that are kept are another's."""
+        if self._kept is None or name != self._name:
+            self._begin(name, self._text if self._kept is None else NOTHING)
+        return self._kept.states
+
+    def _begin(self, name: str, text: str) -> None:
+        self.close()
+        parts = self._parts[name]
+        during = keeping(text, self._location, parts)
+        owner = during.states.get(_ON)
+        if owner is not None and owner["name"] != name:
+            during.close()
+            # As a text, however long: to make a store would remove the one that a repeated batch begins with.
+            during, owner = keeping(NOTHING, None, parts), None
+        if owner is None:
+            during.states[_ON] = {"name": name, **{part: {} for part in parts}}
+        self._kept, self._name = during, name
+
+    def save(self) -> str:
+        """As `Keeping` has it."""
+        return self._text if self._kept is None else self._kept.save()
+
+    def close(self) -> None:
+        """As `Keeping` has it."""
+        if self._kept is not None:
+            self._kept.close()
+
+
+def _around(build: Build, events: DataFrame, made: DataFrame) -> DataFrame:
+    """What a function makes of a stream, when its fold has made this of it."""
+    with folded_by(lambda _: made):
+        return build(events)
+
+
+def _own_names(columns: StructType, place: int) -> dict[str, Any]:
+    """The columns of one alternate under names that no other has; ``_key`` is common to all."""
+    from pyspark.sql.types import StructField
+
+    return {
+        each.name: StructField(f"{place}_{each.name}", each.dataType) for each in columns if each.name != "_key"}
+
+
+def _renamed(work: Work, given: Mapping[str, str], places: Sequence[int], width: int) -> Work:
+    """A function of columns under other names, the results of which are some of many columns."""
+    def renamed(states: StatesByKey, frame: pd.DataFrame | None) -> Sequence[Sequence]:
+        made = work(states, frame[[*given, "_key"]].rename(columns=given))
+        if not made:
+            return []
+        nothing = [None] * len(made[0])
+        columns: list[Sequence] = [nothing] * width
+        for place, values in zip(places, made, strict=True):
+            columns[place] = values
+        return columns
+
+    return renamed
