@@ -7,23 +7,11 @@ what is wrong with everything else.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
-from .alternates import (
-    ALTERNATES,
-    BEGIN,
-    BY,
-    GUARDS,
-    LEARNED,
-    SHARED,
-    TaskAlternate,
-    dynamic_config,
-    is_dynamic,
-    why_no_alternate,
-    why_not_one_state,
-)
+from .alternate_state import check_alternate_state
+from .alternates import ALTERNATES, BEGIN, BY, GUARDS, LEARNED, dynamic_config, is_dynamic, why_no_alternate
 from .bounds import DOCUMENT_QUERIES, DOCUMENT_TASKS, DYNAMIC_TASKS, LOOP_ITERATIONS
-from .canonical import canonical_config
 from .draft_values import Draft, DraftLoop, DraftStream, DraftTask
 from .graph_checks import check_graph
 from .latency_reading import read_latency
@@ -185,46 +173,13 @@ class DraftReader:
         kind, config = dynamic_config(
             {key: parameter.plain() for key, parameter in parameters.items()} | {ALTERNATES: listed},
             switching=WAVE if self._in_waves else None)
-        self._check_state(node, list(alternates.values()), task_id)
+        check_alternate_state(
+            node, list(alternates.values()), self.problems, task_id=task_id, in_waves=self._in_waves)
         self.draft.tasks[task_id] = DraftTask(
             task_id, self.task_types[kind], config, node.value["id"].position, parameters,
             _text(node.value.get("chain")) or "allowed", alternates=alternates)
         if (rate := node.value.get("rate")) is not None:
             self._rate(task_id, rate)
-
-    def _check_state(self, node: DocumentNode, ways: Sequence[DraftTask], task_id: str) -> None:
-        """Whether alternates can go on with one state, where they are to, and be switched by such a key."""
-        begin, by = _text(node.value.get(BEGIN)), node.value.get(BY)
-        if begin is not None and self._in_waves:
-            self.problems.add(
-                "no_alternate", node.keys[BEGIN], "Alternates with state do not switch in waves.",
-                "Leave switching: wave away, or let the task's alternates keep no state.", task_id=task_id)
-        if by is not None and begin != SHARED:
-            self.problems.add(
-                "no_shared_state", node.keys[BY], "Alternates are switched by key only where they share their state.",
-                "Say begin: shared, or leave by away.", task_id=task_id)
-        if LEARNED in node.value and not (by is not None and by.value):
-            self.problems.add(
-                "no_shared_state", node.keys[LEARNED], "A learned guard chooses for each key, and no key is named.",
-                "Say by what key alternates are switched, by.", task_id=task_id)
-        if begin != SHARED or not ways or self.problems:  # configs are compared that can be read
-            return
-        first, *others = (TaskAlternate(way.alternate, way.type.name, way.config) for way in ways)
-        for other, way in zip(others, ways[1:], strict=True):
-            if why_not := why_not_one_state(first, other, ways[0].type):
-                self.problems.add(
-                    "no_shared_state", way.position,
-                    f"Alternates {first.name} and {other.name} cannot share their state: they {why_not}.",
-                    f"Let them be alike but for {', '.join(ways[0].type.shares_state or ('nothing',))}; or say begin: "
-                    "fresh.", task_id=task_id)
-        key = ways[0].type.key_columns(canonical_config(ways[0].type, ways[0].config))
-        for column in by.value if by is not None and by.is_list else ():
-            if (name := _text(column)) is not None and name not in key:
-                near = self.problems.nearest(name, key)
-                self.problems.add(
-                    "no_shared_state", column.position,
-                    f"Alternates cannot be switched by {shown(name)}: they keep their state by {', '.join(key)}.",
-                    f"Did you mean {near}?" if near else "Name columns of the key of all alternates.", task_id=task_id)
 
     def _alternate(self, node: DocumentNode, task_id: str | None, *, begin: str | None) -> DraftTask:
         stated_type, config = node.value.get("type"), node.value.get("config")
