@@ -75,7 +75,8 @@ def test_each_event_passes_the_alternate_that_the_recorded_sequence_names(rig: R
         assert rig.channels.switch("a", 1, name)
         assert not rig.channels.switch("a", 1, name)
         wait_until(lambda number=number: len(switches(rig)) == number, what=f"switch to {name}", alive=(query,))
-        assert rig.channels.alternates("a") == {1: (name, True)}
+        wait_until(  # once no batch can need the one before
+            lambda name=name: rig.channels.alternates("a") == {1: (name, True)}, what="its step", alive=(query,))
     wait_until(lambda: rig.numbers("a.1")[-1] > switches(rig)[-1]["seq"] + 20, what="events", alive=(query,))
     query.stop()
     wait_until(lambda: not query.isActive, what="the stop")
