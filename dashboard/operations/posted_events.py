@@ -54,7 +54,8 @@ def post_event(
     now_ms = round(now.timestamp() * 1000)
     when_ms = min(now_ms if at_ms is None else at_ms, now_ms)
     if when_ms < now_ms - OLDEST.total_seconds() * 1000:
-        raise InvalidValue("The event is older than an hour.", remedy="Leave at_ms out, or give a time of the last hour.")
+        raise InvalidValue(
+            "The event is older than an hour.", remedy="Leave at_ms out, or give a time of the last hour.")
     with audited(actor=actor, verb="events.post", team=team) as audit:
         Team.objects.select_for_update(no_key=True).get(pk=team.pk)  # two at once count each other
         _require_rate(team)
@@ -76,7 +77,8 @@ def _kind(name: str, value: FigureValue) -> str | None:
         return TRUTH
     if isinstance(value, int | float):
         if not isfinite(value) or abs(value) > LARGEST:
-            raise InvalidValue(f"The field {name} is no finite number within 1e200.", remedy="Write null for what is not known.")
+            raise InvalidValue(
+                f"The field {name} is no finite number within 1e200.", remedy="Write null for what is not known.")
         return NUMBER
     if isinstance(value, str):
         if len(value) > LONGEST_TEXT or "\0" in value:

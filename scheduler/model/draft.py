@@ -199,7 +199,7 @@ class DraftReader:
             self._require_alternate(task_type, stated_type.position, name, task_id, begin=begin)
         if begin is not None and config.is_mapping and config.value.get("idle") is not None:
             self.problems.add(
-                "no_alternate", config.keys["idle"], f"Alternate {name} does something in silence (idle), which no alternate can.",
+                "no_alternate", config.keys["idle"], f"Alternate {name} has idle, but no alternate works in silence.",
                 "Leave idle out.", task_id=task_id)
         if task_type is not None and config.is_mapping:
             named = task_id or "without an id"

@@ -46,7 +46,8 @@ GUIDES = (
 REFERENCES = (
     Guide("words", "Words", PurePosixPath("words.md")), _reference("dataflow_format", "Dataflow format"),
     _reference("dynamic", "Dynamic dataflows"), _reference("guards", "Guards"),
-    _reference("demand_response", "Demand response"), _reference("reuse", "Reuse"), _reference("approvals", "Approvals"), _reference("schedules", "Schedules"),
+    _reference("demand_response", "Demand response"),
+    _reference("reuse", "Reuse"), _reference("approvals", "Approvals"), _reference("schedules", "Schedules"),
     _reference("profiles", "Profiles"), _reference("scheduling", "Scheduling"),
     _reference("controllers", "Controllers"), _reference("bills", "Bills"), _reference("alerts", "Alerts"),
     _reference("api", "API"),
