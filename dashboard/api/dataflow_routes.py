@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
-from ninja import Query, Router, Schema, Status
+from ninja import Field, Query, Router, Schema, Status
 
 from dashboard.api import schemas
 from dashboard.api.answers.common import Page
@@ -63,7 +63,7 @@ router = Router()
 class PauseAtOnceIn(Schema):
     """Why a dataflow is paused without an approval: 1 to 300 characters on one line."""
 
-    reason: str
+    reason: str = Field(min_length=1, max_length=300)
 
 
 @router.get("/dataflows", response=Page[DataflowRow])

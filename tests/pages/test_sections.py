@@ -41,7 +41,7 @@ def test_the_frame_says_where_one_is(world, client: Client, user: str, has_peopl
     html = client.get("/alerts/").content.decode()
     side, subnav = (re.search(rf'<nav class="{name}".*?</nav>', html, re.S)[0] for name in ("side", "subnav"))
     assert re.findall(r'<span>([A-Z][a-z]+)</span>', side)[:5] == [section.title for section in SECTIONS]
-    assert re.search(r'href="/problems/"[^>]*aria-current="true"', side), "the section begins with its first page"
+    assert re.search(r'href="/problems/"[^>]*aria-current="location"', side), "the section begins with its first page"
     assert re.search(r'href="/alerts/"[^>]*aria-current="page"', subnav)
     assert subnav.count("aria-current") == 1
     assert ('href="/people/"' in side) is has_people
