@@ -51,6 +51,7 @@ ELSEWHERE = {  # bound → the test of another file that exceeds it
     "GUARD_CHARACTERS": f"{GUARDS}::test_a_guard_of_too_many_characters_or_levels_is_refused",
     "GUARD_LEVELS": f"{GUARDS}::test_a_guard_of_too_many_characters_or_levels_is_refused",
     "GUARD_PARTS": f"{GUARDS}::test_a_guard_that_would_take_long_to_read_or_decide_is_refused_at_once",
+    "GUARD_STREAMS": f"{GUARDS}::test_an_element_that_names_too_many_streams_is_refused",
     "GUARD_WORDS": f"{GUARDS}::test_an_element_of_too_many_temporal_words_is_refused",
     "FILE_RECORD": "tests/engine/connectors/test_files.py::test_a_line_without_end_takes_no_memory_and_is_told",
     "FILE_LINES": f"{EVENTS}::test_a_record_of_csv_over_too_many_lines_ends_as_its_first",
@@ -141,6 +142,25 @@ def dynamic(tasks: int, *, guard: str = "") -> str:
     return json.dumps(whole)
 
 
+def looped_dynamic(times: int, tasks: int, *, loops: int = 1) -> str:
+    """A document whose loops iterate dynamic tasks that follow one another."""
+    whole = json.loads(chain(*["SELECT * FROM input"] * loops))
+    body = json.loads(dynamic(tasks))
+    named = {"s": "input", "o": "output"}
+    streams = [{key: named.get(end, end) for key, end in stream.items()} for stream in body["streams"]]
+    for number, task in enumerate(whole["tasks"][1:-1]):
+        whole["tasks"][number + 1] = {
+            "id": task["id"], "loop": {"times": times, "tasks": body["tasks"][1:-1], "streams": streams}}
+    return json.dumps(whole)
+
+
+def split(parts: int) -> str:
+    """A document with a stream that is dealt out to so many tasks that are one."""
+    whole = json.loads(chain())
+    whole["streams"] = [{"from": "s", "to": "o", "split": {"part": part + 1, "of": parts}} for part in range(parts)]
+    return json.dumps(whole)
+
+
 LONG_NAMES = "x" * 90
 ALIASES = "\n".join([
     "name: x", "tasks:", "- {id: s, type: urban_sensing, config: {}}", "description: &d '" + "y" * 2_000 + "'",
@@ -157,6 +177,9 @@ DOCUMENTS = [
     ("LOOP_ITERATIONS", looped(bounds.LOOP_ITERATIONS.most + 1, ["SELECT * FROM input"]), "out_of_range", None),
     ("DOCUMENT_QUERIES", chain(*[wide(1_000)] * 12), "too_long", None),
     ("DYNAMIC_TASKS", dynamic(bounds.DYNAMIC_TASKS.most + 1), "too_many_dynamic_tasks", None),
+    ("DOCUMENT_TASKS", split(bounds.DOCUMENT_TASKS.most), "too_many_tasks", None),
+    ("DYNAMIC_TASKS", looped_dynamic(51, 2), "too_many_dynamic_tasks", None),
+    ("DYNAMIC_TASKS", looped_dynamic(1, 35, loops=3), "too_many_dynamic_tasks", None),
     ("DOCUMENT_QUERIES", dynamic(60, guard="rate > 1" + " OR rate > 1{0}" * 130), "too_long", None),
     ("DOCUMENT_QUERIES", looped(bounds.LOOP_ITERATIONS.most, [wide(100)] * 2), "too_long", None),
     ("TYPE_CHARACTERS", doubling(21), "types_too_long", "t10"),
