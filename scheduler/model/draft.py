@@ -104,14 +104,6 @@ class DraftReader:
                 f"There are more than {DOCUMENT_TASKS.most:,} tasks, with those of paths and all iterations of loops.",
                 "Split the dataflow.")
 
-    def _count_dynamic(self, number: int, position: TextPosition) -> None:
-        self.dynamic_tasks += number
-        if self.dynamic_tasks > DYNAMIC_TASKS.most:
-            raise self.problems.stop(
-                "too_many_dynamic_tasks", position,
-                f"More than {DYNAMIC_TASKS.most} tasks have alternates, with those of all iterations of loops.",
-                "Split the dataflow, or give tasks that are always done the same way a type and a config.")
-
     def _split(self, task_id: str, task_type: str, config: DocumentNode) -> DraftTask | None:
         """The task that deals a stream out."""
         self._count_tasks(1, config.position)
@@ -160,7 +152,12 @@ class DraftReader:
                 self.problems.add(
                     "type_beside_alternates", node.keys[key], f"A task with alternates has no {key} of its own.",
                     f"Give the {key} to one of its alternates.", task_id=task_id)
-        self._count_dynamic(1, node.keys[ALTERNATES])
+        self.dynamic_tasks += 1
+        if self.dynamic_tasks > DYNAMIC_TASKS.most:
+            raise self.problems.stop(
+                "too_many_dynamic_tasks", node.keys[ALTERNATES],
+                f"More than {DYNAMIC_TASKS.most} tasks have alternates.",
+                "Split the dataflow, or give tasks that are always done the same way a type and a config.")
         alternates: dict[str, DraftTask] = {}
         listed = []
         for number, stated in enumerate(_mappings(node.value[ALTERNATES])):
@@ -260,7 +257,7 @@ class DraftReader:
             return
         name = task_id or "without an id"
         problems = self.problems.within(f"Loop {name}", task_id)
-        parsed_before, dynamic_before = self.parsed_characters, self.dynamic_tasks
+        parsed_before = self.parsed_characters
         body = self._between(stated, stated.position, problems)
         for step in body.tasks.values():
             step.chain = _text(node.value.get("chain")) or "allowed"
@@ -283,7 +280,6 @@ class DraftReader:
             if step not in ENDS]
         self._count_tasks(len(names) - len(names) // loop.times, position)
         self._count_characters((self.parsed_characters - parsed_before) * (loop.times - 1), position, task_id)
-        self._count_dynamic((self.dynamic_tasks - dynamic_before) * (loop.times - 1), position)
         for repeated in names:
             if repeated in self.draft.tasks or len(repeated) > LONGEST_ID:
                 self.problems.add(
@@ -299,11 +295,9 @@ class DraftReader:
         """What lies between two points: its draft has tasks that stand for what enters and what leaves."""
         within = DraftReader(problems, task_types=self.task_types, type_remedy=self.type_remedy)
         within.parsed_characters, within.tasks_read = self.parsed_characters, self.tasks_read
-        within.dynamic_tasks = self.dynamic_tasks
         within.draft.tasks = {end: DraftTask(end, kind, {}, place) for end, kind in _ENDS.items()}
         within._tasks_and_streams(node)
         self.parsed_characters, self.tasks_read = within.parsed_characters, within.tasks_read
-        self.dynamic_tasks = within.dynamic_tasks
         return within.draft
 
     def _count_parsed(self, task_type: TaskType, config: DocumentNode, task_id: str) -> None:

@@ -142,22 +142,13 @@ def dynamic(tasks: int, *, guard: str = "") -> str:
     return json.dumps(whole)
 
 
-def looped_dynamic(times: int, tasks: int, *, loops: int = 1) -> str:
-    """A document whose loops iterate dynamic tasks that follow one another."""
-    whole = json.loads(chain(*["SELECT * FROM input"] * loops))
-    body = json.loads(dynamic(tasks))
-    named = {"s": "input", "o": "output"}
-    streams = [{key: named.get(end, end) for key, end in stream.items()} for stream in body["streams"]]
-    for number, task in enumerate(whole["tasks"][1:-1]):
-        whole["tasks"][number + 1] = {
-            "id": task["id"], "loop": {"times": times, "tasks": body["tasks"][1:-1], "streams": streams}}
-    return json.dumps(whole)
-
-
-def split(parts: int) -> str:
-    """A document with a stream that is dealt out to so many tasks that are one."""
+def split(parts: int, *, sources: int) -> str:
+    """A document whose sources are dealt out to one task, each in so many parts."""
     whole = json.loads(chain())
-    whole["streams"] = [{"from": "s", "to": "o", "split": {"part": part + 1, "of": parts}} for part in range(parts)]
+    names = [f"s{number}" for number in range(sources)]
+    whole["tasks"] = [*({"id": name, "type": "urban_sensing"} for name in names), whole["tasks"][-1]]
+    whole["streams"] = [
+        {"from": name, "to": "o", "split": {"part": part + 1, "of": parts}} for name in names for part in range(parts)]
     return json.dumps(whole)
 
 
@@ -177,9 +168,7 @@ DOCUMENTS = [
     ("LOOP_ITERATIONS", looped(bounds.LOOP_ITERATIONS.most + 1, ["SELECT * FROM input"]), "out_of_range", None),
     ("DOCUMENT_QUERIES", chain(*[wide(1_000)] * 12), "too_long", None),
     ("DYNAMIC_TASKS", dynamic(bounds.DYNAMIC_TASKS.most + 1), "too_many_dynamic_tasks", None),
-    ("DOCUMENT_TASKS", split(bounds.DOCUMENT_TASKS.most), "too_many_tasks", None),
-    ("DYNAMIC_TASKS", looped_dynamic(51, 2), "too_many_dynamic_tasks", None),
-    ("DYNAMIC_TASKS", looped_dynamic(1, 35, loops=3), "too_many_dynamic_tasks", None),
+    ("DOCUMENT_TASKS", split(bounds.DOCUMENT_TASKS.most // 2, sources=2), "too_many_tasks", None),
     ("DOCUMENT_QUERIES", dynamic(60, guard="rate > 1" + " OR rate > 1{0}" * 130), "too_long", None),
     ("DOCUMENT_QUERIES", looped(bounds.LOOP_ITERATIONS.most, [wide(100)] * 2), "too_long", None),
     ("TYPE_CHARACTERS", doubling(21), "types_too_long", "t10"),

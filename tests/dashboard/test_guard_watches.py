@@ -172,7 +172,7 @@ def test_a_task_whose_guards_fail_takes_no_other_with_it(
 def test_a_team_whose_guards_take_all_time_takes_no_other_teams(
     world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    running(world.mo, world.mobility, guarded("other", "rate < 100"), world.ben)
+    running(world.mo, world.mobility, guarded("other", "rate < 100"), world.ben, world.ana)
     estate, values, spent = load_estate(), {}, [0.0]
     for task in (task.id for task in estate.tasks.values() if task.type == "dynamic"):
         [line] = subject_of(estate, task).series("rate")
