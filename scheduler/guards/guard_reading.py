@@ -79,9 +79,8 @@ def read_element(
     trees = [*guards.values(), *values.values()]
     if (parts := sum(tree.size for tree in trees)) > GUARD_PARTS.most:
         raise InvalidGuard(
-            f"The guards of {element.name} have {parts:,} parts.",
-            remedy=f"Use {GUARD_PARTS.most:,} at most: a comparison has three, and IN one for each value.",
-            element=element.name)
+            f"The guards of {element.name} have {parts:,} parts.", element=element.name,
+            remedy=f"Use {GUARD_PARTS.most:,} at most: a comparison has three, and IN one for each value.")
     used = {node for tree in trees for node in tree.walk() if node.word in TEMPORAL}
     if len(used) > GUARD_WORDS.most:
         raise InvalidGuard(
@@ -96,9 +95,8 @@ def require_few_streams(streams: Collection[str], element: str) -> None:
     """Raise ``InvalidGuard`` where an element looks at more streams than it may, or at more other dataflows."""
     if len(streams) > GUARD_STREAMS.most:
         raise InvalidGuard(
-            f"The guards of {element} name {len(streams):,} tasks, dataflows or kinds of events.",
-            remedy=f"Name {GUARD_STREAMS.most:,} at most, or compute figures in a dataflow and name its output.",
-            element=element)
+            f"The guards of {element} name {len(streams):,} tasks, dataflows or kinds of events.", element=element,
+            remedy=f"Name {GUARD_STREAMS.most:,} at most, or compute figures in a dataflow and name its output.")
 
 
 def _require_alternates(element: GuardedElement) -> None:
