@@ -1,4 +1,4 @@
-"""What policies may not do to others: bring in what no database keeps, tell what a credential reads, read everything."""
+"""What policies may not do to others: tell what a credential reads, read everything, stop what keeps the others."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from workers.engine.channels import keys
 KEPT = 500  # switches of a task: more are known of none (``Waves.KEPT``)
 
 # KEYS: counter.  ARGV: generation, revision, kept, [{switches, on, sources}, …], where switches and sources are keys
-# Slots may write what stands of their switches: what is none is as if it were not there, and stops no other task's wave.
+# Slots may write what stands of their switches: what is none is as if it were not there, and stops no other task.
 # An older estate changes nothing, whichever of two publishers comes last. Returns the wave that begins, 0 for none.
 _PUBLISH = """
 local stands = redis.call('HMGET', KEYS[1], 'generation', 'revision', 'keys')
