@@ -175,13 +175,14 @@ def alternates(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, Any]]:
     """
     tasks = with_figures(
         request.viewer, dataflow_id, dynamic_reader.dynamic_tasks(request.viewer, dataflow_id))
-    return json.loads(to_json(dynamic_reader.with_switches(tasks)))
+    return json.loads(to_json(dynamic_reader.with_switches(request.viewer, tasks)))
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/switches.jsonl")
 def switches(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """The recorded sequence of its dynamic tasks, one switch a line: from which event which alternate worked."""
-    tasks = dynamic_reader.with_switches(dynamic_reader.dynamic_tasks(request.viewer, dataflow_id))
+    tasks = dynamic_reader.with_switches(
+        request.viewer, dynamic_reader.dynamic_tasks(request.viewer, dataflow_id))
     lines = [json.dumps({"task": task.task, **asdict(switch)}) + "\n" for task in tasks for switch in task.switches]
     return HttpResponse("".join(lines), content_type="application/x-ndjson")
 

@@ -63,7 +63,7 @@ def policy_for(viewer: Viewer, element: RunningElement, draft: PolicyDraft) -> E
     policy = ElementPolicy(guards, values, draft.kind or element.stated.kind, draft.source)
     texts = [*guards.values(), *(value for value in values.values() if isinstance(value, str))]
     # What is approved already may be named as it is: of those who share the task, another may have proposed it.
-    streams = {**element.policy.streams, **streams_for(viewer, element, texts)}
+    streams = {**element.policy.streams, **streams_for(element, texts)}
     catalog = catalog_with(element, streams)
     compiled = compile_element(policy.element(element.task, element.alternates), catalog)
     used = {name: streams[name] for name in sorted(compiled.streams) if name}

@@ -3,7 +3,7 @@
 For pages and API:
 
 - ``dynamic_tasks(viewer, dataflow_id)``: one dataflow in the estate; none where it is not in it
-- ``with_switches(tasks)``: the same with what their queries noted
+- ``with_switches(viewer, tasks)``: the same with what their queries noted
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
+from dashboard.operations.estate_store.readable import is_readable
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.models import AlternateHold, GuardState
 from dashboard.teams.permissions import Viewer
@@ -80,10 +81,13 @@ def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
         if (state := seen.get(task.running)) is not None else task for task in tasks]
 
 
-def with_switches(tasks: Sequence[DynamicTask]) -> list[DynamicTask]:
-    """The tasks with all switches that are known still; raises ``BrokerAway``."""
+def with_switches(viewer: Viewer, tasks: Sequence[DynamicTask]) -> list[DynamicTask]:
+    """The tasks with all switches that are known still; raises ``BrokerAway``.
+
+    Keys are of events: those of a task that reads with another team's credential the viewer does not get.
+    """
     switches = jobs.switches_of([task.running for task in tasks])
-    keyed = [task.running for task in tasks if task.by]
+    keyed = [task.running for task in tasks if task.by and is_readable(viewer, task.running)]
     of_keys = jobs.switches_of(keyed, of_keys=True) if keyed else {}
     return [
         replace(task, switches=switches[task.running], key_switches=of_keys.get(task.running, ())) for task in tasks]

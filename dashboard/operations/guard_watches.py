@@ -18,6 +18,7 @@ from django.utils import timezone
 from dashboard.core.database import writing
 from dashboard.operations.models import GuardState
 from dashboard.operations.policy_streams import calendars_of, catalog_of, read_events, subject_in
+from dashboard.operations.team_turns import TeamTurns
 from scheduler.guards.element_policies import ElementPolicy, policy_of
 from scheduler.guards.element_watch import ElementWatch, state_with
 from scheduler.guards.figure_streams import MEASURED
@@ -116,6 +117,7 @@ class GuardWatches:
         self._watched: dict[str, _WatchedElement] = {}
         self._broken: dict[str, tuple[ElementPolicy, Days]] = {}
         self._stored: dict[str, Mapping[str, Any]] | None = None
+        self._turns = TeamTurns()
 
     @property
     def are_there(self) -> bool:
@@ -130,7 +132,8 @@ class GuardWatches:
         for gone in self._watched.keys() - elements.keys():
             del self._watched[gone]
         wanted = []
-        for element in elements.values():
+        for task in self._turns.of(estate, elements):
+            element = elements[task]
             days = calendars_of(element.policy.calendars)
             if self._broken.get(element.task) == (element.policy, days):
                 continue

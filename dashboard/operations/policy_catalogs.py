@@ -9,7 +9,8 @@
 | `air.parse.rate`, `air.cpu`, `city.air.cpu` | the same of another dataflow, with its team where names are several |
 | `events.alert.level` | events that the team posts |
 
-What a task names that several dataflows share, all who share it may read.
+What a task names that several dataflows share, all who share it may read. So columns of an output that a shared
+dataflow reads with a credential are named by nobody.
 """
 
 from __future__ import annotations
@@ -22,32 +23,30 @@ from django.db.models import Q
 from dashboard import jobs
 from dashboard.catalog.document_checks import columns_in
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.estate_store.readable import require_readable
+from dashboard.operations.estate_store.readable import is_told_to_all
 from dashboard.operations.policy_reader import RunningElement
 from dashboard.operations.policy_streams import calendars_of, event_figures
-from dashboard.teams.permissions import Viewer
 from scheduler.guards.figure_streams import OF_DATAFLOW, OF_EVENTS, OF_OUTPUT, OF_TASK, figures_in, kind_of_column
-from scheduler.guards.guard_reading import named_in
+from scheduler.guards.guard_reading import named_in, require_few_streams
 from scheduler.guards.guard_values import GuardCatalog
 from scheduler.guards.task_figures import TASK_CATALOG
-from scheduler.model.errors import PermissionDenied
 
 OWN, EVENTS = "dataflow", "events"  # what the dataflow itself, and posted events, are called in guards
 Streams = dict[str, Mapping[str, Any]]
 
 
-def streams_for(viewer: Viewer, element: RunningElement, texts: Iterable[str]) -> Streams:
+def streams_for(element: RunningElement, texts: Iterable[str]) -> Streams:
     """The streams that guards and value functions of these texts may name: all of the dataflow and the events that its
     team posts, and those of other dataflows that the texts begin to name."""
     team = element.record.team
     streams: Streams = {
         f"{EVENTS}.{name}": {"of": OF_EVENTS, "team": team.slug, "name": name, "figures": figures}
         for name, figures in event_figures(team.slug).items()}
-    for rest, stream in _of_dataflow(viewer, element, element.record):
+    for rest, stream in _of_dataflow(element, element.record):
         streams[rest or OWN] = stream
     names = {name for text in texts for name in named_in(text)}
     for prefix, record in _others(element, names).items():
-        for rest, stream in _of_dataflow(viewer, element, record):
+        for rest, stream in _of_dataflow(element, record):
             streams.setdefault(f"{prefix}.{rest}" if rest else prefix, stream)
     return streams
 
@@ -65,7 +64,7 @@ def catalog_with(element: RunningElement, streams: Streams) -> GuardCatalog:
 
 def _others(element: RunningElement, names: Iterable[str]) -> dict[str, DataflowRecord]:
     """Dataflows that names begin with, by how they are written; where several have a name, the own team's, or none."""
-    wanted = {name for name in names if "." in name}
+    wanted = {name[:place] for name in names for place, sign in enumerate(f"{name}.") if sign == "." and "." in name}
     if not wanted:
         return {}
     readable = Q(visibility="shared")
@@ -75,8 +74,9 @@ def _others(element: RunningElement, names: Iterable[str]) -> dict[str, Dataflow
     for record in DataflowRecord.objects.select_related("team").filter(
             readable, pk__in=list(element.estate.submitted)).order_by("pk"):
         for written in (record.name, f"{record.team.slug}.{record.name}"):
-            if any(f"{name}.".startswith(f"{written}.") for name in wanted):
+            if written in wanted:
                 named.setdefault(written, []).append(record)
+    require_few_streams(named, element.task)
     chosen = {}
     for written, records in named.items():
         own = [record for record in records if record.team_id == element.record.team_id]
@@ -85,9 +85,7 @@ def _others(element: RunningElement, names: Iterable[str]) -> dict[str, Dataflow
     return chosen
 
 
-def _of_dataflow(
-    viewer: Viewer, element: RunningElement, record: DataflowRecord
-) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _of_dataflow(element: RunningElement, record: DataflowRecord) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The streams of one dataflow in the estate, by task; its own under an empty name."""
     entry = element.estate.submitted[str(record.pk)]
     yield "", {"of": OF_DATAFLOW, "dataflow": str(record.pk), "limits": len(record.latency_limits)}
@@ -99,7 +97,7 @@ def _of_dataflow(
     for name, running in entry.running.items():
         if name not in outputs:
             yield name, {"of": OF_TASK, "dataflow": str(record.pk), "task": name}
-        elif name in columns and _is_readable(viewer, running):
+        elif name in columns and is_told_to_all(element.estate, running):
             kinds = {column: kind for column, spark in columns[name].items()
                      if (kind := kind_of_column(spark)) is not None}
             yield name, {"of": OF_OUTPUT, "dataflow": str(record.pk), "task": name, "figures": kinds}
@@ -110,11 +108,3 @@ def _columns(record: DataflowRecord) -> dict[str, Mapping[str, str | None]]:
     if version is None:
         return {}
     return {task: columns.inputs.types for task, columns in columns_in(version.text, format=version.format).items()}
-
-
-def _is_readable(viewer: Viewer, running: str) -> bool:
-    try:
-        require_readable(viewer, running)
-    except PermissionDenied:  # what it shows is read with another team's credential
-        return False
-    return True

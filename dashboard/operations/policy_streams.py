@@ -11,6 +11,7 @@ from typing import Any
 from django.conf import settings
 
 from dashboard import jobs
+from dashboard.operations.estate_store.readable import is_told_to_all
 from dashboard.operations.models import EventStream, PostedEvent
 from dashboard.teams.models import TeamCalendar
 from scheduler.guards.element_policies import ElementPolicy
@@ -97,7 +98,7 @@ def _leaving(estate: Estate, stream: Mapping[str, Any], after: list[int] | None)
     """Of an output's newest events those that are not read yet: one that is older than what was read stays unread."""
     entry = estate.submitted.get(stream["dataflow"])
     running = entry.running.get(stream["task"]) if entry is not None else None
-    if running is None:
+    if running is None or not is_told_to_all(estate, running):  # a version since may read with a credential
         return
     fragment = estate.fragments[estate.places[running][0]]
     tapped = jobs.Tapped(

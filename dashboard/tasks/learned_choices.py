@@ -11,15 +11,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import structlog
 from django.conf import settings
 
 from dashboard import jobs
+from dashboard.operations.team_turns import TeamTurns
 from scheduler.guards.policy_sources import WantedSwitch
 from scheduler.history.series import Series
 from scheduler.model.alternates import BY, alternates_in, learned_bound
 from scheduler.model.estate import Estate
 from workers.engine.keyed_choices import KeyedChoices, chosen_by_key, read_choices, switch_keys, write_choices
 
+log = structlog.get_logger(__name__)
 NEWEST = 1_000  # events of an output that are looked at in a second
 
 
@@ -30,17 +33,27 @@ class LearnedChoices:
         self.are_there = False  # whether there was something to choose at the last look
         self._known: dict[str, KeyedChoices] = {}
         self._in_queries: dict[str, tuple[Sequence[tuple[str, int]], Mapping[str, str]]] = {}
+        self._broken: set[str] = set()
+        self._turns = TeamTurns()
 
     def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> Sequence[WantedSwitch]:
         """Choose by what has come. No switch of a whole task is wanted: keys are switched at once."""
-        self.are_there = False
-        for task in estate.tasks.values():
-            bound = learned_bound(task.type, task.config)
-            if bound is not None and task.id in estate.places:
-                self.are_there = True
-                names = {each.name for each in alternates_in(task.type, task.config)}
+        bounds = {
+            task.id: bound for task in estate.tasks.values() if task.id in estate.places
+            and (bound := learned_bound(task.type, task.config)) is not None}
+        self.are_there = bool(bounds)
+        self._broken &= bounds.keys()
+        for task_id in self._turns.of(estate, bounds):
+            task = estate.tasks[task_id]
+            names = {each.name for each in alternates_in(task.type, task.config)}
+            try:
                 with suppress(jobs.BrokerAway), jobs.broker_needed("so nothing is chosen."):  # it is read later
-                    self._choose(estate, task.id, task.config, names, bound)
+                    self._choose(estate, task_id, task.config, names, bounds[task_id])
+                self._broken.discard(task_id)
+            except Exception as error:  # of this task alone: its output holds what are no forecasts
+                if task_id not in self._broken:
+                    log.warning("nothing_chosen", task=task_id, error=f"{type(error).__name__}: {error}"[:300])
+                self._broken.add(task_id)
         return ()
 
     def store(self) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Any
 
+from ..model.bounds import GUARD_CHARACTERS
 from .alternate_choice import AlternateChoice, decide
 from .guard_compiling import CompiledElement
 from .guard_tree import CONDITIONS, TEMPORAL, WINDOWS, GuardNode
@@ -19,6 +20,7 @@ from .guard_values import NUMBER, TEXT, FigureValue, GuardEvent
 HOUR_MS = 3_600_000
 MOST_SWITCHES_PER_H = 12
 LARGEST = 1e200  # a figure beyond it counts as not known, so that no sum of a window is beyond what a double holds
+LONGEST = GUARD_CHARACTERS.most  # no text that a guard compares with is longer; one that is counts as not known
 STATE_VERSION = 1
 SHOWN = 6  # parts of a guard whose values a switch tells
 
@@ -230,11 +232,18 @@ def _terms(node: GuardNode) -> Iterator[GuardNode]:
 
 
 def _accepted(value: FigureValue, kind: str) -> FigureValue:
-    """A value as guards have it: of another kind, not finite or too large it is not known."""
+    """A value as guards have it: of another kind, not finite, too large or too long it is not known."""
     if kind == NUMBER:
         is_number = isinstance(value, int | float) and not isinstance(value, bool) and -LARGEST <= value <= LARGEST
         return float(value) if is_number else None  # type: ignore[arg-type]
-    return value if isinstance(value, str if kind == TEXT else bool) else None
+    if kind == TEXT:
+        return value if isinstance(value, str) and len(value) <= LONGEST and _is_stored(value) else None
+    return value if isinstance(value, bool) else None
+
+
+def _is_stored(text: str) -> bool:
+    """Whether any database keeps a text: no NUL, and no half of a character."""
+    return "\0" not in text and not any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _shown(value: FigureValue) -> str:

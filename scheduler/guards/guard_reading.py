@@ -6,7 +6,7 @@ What a guard may hold is closed, as a query of the ``sql`` task is: what is not 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 from math import isfinite
 from zoneinfo import available_timezones
@@ -15,7 +15,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import ParseError, SqlglotError
 
-from ..model.bounds import GUARD_CHARACTERS, GUARD_LEVELS, GUARD_PARTS, GUARD_WORDS, PARSER_STEPS
+from ..model.bounds import GUARD_CHARACTERS, GUARD_LEVELS, GUARD_PARTS, GUARD_STREAMS, GUARD_WORDS, PARSER_STEPS
 from ..model.columns import nearest
 from ..model.sql_dialect import Dialect, TooManySteps, function_name, number
 from . import guard_tree as words
@@ -79,16 +79,24 @@ def read_element(
     trees = [*guards.values(), *values.values()]
     if (parts := sum(tree.size for tree in trees)) > GUARD_PARTS.most:
         raise InvalidGuard(
-            f"The guards of {element.name} have {parts:,} parts.",
-            remedy=f"Use {GUARD_PARTS.most:,} at most: a comparison has three, and IN one for each value.",
-            element=element.name)
+            f"The guards of {element.name} have {parts:,} parts.", element=element.name,
+            remedy=f"Use {GUARD_PARTS.most:,} at most: a comparison has three, and IN one for each value.")
     used = {node for tree in trees for node in tree.walk() if node.word in TEMPORAL}
     if len(used) > GUARD_WORDS.most:
         raise InvalidGuard(
             f"The guards of {element.name} have {len(used)} different temporal words.",
             remedy=f"Use {GUARD_WORDS.most} at most, or compute figures in a dataflow and name its output.",
             element=element.name)
+    require_few_streams({name.rpartition(".")[0] for tree in trees for name in tree.figures()}, element.name)
     return guards, values
+
+
+def require_few_streams(streams: Collection[str], element: str) -> None:
+    """Raise ``InvalidGuard`` where an element looks at more streams than it may, or at more other dataflows."""
+    if len(streams) > GUARD_STREAMS.most:
+        raise InvalidGuard(
+            f"The guards of {element} name {len(streams):,} tasks, dataflows or kinds of events.", element=element,
+            remedy=f"Name {GUARD_STREAMS.most:,} at most, or compute figures in a dataflow and name its output.")
 
 
 def _require_alternates(element: GuardedElement) -> None:

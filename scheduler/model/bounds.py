@@ -94,6 +94,8 @@ GUARD_PARTS = InputBound("a dynamic task", "parts of all its guards and value fu
                     4_000, "`invalid_guard`")
 GUARD_WORDS = InputBound("a dynamic task", "different temporal words of all its guards and value functions", 32,
                     "`invalid_guard`")
+GUARD_STREAMS = InputBound("a dynamic element", "streams that all its guards and value functions name, and other "
+                    "dataflows", 32, "`invalid_guard`")
 
 # Events --------------------------------------------------------------------------------------------------------------
 INGEST_EVENTS = InputBound("`POST /ingest/…`", "events, once decoded", 250_000, "413 `too_large`", "WEIR_INGEST_EVENTS")

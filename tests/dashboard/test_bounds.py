@@ -51,6 +51,7 @@ ELSEWHERE = {  # bound → the test of another file that exceeds it
     "GUARD_CHARACTERS": f"{GUARDS}::test_a_guard_of_too_many_characters_or_levels_is_refused",
     "GUARD_LEVELS": f"{GUARDS}::test_a_guard_of_too_many_characters_or_levels_is_refused",
     "GUARD_PARTS": f"{GUARDS}::test_a_guard_that_would_take_long_to_read_or_decide_is_refused_at_once",
+    "GUARD_STREAMS": f"{GUARDS}::test_an_element_that_names_too_many_streams_is_refused",
     "GUARD_WORDS": f"{GUARDS}::test_an_element_of_too_many_temporal_words_is_refused",
     "FILE_RECORD": "tests/engine/connectors/test_files.py::test_a_line_without_end_takes_no_memory_and_is_told",
     "FILE_LINES": f"{EVENTS}::test_a_record_of_csv_over_too_many_lines_ends_as_its_first",
@@ -141,6 +142,16 @@ def dynamic(tasks: int, *, guard: str = "") -> str:
     return json.dumps(whole)
 
 
+def split(parts: int, *, sources: int) -> str:
+    """A document whose sources are dealt out to one task, each in so many parts."""
+    whole = json.loads(chain())
+    names = [f"s{number}" for number in range(sources)]
+    whole["tasks"] = [*({"id": name, "type": "urban_sensing"} for name in names), whole["tasks"][-1]]
+    whole["streams"] = [
+        {"from": name, "to": "o", "split": {"part": part + 1, "of": parts}} for name in names for part in range(parts)]
+    return json.dumps(whole)
+
+
 LONG_NAMES = "x" * 90
 ALIASES = "\n".join([
     "name: x", "tasks:", "- {id: s, type: urban_sensing, config: {}}", "description: &d '" + "y" * 2_000 + "'",
@@ -157,6 +168,7 @@ DOCUMENTS = [
     ("LOOP_ITERATIONS", looped(bounds.LOOP_ITERATIONS.most + 1, ["SELECT * FROM input"]), "out_of_range", None),
     ("DOCUMENT_QUERIES", chain(*[wide(1_000)] * 12), "too_long", None),
     ("DYNAMIC_TASKS", dynamic(bounds.DYNAMIC_TASKS.most + 1), "too_many_dynamic_tasks", None),
+    ("DOCUMENT_TASKS", split(bounds.DOCUMENT_TASKS.most // 2, sources=2), "too_many_tasks", None),
     ("DOCUMENT_QUERIES", dynamic(60, guard="rate > 1" + " OR rate > 1{0}" * 130), "too_long", None),
     ("DOCUMENT_QUERIES", looped(bounds.LOOP_ITERATIONS.most, [wide(100)] * 2), "too_long", None),
     ("TYPE_CHARACTERS", doubling(21), "types_too_long", "t10"),

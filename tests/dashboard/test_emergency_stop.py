@@ -12,6 +12,7 @@ from dashboard.alerts.models import Alert
 from dashboard.approvals.emergency_stops import emergency_stops
 from dashboard.approvals.models import Ask, Proposal
 from dashboard.approvals.services import (
+    cancel_proposal,
     pause_at_once,
     pause_dataflow,
     prepare_proposal,
@@ -19,6 +20,7 @@ from dashboard.approvals.services import (
     roll_back_proposal,
     set_rules,
 )
+from dashboard.approvals.services.submission import UNBOUNDED_STOPS
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.estate_loader import load_estate
@@ -143,3 +145,16 @@ def test_page_api_and_command_stop(world: World, traffic: DataflowRecord, client
     out = StringIO()
     call_command("pause", "tides", "--at-once", "Enough.", stdout=out)
     assert f"/proposals/{Proposal.objects.get(dataflow=tides, plan__kind='pause').pk}/" in out.getvalue()
+
+
+def test_who_cancels_stops_and_asks_again_meets_the_limits_in_the_end(
+    world: World, traffic: DataflowRecord, settings
+) -> None:
+    other = running(world.carla, world.city, document("jams", window=20), world.ana)
+    settings.TEAM_PLANS_PER_H = 0
+    for _ in range(UNBOUNDED_STOPS):
+        proposal = pause_at_once(actor=world.carla, dataflow_id=traffic.pk, reason="It writes wrong rows.")
+        cancel_proposal(actor=world.carla, proposal_id=proposal.pk)
+    with pytest.raises(AskedTooOften):
+        pause_at_once(actor=world.carla, dataflow_id=traffic.pk, reason="It writes wrong rows.")
+    assert stopped(world, other).status == "executing", "one dataflow's stops hold up no other's"

@@ -24,6 +24,7 @@ from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.models import GuardState
 from dashboard.operations.policy_reader import hold_of, users_of
+from dashboard.operations.team_turns import TeamTurns
 from dashboard.plans.models import PlanRecord
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.team_limits import AskedTooOften
@@ -166,6 +167,32 @@ def test_a_task_whose_guards_fail_takes_no_other_with_it(
         wanted = [switch.task for second in range(12) for switch in watches.look(estate, values, NOW_S + second)]
         assert set(wanted) == set(tasks) - set(failing)
         watches.store()
+
+
+def test_a_team_whose_guards_take_all_time_takes_no_other_teams(
+    world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running(world.mo, world.mobility, guarded("other", "rate < 100"), world.ben, world.ana)
+    estate, values, spent = load_estate(), {}, [0.0]
+    for task in (task.id for task in estate.tasks.values() if task.type == "dynamic"):
+        [line] = subject_of(estate, task).series("rate")
+        values[line] = 20.0
+    [hostile] = [running for running in estate.submitted[str(record.pk)].running.values() if running in {
+        task.id for task in estate.tasks.values() if task.type == "dynamic"}]
+    begin, looked_at = guard_watches.ElementWatch, []
+
+    class Slow(begin):
+        def take(self, event, at_ms):
+            looked_at.append(self.compiled.element.name)
+            spent[0] += 60.0 if self.compiled.element.name == hostile else 0.0
+            return super().take(event, at_ms)
+
+    monkeypatch.setattr(guard_watches, "ElementWatch", Slow)
+    monkeypatch.setattr(guard_watches, "TeamTurns", lambda: TeamTurns(lambda: spent[0]))
+    watches = GuardWatches()
+    for second in range(20):
+        watches.look(estate, values, NOW_S + second)
+    assert looked_at.count(hostile) == 1 and len(looked_at) == 21
 
 
 def test_guards_may_ask_for_as_many_plans_as_people_and_neither_takes_the_others(

@@ -10,6 +10,7 @@ from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.dynamic_reader import dynamic_tasks, with_switches
 from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.models import RunningTaskRow
 from dashboard.tasks import learned_choices
 from dashboard.tasks.learned_choices import LearnedChoices, outputs_of
 from dashboard.teams.permissions import viewer_of
@@ -128,5 +129,47 @@ def test_the_recorded_sequence_has_what_changed_for_which_keys(
     noted = KeySwitch({"m0": "tree"}, "q", 8, 71, 5)
     monkeypatch.setattr(
         jobs, "switches_of", lambda tasks, of_keys=False: dict.fromkeys(tasks, (noted,) if of_keys else ()))
-    [task] = with_switches(dynamic_tasks(viewer_of(world.carla), record.pk))
+    [task] = with_switches(viewer_of(world.carla), dynamic_tasks(viewer_of(world.carla), record.pk))
     assert task.by == ("meter",) and task.key_switches == (noted,)
+
+
+@pytest.mark.parametrize("wrong", [
+    {"variances": "abcde"}, {"variances": [-9.0] * 5}, {"variances": ["a"] * 5}, {"variances": [0.1]},
+    {"error": "large", "variances": [0.1] * 5}, {"_born": None}])
+def test_an_output_that_holds_no_forecasts_takes_no_other_task_with_it(
+    world: World, record: DataflowRecord, broker_of_choices: BrokerOfChoices, wrong: dict
+) -> None:
+    other = json.loads(document({"bound": 0.3}))
+    running(world.carla, world.city, json.dumps(other | {"name": "others"}), world.ana)
+    broker, estate, chooser = broker_of_choices, load_estate(), LearnedChoices()
+    tasks = [task.id for task in estate.tasks.values() if task.type == "dynamic_fold"]
+    assert len(tasks) == 2
+    channels = {task: channel for task in tasks for channel in outputs_of(estate, task)}
+    for hostile, channel in channels.items():
+        broker.choices.clear()
+        broker.events = {own: forecasts(1, "m0") for own in channels.values()}
+        broker.events[channel] = [{**each, **wrong} for each in forecasts(1, "m0", "m0")]
+        chooser = LearnedChoices()
+        assert chooser.look(estate, {}, 1) == chooser.look(estate, {}, 2) == ()
+        assert set(broker.choices) - {hostile} == set(tasks) - {hostile}
+        broker.events[channel] = forecasts(1, "m0")
+        chooser.look(estate, {}, 3)
+        assert set(broker.choices) == set(tasks), "and it goes on with what comes then"
+
+
+def test_keys_of_events_that_a_credential_reads_are_for_its_team(
+    record: DataflowRecord, monkeypatch: pytest.MonkeyPatch, world: World
+) -> None:
+    noted = KeySwitch({"m0": "tree"}, "q", 8, 71, 5)
+    monkeypatch.setattr(
+        jobs, "switches_of", lambda tasks, of_keys=False: dict.fromkeys(tasks, (noted,) if of_keys else ()))
+    estate = load_estate()
+    source = RunningTaskRow.objects.get(pk=estate.tasks[task_id()].parents[0])
+    source.config |= {"token": {"secret": "meters", "team": world.city.slug}}
+    source.save()
+    seen = {}
+    for user in (world.carla, world.mo):
+        viewer = viewer_of(user)
+        [task] = with_switches(viewer, dynamic_tasks(viewer, record.pk))
+        seen[user.username] = task.key_switches
+    assert seen == {"carla": (noted,), "mo": ()}

@@ -65,6 +65,12 @@ def test_there_is_room_for_so_many_keys(monkeypatch) -> None:
     assert sorted(more.states) == ["m0", "m1"] and more.place == (9, 9)
 
 
+def test_a_key_that_is_too_long_to_keep_has_the_alternate_of_the_task() -> None:
+    long = "m" * keyed_choices.LONGEST_KEY
+    known = chosen(KeyedChoices(), events_of([(key, [0.1] * 5, None) for key in (long, f"{long}m", "m" * 9_000_000)]))
+    assert list(known.states) == list(known.alternates) == [long]
+
+
 @pytest.mark.broker
 class TestInTheBroker:
     def test_what_was_chosen_is_read_as_it_was_written(self, broker: redis.Redis) -> None:

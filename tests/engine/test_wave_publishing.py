@@ -76,3 +76,18 @@ def test_elements_are_what_switches_in_waves_with_all_sources_before_it() -> Non
         fragments={f"f-{task.id}": Fragment(f"f-{task.id}", (task.id,), "n/0", 1) for task in tasks},
         slots=(Slot("n", 0),), settings={"f-b": FragmentSettings(alternates={"b": "y"})})
     assert wave_elements(estate) == [WaveElement("a", "x", ("s", "t")), WaveElement("b", "y", ("s", "t", "u"))]
+
+
+@pytest.mark.parametrize(
+    "forged", [b"{", b"7", b'{"a": 1}', b"[7]", b'[["x", "y"], [1]]', b"\xff", b"[" * 5_000, None],
+    ids=["cut", "number", "mapping", "numbers", "others", "bytes", "deep", "list"])
+def test_what_a_slot_has_forged_of_one_task_stops_no_other(broker: redis.Redis, forged: bytes | None) -> None:
+    a, b = WaveElement("a", "x", ("s",)), WaveElement("b", "x", ("t",))
+    publish_waves(broker, [a, b], generation=1, revision=0)
+    broker.delete(keys.waves("a"), keys.wave("s"))
+    for key in (keys.waves("a"), keys.wave("s")):
+        broker.set(key, forged) if forged is not None else broker.lpush(key, "x")
+    a, b = WaveElement("a", "y", ("s",)), WaveElement("b", "y", ("t",))
+    assert publish_waves(broker, [a, b], generation=2, revision=0) == 2
+    assert (known(broker, "a"), known(broker, "b")) == ([[2, "y"]], [[1, "x"], [2, "y"]])
+    assert (newest(broker, "s"), newest(broker, "t")) == (2, 2)

@@ -17,6 +17,7 @@ from workers.library.forecast_choice import ForecastChoice, shipped_choice
 from workers.library.state import key_of
 
 MOST_KEYS = 10_000  # for which an alternate is chosen; the others have that of the task
+LONGEST_KEY = 200  # characters; events bring keys, and a longer one has the alternate of the task, too
 MOST_NOTES = 10_000  # switches of keys that are kept of a task
 _KEPT_S = 90 * 24 * 3600
 
@@ -83,7 +84,7 @@ def chosen_by_key(
     for at, event in sorted(((_place(event), event) for event in events), key=itemgetter(0)):
         key = key_of([event.get(name) for name in by])
         is_full = key not in states and len(states) >= MOST_KEYS
-        if at <= place or key is None or is_full or not event.get("variances"):
+        if at <= place or key is None or len(key) > LONGEST_KEY or is_full or not event.get("variances"):
             continue
         place, state = at, dict(states.get(key) or choice.start())
         [(name, _)] = choice.step(state, event["variances"], event.get("error"))

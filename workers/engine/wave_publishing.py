@@ -18,6 +18,7 @@ from workers.engine.channels import keys
 KEPT = 500  # switches of a task: more are known of none (``Waves.KEPT``)
 
 # KEYS: counter.  ARGV: generation, revision, kept, [{switches, on, sources}, …], where switches and sources are keys
+# Slots may write what stands of their switches: what is none is as if it were not there, and stops no other task.
 # An older estate changes nothing, whichever of two publishers comes last. Returns the wave that begins, 0 for none.
 _PUBLISH = """
 local stands = redis.call('HMGET', KEYS[1], 'generation', 'revision', 'keys')
@@ -29,9 +30,20 @@ local function want(key)
   if not wanted[key] then names[#names + 1] = key end
   wanted[key] = true
 end
+local function standing(key)
+  local known, text = {}, redis.pcall('GET', key)
+  local is_read, switches = pcall(cjson.decode, type(text) == 'string' and text or '[]')
+  if not is_read or type(switches) ~= 'table' then return known end
+  for _, each in ipairs(switches) do
+    if type(each) == 'table' and type(each[1]) == 'number' and type(each[2]) == 'string' then
+      known[#known + 1] = {each[1], each[2]}
+    end
+  end
+  return known
+end
 for _, element in ipairs(cjson.decode(ARGV[4])) do
   want(element.switches)
-  local switches = cjson.decode(redis.call('GET', element.switches) or '[]')
+  local switches = standing(element.switches)
   local is_other = #switches == 0 or switches[#switches][2] ~= element.on
   if is_other then
     if wave == 0 then wave = redis.call('HINCRBY', KEYS[1], 'number', 1) end

@@ -37,8 +37,9 @@ def pause_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
 def pause_at_once(*, actor: User, dataflow_id: UUID | str, reason: str) -> Proposal:
     """Emergency stop: pause a running dataflow as soon as that is planned, which nobody has to approve.
 
-    Other dataflows that share its tasks go on. No freeze or window of a team holds it up, and no limit of proposals or
-    plans. A pause that waits for approval gives way to it. Alerts tell the team (`emergency_stops`).
+    Other dataflows that share its tasks go on. No freeze or window of a team holds it up, and of the dataflow's first
+    ten within an hour no limit of proposals or plans. A pause that waits for approval gives way to it. Alerts tell the
+    team (`emergency_stops`).
 
     Parameters
     ----------

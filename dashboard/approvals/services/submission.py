@@ -47,6 +47,7 @@ from scheduler.read_set import Reads
 
 ATTEMPTS_WITHOUT_LOCK = 2
 AN_HOUR = timedelta(hours=1)
+UNBOUNDED_STOPS = 10  # emergency stops of a dataflow within an hour that no limit holds up
 _Computed = tuple[Plan, Reads] | WeirError  # or why there is no plan
 
 
@@ -247,8 +248,9 @@ def open_proposal(
     AskedTooOften
         As many plans were asked for within the hour, of the team's dataflows, as may be: by people, or by policies.
     """
-    # What Weir proposes by itself has bounds of its own; of emergency stops there is one at a time for each dataflow.
-    is_bounded = audit.actor is not None and not (options or {}).get("at_once")
+    # What Weir proposes by itself has bounds of its own, and the first emergency stops of a dataflow have none.
+    is_bounded = audit.actor is not None and not (
+        (options or {}).get("at_once") and _stops_lately(record) < UNBOUNDED_STOPS)
     if is_bounded:
         opened = Proposal.objects.open().filter(dataflow__team=record.team_id, author__isnull=False)
         require_room(PROPOSALS, owner=record.team.name, taken=opened.count())
@@ -259,6 +261,12 @@ def open_proposal(
     proposal = Proposal.objects.create(plan=plan, dataflow=record, author=audit.actor, round=loop_round)
     jobs.prepare_proposal(str(proposal.pk))
     return proposal
+
+
+def _stops_lately(record: DataflowRecord) -> int:
+    """How many emergency stops of a dataflow were asked for within the hour: who cancels one may ask for the next."""
+    return PlanRecord.objects.filter(
+        dataflow=record, options__at_once=True, created__gt=timezone.now() - AN_HOUR).count()
 
 
 def _require_plan(team: Team, *, by_policies: bool = False) -> None:

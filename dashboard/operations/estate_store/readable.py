@@ -9,6 +9,7 @@ from dashboard.operations.models import RunningTaskRow
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from scheduler.model.errors import PermissionDenied
+from scheduler.model.estate import Estate
 from scheduler.model.secrets import TEAM, is_reference
 
 
@@ -23,6 +24,28 @@ def require_readable(viewer: Viewer, task_id: str) -> None:
         raise PermissionDenied(
             "These events are read with another team's credential.",
             remedy="Only members of that team see them.", teams=sorted(owners - own))
+
+
+def is_readable(viewer: Viewer, task_id: str) -> bool:
+    """Whether a viewer may read what leaves a running task, as far as credentials go."""
+    try:
+        require_readable(viewer, task_id)
+    except PermissionDenied:
+        return False
+    return True
+
+
+def is_told_to_all(estate: Estate, task_id: str) -> bool:
+    """Whether everybody who may know of a running task may read what leaves it: it is one team's alone, or no
+    credential is used for it."""
+    ring, seen = {task_id}, set()
+    while ring and not estate.tasks[task_id].scope:
+        seen |= ring
+        tasks = [estate.tasks[each] for each in ring]
+        if any(is_reference(value) and TEAM in value for task in tasks for value in task.config.values()):
+            return False
+        ring = {parent for task in tasks for parent in task.parents} - seen
+    return True
 
 
 def _credential_owners(task_id: str) -> set[str]:

@@ -277,7 +277,8 @@ def _played(element: RunningElement, policy: ElementPolicy, span: ChosenRange) -
 def _on(request: HttpRequest, dataflow_id: UUID, task: str, span: ChosenRange) -> list[AlternateSpan]:
     """Which alternate was on when; nothing where the broker cannot be asked."""
     try:
-        noted = with_switches([each for each in dynamic_tasks(request.viewer, dataflow_id) if each.task == task])
+        noted = with_switches(
+            request.viewer, [each for each in dynamic_tasks(request.viewer, dataflow_id) if each.task == task])
     except jobs.BrokerAway:
         return []
     return [part for each in noted

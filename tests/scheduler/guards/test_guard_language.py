@@ -10,7 +10,14 @@ import pytest
 from scheduler.guards.guard_reading import read_element, read_guard
 from scheduler.guards.guard_tree import EXAMPLES, TEMPORAL
 from scheduler.guards.guard_values import GuardCatalog, GuardedAlternate, GuardedElement, InvalidGuard
-from scheduler.model.bounds import GUARD_CHARACTERS, GUARD_LEVELS, GUARD_PARTS, GUARD_WORDS, PARSER_STEPS
+from scheduler.model.bounds import (
+    GUARD_CHARACTERS,
+    GUARD_LEVELS,
+    GUARD_PARTS,
+    GUARD_STREAMS,
+    GUARD_WORDS,
+    PARSER_STEPS,
+)
 
 from .random_guards import CATALOG as RANDOM_CATALOG
 from .random_guards import condition, text_of
@@ -190,6 +197,18 @@ def test_a_guard_that_would_take_long_to_read_or_decide_is_refused_at_once(text:
         read_element(GuardedElement("e", alternates, "value"), CATALOG)
     assert reason in refused.value.message and refused.value.remedy
     assert (GUARD_PARTS.most, PARSER_STEPS.most) == (4_000, 30)
+
+
+def test_an_element_that_names_too_many_streams_is_refused() -> None:
+    def element(streams: int) -> GuardedElement:
+        guard = " AND ".join(f"s{number}.rate > 1" for number in range(streams))
+        return GuardedElement("e", (GuardedAlternate("x", guard), GuardedAlternate("z")))
+
+    catalog = GuardCatalog({f"s{number}": {"rate": "number"} for number in range(99)})
+    assert read_element(element(GUARD_STREAMS.most), catalog)
+    with pytest.raises(InvalidGuard, match=f"name {GUARD_STREAMS.most + 1} tasks") as refused:
+        read_element(element(GUARD_STREAMS.most + 1), catalog)
+    assert str(GUARD_STREAMS.most) in refused.value.remedy
 
 
 def test_an_element_of_too_many_temporal_words_is_refused() -> None:

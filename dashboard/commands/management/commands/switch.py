@@ -39,7 +39,7 @@ class Command(ProposingCommand):
         if options["task"]:
             return super().act(record, actor, options)
         viewer = viewer_of(actor)
-        tasks = with_switches(with_figures(viewer, record.pk, dynamic_tasks(viewer, record.pk)))
+        tasks = with_switches(viewer, with_figures(viewer, record.pk, dynamic_tasks(viewer, record.pk)))
         return "\n".join(line for task in tasks for line in _lines(task)) or (
             f"No task of {record.name} that runs has alternates.")
 
