@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import structlog
 from django.conf import settings
 
 from dashboard import jobs
@@ -20,6 +21,7 @@ from scheduler.model.alternates import BY, alternates_in, learned_bound
 from scheduler.model.estate import Estate
 from workers.engine.keyed_choices import KeyedChoices, chosen_by_key, read_choices, switch_keys, write_choices
 
+log = structlog.get_logger(__name__)
 NEWEST = 1_000  # events of an output that are looked at in a second
 
 
@@ -28,6 +30,7 @@ class LearnedChoices:
 
     def __init__(self) -> None:
         self.are_there = False  # whether there was something to choose at the last look
+        self._broken: set[str] = set()  # of which it was told
         self._known: dict[str, KeyedChoices] = {}
         self._in_queries: dict[str, tuple[Sequence[tuple[str, int]], Mapping[str, str]]] = {}
 
@@ -39,8 +42,15 @@ class LearnedChoices:
             if bound is not None and task.id in estate.places:
                 self.are_there = True
                 names = {each.name for each in alternates_in(task.type, task.config)}
-                with suppress(jobs.BrokerAway), jobs.broker_needed("so nothing is chosen."):  # it is read later
-                    self._choose(estate, task.id, task.config, names, bound)
+                try:
+                    with suppress(jobs.BrokerAway), jobs.broker_needed("so nothing is chosen."):  # it is read later
+                        self._choose(estate, task.id, task.config, names, bound)
+                except Exception as error:  # of this task alone: tasks of a team write what is read
+                    if task.id not in self._broken:
+                        log.warning("not_chosen", task=task.id, error=f"{type(error).__name__}: {error}")
+                    self._broken.add(task.id)
+                else:
+                    self._broken.discard(task.id)
         return ()
 
     def store(self) -> None:
@@ -64,8 +74,11 @@ class LearnedChoices:
 
 
 def outputs_of(estate: Estate, task_id: str) -> Iterable[str]:
-    """The channels of the named outputs that read a running task directly."""
+    """The channels of a named output that works and reads a running task directly; none where there is none."""
     for sink in estate.tasks.values():
-        if task_id in sink.parents and sink.type == "output" and sink.id in estate.places:
-            yield from estate.fragments[estate.places[sink.id][0]].channels_of(sink.id)
-            return  # another one has the same events
+        if task_id not in sink.parents or sink.type != "output" or sink.id not in estate.places:
+            continue
+        fragment = estate.fragments[estate.places[sink.id][0]]
+        if sink.id in fragment.active_tasks:
+            yield from fragment.channels_of(sink.id)
+            return  # another one that works has the same events

@@ -106,6 +106,7 @@ class DraftReader:
 
     def _split(self, task_id: str, task_type: str, config: DocumentNode) -> DraftTask | None:
         """The task that deals a stream out."""
+        self._count_tasks(1, config.position)
         known = self._task_type(DocumentNode(task_type, config.position), task_id)
         if known is None:
             return None

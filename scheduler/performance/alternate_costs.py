@@ -56,7 +56,9 @@ def switched_cost(
         task = estate.tasks[task_id]
         expect(prices.meters, (meter_key(task_id, each.name) for each in alternates_in(task.type, task.config)))
     here: dict[str, Any] = {"task_types": task_types, "prices": prices}
-    at_work = [AlternatesAtWork(estate, on=on, **here) for on in ({}, chosen)]
+    now = AlternatesAtWork(estate, **here)
+    on_now = {task_id: now.alternate(estate.tasks[task_id]) for task_id in chosen}
+    at_work = [AlternatesAtWork(estate, on=on, **here) for on in (on_now, chosen)]
     costs = [
         [running_cost(estate, task_id, at_work=then, **here).figure for task_id in chosen] for then in at_work]
     readers = dict.fromkeys(reader for task_id in chosen for reader in _working_behind(estate, task_id))
@@ -112,7 +114,7 @@ def _worth(alternate: TaskAlternate, numbers: Sequence[float]) -> float | None:
 def _event_s(task: RunningTask, cost: RunningCost, at_work: AlternatesAtWork) -> float:
     """Core-seconds for an event: an estimate, until it was metered. Then it is what was metered beyond what batches are
     expected to take, as `attribution` divides it; where less was metered than expected, both parts shrink alike."""
-    meter = at_work.prices.meters.get(meter_key(task.id, at_work.alternate(task)))
+    meter = at_work.prices.meters.get(at_work.meter_key(task))
     if cost.figure.basis != ESTIMATED and meter is not None and meter.in_per_s:
         for_events = max(cost.figure.cores - cost.batch_cores, (1 - cost.batch_part) * cost.figure.cores)
         return for_events / meter.in_per_s

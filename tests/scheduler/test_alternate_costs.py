@@ -114,6 +114,23 @@ def test_a_meter_says_nothing_before_it_has_seen_enough_and_of_no_events():
         assert (first.selectivity, first.selectivity_is_measured, first.event_s) == (1.0, False, 10e-6)
 
 
+def test_a_task_with_an_alternate_for_each_key_costs_what_all_of_them_were_seen_to_take():
+    ways = [{"name": name, "type": "count", "value": value} for name, value in (("all", 2), ("few", 1))]
+    keyed = flow(
+        "two", {"s": "sensors", "w": ("dynamic_fold", {"alternates": ways, "begin": "shared", "by": ["city"]}),
+                "o": "archive"}, "s > w > o", rates={"s": 1000})
+    estate = submit(EMPTY, keyed)
+    task = estate.submitted["two"].running["w"]
+    seen = replace(PRICES, meters={
+        meter_key(task): CostMeter(600.0, 0.5, 0.0, 1.0, 1, in_per_s=1000.0, out_per_s=1000.0)})
+    cost = running_costs(estate, [task], task_types=TYPES, prices=seen)[task].figure
+    assert (cost.basis, cost.cores) == (MEASURED, 0.5)
+    ways = alternate_figures(estate, task, task_types=TYPES, prices=seen)
+    assert [each.cost.basis for each in ways] == [ESTIMATED] * 2, "that says nothing of either by itself"
+    _, price = switched(estate, "few", prices=seen)
+    assert price.cores_delta == pytest.approx(0), "an estimate is held against an estimate"
+
+
 def test_a_static_task_has_no_alternates():
     estate = submit(EMPTY, TWO)
     assert alternate_figures(estate, estate.submitted["two"].running["a"], task_types=TYPES, prices=PRICES) == ()

@@ -35,11 +35,13 @@ def hold_switched(audit: Audit, proposal: Proposal, *, at: datetime) -> None:
     if proposal.author_id is None or "alternate" not in options:
         return
     for_s = options.get("hold_s") or HELD_FOR.total_seconds()
-    for step in plan_of(proposal.plan).steps:
+    plan = plan_of(proposal.plan)
+    for step in plan.steps:
         if step.task:
             until = at + timedelta(seconds=for_s)
             AlternateHold.objects.update_or_create(pk=step.task, defaults={
-                "alternate": options["alternate"], "until": until, "by": proposal.author})
+                "alternate": plan.settings_after[step.fragment].alternates[step.task], "until": until,
+                "by": proposal.author})
             audit.details["held_until"] = until.isoformat()
 
 
