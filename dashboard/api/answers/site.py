@@ -58,6 +58,7 @@ class TaskTypeRow(Answer):
     connector: str | None
     writer: str | None
     keeps_on_node: bool
+    shares_state: list[str] | None
 
 
 Sample = answer_of(catalog.SampleDocument)
