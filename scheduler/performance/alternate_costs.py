@@ -45,14 +45,15 @@ def switched_cost(
     estate: EstateView, chosen: Mapping[str, str], *, task_types: TaskTypes, prices: Prices
 ) -> tuple[CostFigure, CostFigure]:
     """What dynamic tasks and all that works behind them cost now, and what they would with other alternates on: those
-    take what they take, and what is behind gets more events or fewer.
+    take what they take, and what is behind gets more events or fewer. What rests costs nothing.
 
     Parameters
     ----------
     chosen : mapping of str to str
         The alternates, by running task.
     """
-    for task_id in chosen:
+    working = [task_id for task_id in chosen if task_id in estate.fragments[estate.places[task_id][0]].active_tasks]
+    for task_id in working:
         task = estate.tasks[task_id]
         expect(prices.meters, (meter_key(task_id, each.name) for each in alternates_in(task.type, task.config)))
     here: dict[str, Any] = {"task_types": task_types, "prices": prices}
@@ -60,8 +61,8 @@ def switched_cost(
     on_now = {task_id: now.alternate(estate.tasks[task_id]) for task_id in chosen}
     at_work = [AlternatesAtWork(estate, on=on, **here) for on in (on_now, chosen)]
     costs = [
-        [running_cost(estate, task_id, at_work=then, **here).figure for task_id in chosen] for then in at_work]
-    readers = dict.fromkeys(reader for task_id in chosen for reader in _working_behind(estate, task_id))
+        [running_cost(estate, task_id, at_work=then, **here).figure for task_id in working] for then in at_work]
+    readers = dict.fromkeys(reader for task_id in working for reader in _working_behind(estate, task_id))
     for reader, cost in running_costs(estate, [each for each in readers if each not in chosen], **here).items():
         before, after = (then.times_rate(reader) for then in at_work)
         costs[0].append(cost.figure)

@@ -15,6 +15,7 @@ from scheduler.performance.alternate_costs import alternate_figures
 from scheduler.performance.alternates_at_work import meter_key
 from scheduler.performance.running_costs import LEAST_METERED_S, running_costs
 from scheduler.planning import plan_submission
+from scheduler.rearranging import plan_pause, plan_resumption
 from scheduler.setting import plan_switch
 
 from .catalogue import EMPTY, PRICES, TYPES, flow, submit
@@ -129,6 +130,15 @@ def test_a_task_with_an_alternate_for_each_key_costs_what_all_of_them_were_seen_
     assert [each.cost.basis for each in ways] == [ESTIMATED] * 2, "that says nothing of either by itself"
     _, price = switched(estate, "few", prices=seen)
     assert price.cores_delta == pytest.approx(0), "an estimate is held against an estimate"
+
+
+def test_a_switch_of_what_rests_costs_nothing_before_it_works_again():
+    estate = submit(EMPTY, TWO)
+    paused = apply_plan(estate, plan_pause(estate, "two", task_types=TYPES, prices=PRICES))
+    after, price = switched(paused, "few")
+    assert (price.cores_delta, price.money_per_hour_delta, price.cores_error) == (0, 0, 0)
+    again = apply_plan(after, plan_resumption(after, "two", task_types=TYPES, prices=PRICES))
+    assert whole(again).cores == pytest.approx(whole(switched(estate, "few")[0]).cores)
 
 
 def test_a_static_task_has_no_alternates():
