@@ -97,8 +97,9 @@ def test_each_task_that_is_switched_along_is_held_as_it_is(world: World) -> None
         {**stream, "to": "more"} if stream["from"] == "work" else stream for stream in whole["streams"]]
     whole["streams"].append({"from": "more", "to": "out"})
     record = running(world.carla, world.city, json.dumps(whole), world.ana)
-    enacted(approved(prepare_proposal(proposal_id=switch_alternate(
-        actor=world.carla, dataflow_id=record.pk, task="work", alternate="few", along={"more": "short"}).pk), world.ana))
+    both = switch_alternate(
+        actor=world.carla, dataflow_id=record.pk, task="work", alternate="few", along={"more": "short"})
+    enacted(approved(prepare_proposal(proposal_id=both.pk), world.ana))
     held = {name: policy_told(viewer_of(world.carla), record.pk, name).held for name in ("work", "more")}
     assert held == {"work": "few", "more": "short"}
 
