@@ -291,7 +291,7 @@ def _emergency_stop(evidence: EvaluationScope) -> Readings | None:
         Element(DATAFLOW, key): AlertReading(
             value=1.0, cause="emergency_stop", dataflow=key,
             text=f"{stop.by} paused {stop.name} at once: {stop.reason}",
-            remedy="Its outputs stand still. When the cause is mended, propose on its page that it is resumed.")
+            remedy="Its outputs stand still. Mend the cause, then propose on its page to resume it.")
         for key, stop in evidence.stopped.items()}
 
 

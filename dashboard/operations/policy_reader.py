@@ -106,7 +106,7 @@ def running_element(viewer: Viewer, dataflow_id: UUID | str, task: str) -> Runni
     entry = estate.submitted.get(str(record.pk))
     running = estate.tasks[entry.running[task]] if entry is not None and task in entry.running else None
     if running is None or not is_dynamic(running.type):
-        raise NotFound(f"{record.name} has no task {task} with alternates that runs.",
+        raise NotFound(f"{record.name} runs no task {task} with alternates.",
                        remedy="Name a task of the running dataflow that lists alternates.", task=task)
     alternates, kind = alternates_in(running.type, running.config), guards_kind(running.config)
     settings = estate.settings.get(estate.places[running.id][0], USUAL)

@@ -54,7 +54,8 @@ def post_event(
     now_ms = round(now.timestamp() * 1000)
     when_ms = min(now_ms if at_ms is None else at_ms, now_ms)
     if when_ms < now_ms - OLDEST.total_seconds() * 1000:
-        raise InvalidValue("The event is older than an hour.", remedy="Leave at_ms out, or give when it was within it.")
+        raise InvalidValue(
+            "The event is older than an hour.", remedy="Leave at_ms out, or give a time of the last hour.")
     with audited(actor=actor, verb="events.post", team=team) as audit:
         Team.objects.select_for_update(no_key=True).get(pk=team.pk)  # two at once count each other
         _require_rate(team)
@@ -76,12 +77,13 @@ def _kind(name: str, value: FigureValue) -> str | None:
         return TRUTH
     if isinstance(value, int | float):
         if not isfinite(value) or abs(value) > LARGEST:
-            raise InvalidValue(f"The field {name} is no finite number within 1e200.", remedy="Write null: not known.")
+            raise InvalidValue(
+                f"The field {name} is no finite number within 1e200.", remedy="Write null for what is not known.")
         return NUMBER
     if isinstance(value, str):
         if len(value) > LONGEST_TEXT or "\0" in value:
-            raise InvalidValue(f"The field {name} has {len(value):,} characters, or one that is no text.",
-                               remedy=f"Write {LONGEST_TEXT} at most.")
+            raise InvalidValue(f"The field {name} has {len(value):,} characters, or contains NUL.",
+                               remedy=f"Write at most {LONGEST_TEXT} characters, without NUL.")
         return TEXT
     raise InvalidValue(f"The field {name} is a list or a mapping.", remedy="Give each value a field of its own.")
 
@@ -112,7 +114,7 @@ def _agreed(stream: EventStream, kinds: Mapping[str, str | None]) -> dict[str, s
         if kind is not None and before not in (None, kind):
             raise InvalidValue(
                 f"The field {name} is {kind_in_words(kind)}, and has been {kind_in_words(before)} in {stream.name}.",
-                remedy="Guards compare it as that: give a field of another name.")
+                remedy="Guards rely on that kind: give the value a field of another name.")
     figures = {**stream.figures, **{name: kind for name, kind in kinds.items() if kind is not None}}
     if len(figures) > MOST_FIGURES:
         raise InvalidValue(f"The stream {stream.name} would have {len(figures)} fields.",

@@ -28,15 +28,15 @@ def check_alternate_state(
     if begin is not None and in_waves:
         problems.add(
             "no_alternate", node.keys[BEGIN], "Alternates with state do not switch in waves.",
-            "Leave switching: wave away, or let the task's alternates keep no state.", task_id=task_id)
+            "Leave switching: wave out, or use alternates without state.", task_id=task_id)
     if by is not None and begin != SHARED:
         problems.add(
             "no_shared_state", node.keys[BY], "Alternates are switched by key only where they share their state.",
-            "Say begin: shared, or leave by away.", task_id=task_id)
+            "Say begin: shared, or leave by out.", task_id=task_id)
     if LEARNED in node.value and not (by is not None and by.value):
         problems.add(
             "no_shared_state", node.keys[LEARNED], "A learned guard chooses for each key, and no key is named.",
-            "Say by what key alternates are switched, by.", task_id=task_id)
+            "Name the columns of the key in by.", task_id=task_id)
     if begin != SHARED or not ways or problems:  # configs are compared that can be read
         return
     first, *others = (TaskAlternate(way.alternate, way.type.name, way.config) for way in ways)
@@ -45,7 +45,7 @@ def check_alternate_state(
             problems.add(
                 "no_shared_state", way.position,
                 f"Alternates {first.name} and {other.name} cannot share their state: they {why_not}.",
-                f"Let them be alike but for {', '.join(ways[0].type.shares_state or ('nothing',))}; or say begin: "
+                f"Let them differ in {', '.join(ways[0].type.shares_state or ('nothing',))} at most, or say begin: "
                 "fresh.", task_id=task_id)
     key = ways[0].type.key_columns(canonical_config(ways[0].type, ways[0].config))
     for column in by.value if by is not None and by.is_list else ():

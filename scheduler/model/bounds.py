@@ -90,9 +90,9 @@ RESULT_BYTES = InputBound(_SQL, "bytes that a query makes of one event", 64 * _M
 # Guards --------------------------------------------------------------------------------------------------------------
 GUARD_CHARACTERS = InputBound("a guard", "characters", 4_000, "`invalid_guard`")
 GUARD_LEVELS = InputBound("a guard", "levels of expressions", 80, "`invalid_guard`")
-GUARD_PARTS = InputBound("a dynamic element", "parts of all its guards and value functions, BETWEEN and IN written out",
+GUARD_PARTS = InputBound("a dynamic task", "parts of all its guards and value functions, BETWEEN and IN written out",
                     4_000, "`invalid_guard`")
-GUARD_WORDS = InputBound("a dynamic element", "different temporal words of all its guards and value functions", 32,
+GUARD_WORDS = InputBound("a dynamic task", "different temporal words of all its guards and value functions", 32,
                     "`invalid_guard`")
 
 # Events --------------------------------------------------------------------------------------------------------------

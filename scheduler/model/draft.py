@@ -190,8 +190,8 @@ class DraftReader:
             if begin is not None:
                 self.problems.add(
                     "no_alternate", node.keys[TASKS],
-                    f"Alternate {name} is a path, which keeps no state, and the task says how an alternate begins.",
-                    "Leave begin away, or give the alternate a type.", task_id=task_id)
+                    f"Alternate {name} is a path, which keeps no state, but the task says begin.",
+                    "Leave begin out, or give the alternate a type.", task_id=task_id)
             return self._path(node, task_id, name)
         task_type = self._task_type(stated_type, task_id)
         if config is None or config.value is None:
@@ -200,8 +200,8 @@ class DraftReader:
             self._require_alternate(task_type, stated_type.position, name, task_id, begin=begin)
         if begin is not None and config.is_mapping and config.value.get("idle") is not None:
             self.problems.add(
-                "no_alternate", config.keys["idle"], f"Alternate {name} works in silence, which alternates cannot.",
-                "Leave idle away.", task_id=task_id)
+                "no_alternate", config.keys["idle"], f"Alternate {name} has idle, but no alternate works in silence.",
+                "Leave idle out.", task_id=task_id)
         if task_type is not None and config.is_mapping:
             named = task_id or "without an id"
             check_config(task_type, config, self.problems, task_id=named)
@@ -218,7 +218,7 @@ class DraftReader:
             is_unsaid = task_type.stateful and begin is None and task_type.can_move
             self.problems.add(
                 "no_alternate", position, f"Alternate {name} cannot be of type {task_type.name}: it {why_not}.",
-                "Say begin: fresh of the task, or begin: shared; a path has no tasks with state." if is_unsaid else
+                "Say begin: fresh or begin: shared at the task. A path cannot have tasks with state." if is_unsaid else
                 "Let all alternates keep state or none, and let another task do what reaches beyond Weir.",
                 task_id=task_id)
 
@@ -265,8 +265,8 @@ class DraftReader:
         for stream in body.streams:
             if (stream.source and stream.source.value, stream.target and stream.target.value) == (INPUT, OUTPUT):
                 problems.add(
-                    "passes_by", stream.position, "A stream lets events pass by an iteration.",
-                    "Let a task of the iteration pass on what is done: an sql task can.")
+                    "passes_by", stream.position, "A stream goes from input to output, past the tasks of the loop.",
+                    "Let a task of the loop pass these events on, such as an sql task.")
         times = _number(stated.value.get("times"))
         if task_id is None:
             return

@@ -45,3 +45,15 @@ def test_the_frame_says_where_one_is(world, client: Client, user: str, has_peopl
     assert re.search(r'href="/alerts/"[^>]*aria-current="page"', subnav)
     assert subnav.count("aria-current") == 1
     assert ('href="/people/"' in side) is has_people
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("waiting", [0, 2])
+def test_a_section_shows_how_many_wait_there(
+    world, client: Client, monkeypatch: pytest.MonkeyPatch, waiting: int
+) -> None:
+    monkeypatch.setattr("dashboard.pages.templatetags.pages.waiting_for_me", lambda context: waiting)
+    client.force_login(User.objects.get(username="carla"))
+    side = re.search(r'<nav class="side".*?</nav>', client.get("/alerts/").content.decode(), re.S)[0]
+    count = re.search(r'<span class="count" data-counts="proposals"[^>]*>', side)[0]
+    assert ("hidden" in count) is (waiting == 0)

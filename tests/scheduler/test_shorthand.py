@@ -110,7 +110,7 @@ def test_a_loop_within_a_path_is_unrolled_there() -> None:
     (loop(2, {"id": "a", "alternates": []}), "unknown_key", "/tasks/1/loop/tasks/0/alternates", "alternates"),
     (loop(2, streams=joining("input a aa output")), "unknown_task", "", "aa"),
     (loop(2, streams=joining("input a")), "missing_input", "", "Nothing leaves"),
-    (loop(2, streams=joining("input output", "input a output")), "passes_by", "/tasks/1/loop/streams/0", "pass by"),
+    (loop(2, streams=joining("input output", "input a output")), "passes_by", "/tasks/1/loop/streams/0", "past"),
     (loop(2, name="s"), "duplicate_id", "/tasks/1/id", "id s"),
     (loop(2, name="x" * 63), "invalid_id", "/tasks/1/id", "too long"),
 ])

@@ -57,12 +57,12 @@ def containment_set(request: HttpRequest, slug: str) -> HttpResponse:
 @require_POST
 @login_required
 def calendar_set(request: HttpRequest, slug: str) -> HttpResponse:
-    """Keep days under a name; without days the calendar is forgotten."""
+    """Keep days under a name; without days the calendar is deleted."""
     team, name = selectors.team(request.viewer, slug), request.POST.get("name", "").strip()
     days = request.POST.get("days", "").replace(",", " ").split()
     flash.attempt(
         request, lambda: _set_days(request.user, team, name, days),
-        text=f"Calendar {name} of {team.name} {'set' if days else 'forgotten'}.", code="calendar-set")
+        text=f"Calendar {name} of {team.name} {'set' if days else 'deleted'}.", code="calendar-set")
     return redirect("teams")
 
 

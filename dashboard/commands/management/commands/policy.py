@@ -57,7 +57,7 @@ class Command(DataflowCommand):
 def _by_alternate(stated: list[str]) -> dict[str, str]:
     pairs = [each.partition("=") for each in stated]
     if wrong := next((name for name, sign, _ in pairs if not sign or not name), None):
-        raise CommandError(f"“{wrong}” names no alternate and what is to hold for it: write few=rate > 5.")
+        raise CommandError(f"“{wrong}” is not of the form ALTERNATE=TEXT. Write for example few=rate > 5.")
     return {name.strip(): text.strip() for name, _, text in pairs}
 
 
