@@ -100,7 +100,6 @@ urlpatterns = [
     path("estate/tenancy", estate_choices.tenancy, name="tenancy"),
     path("estate/tenancy/choose", estate_choices.tenancy_choose, name="tenancy_choose"),
     path("estate/deployment/", deployment.deployment, name="deployment"),
-    path("dataflows/<uuid:dataflow_id>/switch", dataflows.dataflow_switch, name="dataflow_switch"),
     path("dataflows/<uuid:dataflow_id>/dynamic", dynamic.dynamic, name="dynamic"),
     path("dataflows/<uuid:dataflow_id>/dynamic/<str:task>/charts.json", dynamic.dynamic_charts, name="dynamic_charts"),
     path("dataflows/<uuid:dataflow_id>/dynamic/<str:task>/policy", dynamic.propose_policy, name="propose_policy"),

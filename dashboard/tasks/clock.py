@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import structlog
 from celery.beat import EmbeddedService, ScheduleEntry, Scheduler
 from celery.signals import worker_ready, worker_shutdown
 from django.db import Error
@@ -20,6 +21,8 @@ from dashboard.approvals import selectors
 from dashboard.core.database import keep_connection
 from dashboard.outbox import sending
 from dashboard.profiles.services import sweep_driver
+
+log = structlog.get_logger(__name__)
 
 TURN = "clock"
 LEASE_MS = 6_000
@@ -88,7 +91,12 @@ class TurnScheduler(Scheduler):
             is_own = jobs.hold_turn(TURN, self._owner, for_ms=LEASE_MS)
         except jobs.BrokerAway:  # nothing can be sent either
             return WAITS_S
-        return super().tick(*given, **named) if is_own else WAITS_S
+        try:
+            return super().tick(*given, **named) if is_own else WAITS_S
+        except Exception as error:  # the thread must live on: without it no job is sent
+            self._heap = None  # the entry was taken out: all are put in line again
+            log.warning("nothing_sent", error=f"{type(error).__name__}: {error}")
+            return WAITS_S
 
     def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
         """Send the entry's job, where there is anything to do."""

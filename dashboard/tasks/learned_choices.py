@@ -33,7 +33,7 @@ class LearnedChoices:
         self.are_there = False  # whether there was something to choose at the last look
         self._known: dict[str, KeyedChoices] = {}
         self._in_queries: dict[str, tuple[Sequence[tuple[str, int]], Mapping[str, str]]] = {}
-        self._broken: set[str] = set()
+        self._broken: set[str] = set()  # of which it was told
         self._turns = TeamTurns()
 
     def look(self, estate: Estate, values: Mapping[Series, float], now_s: int) -> Sequence[WantedSwitch]:
@@ -77,8 +77,11 @@ class LearnedChoices:
 
 
 def outputs_of(estate: Estate, task_id: str) -> Iterable[str]:
-    """The channels of the named outputs that read a running task directly."""
+    """The channels of a named output that works and reads a running task directly; none where there is none."""
     for sink in estate.tasks.values():
-        if task_id in sink.parents and sink.type == "output" and sink.id in estate.places:
-            yield from estate.fragments[estate.places[sink.id][0]].channels_of(sink.id)
-            return  # another one has the same events
+        if task_id not in sink.parents or sink.type != "output" or sink.id not in estate.places:
+            continue
+        fragment = estate.fragments[estate.places[sink.id][0]]
+        if sink.id in fragment.active_tasks:
+            yield from fragment.channels_of(sink.id)
+            return  # another one that works has the same events

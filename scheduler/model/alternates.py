@@ -89,7 +89,7 @@ def alternates_in(task_type: str, config: Mapping[str, Any]) -> tuple[TaskAltern
     if not is_dynamic(task_type):
         return ()
     return tuple(
-        TaskAlternate(stated["name"], *_way(stated), stated.get("value", 1.0), stated.get("guard") or "")
+        TaskAlternate(stated["name"], *type_and_config_of(stated), stated.get("value", 1.0), stated.get("guard") or "")
         for stated in config[ALTERNATES])
 
 
@@ -109,7 +109,8 @@ def guards_kind(config: Mapping[str, Any]) -> str:
     return config.get(GUARDS) or "value"
 
 
-def _way(stated: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def type_and_config_of(stated: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    """The type and the config of an alternate as a document or a config states it; of several tasks those of a path."""
     if TASKS in stated:
         return PATH, {TASKS: stated[TASKS], STREAMS: stated[STREAMS]}
     return stated["type"], stated.get("config") or {}

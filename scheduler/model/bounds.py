@@ -94,7 +94,7 @@ GUARD_PARTS = InputBound("a dynamic task", "parts of all its guards and value fu
                     4_000, "`invalid_guard`")
 GUARD_WORDS = InputBound("a dynamic task", "different temporal words of all its guards and value functions", 32,
                     "`invalid_guard`")
-GUARD_STREAMS = InputBound("a dynamic element", "streams that all its guards and value functions name, and other "
+GUARD_STREAMS = InputBound("a dynamic task", "streams that all its guards and value functions name, and other "
                     "dataflows", 32, "`invalid_guard`")
 
 # Events --------------------------------------------------------------------------------------------------------------

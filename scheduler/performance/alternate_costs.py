@@ -45,21 +45,24 @@ def switched_cost(
     estate: EstateView, chosen: Mapping[str, str], *, task_types: TaskTypes, prices: Prices
 ) -> tuple[CostFigure, CostFigure]:
     """What dynamic tasks and all that works behind them cost now, and what they would with other alternates on: those
-    take what they take, and what is behind gets more events or fewer.
+    take what they take, and what is behind gets more events or fewer. What rests costs nothing.
 
     Parameters
     ----------
     chosen : mapping of str to str
         The alternates, by running task.
     """
-    for task_id in chosen:
+    working = [task_id for task_id in chosen if task_id in estate.fragments[estate.places[task_id][0]].active_tasks]
+    for task_id in working:
         task = estate.tasks[task_id]
         expect(prices.meters, (meter_key(task_id, each.name) for each in alternates_in(task.type, task.config)))
     here: dict[str, Any] = {"task_types": task_types, "prices": prices}
-    at_work = [AlternatesAtWork(estate, on=on, **here) for on in ({}, chosen)]
+    now = AlternatesAtWork(estate, **here)
+    on_now = {task_id: now.alternate(estate.tasks[task_id]) for task_id in chosen}
+    at_work = [AlternatesAtWork(estate, on=on, **here) for on in (on_now, chosen)]
     costs = [
-        [running_cost(estate, task_id, at_work=then, **here).figure for task_id in chosen] for then in at_work]
-    readers = dict.fromkeys(reader for task_id in chosen for reader in _working_behind(estate, task_id))
+        [running_cost(estate, task_id, at_work=then, **here).figure for task_id in working] for then in at_work]
+    readers = dict.fromkeys(reader for task_id in working for reader in _working_behind(estate, task_id))
     for reader, cost in running_costs(estate, [each for each in readers if each not in chosen], **here).items():
         before, after = (then.times_rate(reader) for then in at_work)
         costs[0].append(cost.figure)
@@ -112,7 +115,7 @@ def _worth(alternate: TaskAlternate, numbers: Sequence[float]) -> float | None:
 def _event_s(task: RunningTask, cost: RunningCost, at_work: AlternatesAtWork) -> float:
     """Core-seconds for an event: an estimate, until it was metered. Then it is what was metered beyond what batches are
     expected to take, as `attribution` divides it; where less was metered than expected, both parts shrink alike."""
-    meter = at_work.prices.meters.get(meter_key(task.id, at_work.alternate(task)))
+    meter = at_work.prices.meters.get(at_work.meter_key(task))
     if cost.figure.basis != ESTIMATED and meter is not None and meter.in_per_s:
         for_events = max(cost.figure.cores - cost.batch_cores, (1 - cost.batch_part) * cost.figure.cores)
         return for_events / meter.in_per_s

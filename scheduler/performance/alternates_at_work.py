@@ -10,7 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
-from scheduler.model.alternates import alternates_in, first_on, is_dynamic, on_in, selectivity_at_work, types_at_work
+from scheduler.model.alternates import (
+    BY,
+    alternates_in,
+    first_on,
+    is_dynamic,
+    on_in,
+    selectivity_at_work,
+    types_at_work,
+)
 from scheduler.model.cost_figures import CostMeter
 from scheduler.model.fragment import RunningTask
 from scheduler.model.ports import EstateView
@@ -50,6 +58,11 @@ class AlternatesAtWork:
             return self.on[task.id]
         query, _ = self.estate.places[task.id]
         return on_in(task.type, task.config, self.estate.settings.get(query, USUAL).alternates.get(task.id))
+
+    def meter_key(self, task: RunningTask) -> str:
+        """What its meter is looked up by. Where each key has an alternate of its own, one meter has all that work."""
+        is_of_all = task.config.get(BY) and task.id not in self.on
+        return meter_key(task.id, "" if is_of_all else self.alternate(task))
 
     def steps(self, task: RunningTask) -> tuple[tuple[TaskType, float], ...]:
         """The types by which its cost goes, each with how many events it gets for each that the task gets; none where

@@ -18,7 +18,7 @@ from scheduler.model.ports import EstateView, expect
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
 
-from .alternates_at_work import LEAST_METERED_S, AlternatesAtWork, meter_key
+from .alternates_at_work import LEAST_METERED_S, AlternatesAtWork
 from .pricing import charged_query_cores, cores_of_steps
 from .rates import MICROSECONDS_PER_S
 
@@ -124,7 +124,7 @@ def running_cost(
     of_query = len(fragment.queries) * charged_query_cores(paced) / len(sharing)
     whole = own + of_query
     estimate = estimated_cost(whole, prices=prices, core_hour=prices.slot_hour(node_of(fragment.slot)))
-    meter = prices.meters.get(meter_key(task_id, at_work.alternate(task)))
+    meter = prices.meters.get(at_work.meter_key(task))
     return RunningCost(
         cost_told(estimate, meter), of_query / whole if whole else 0.0,
         (whole - for_events) / whole if whole else 0.0, whole - for_events)
@@ -149,8 +149,7 @@ def running_costs(
     for of_fragments in (estate.fragments, estate.settings, prices.paces_ms):
         expect(of_fragments, fragments)
     at_work = AlternatesAtWork(estate, task_types=task_types, prices=prices)
-    expect(prices.meters, (
-        meter_key(task_id, at_work.alternate(estate.tasks[task_id])) for task_id in task_ids))
+    expect(prices.meters, (at_work.meter_key(estate.tasks[task_id]) for task_id in task_ids))
     beside = frozenset(task_ids)
     return {
         task_id: running_cost(

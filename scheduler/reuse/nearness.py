@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.model.alternates import ALTERNATES, alternates_in
+from scheduler.model.alternates import ALTERNATES, alternates_in, type_and_config_of
 from scheduler.model.canonical import RATE_KEY, canonical_json, plain
 from scheduler.model.fragment import RunningTask
 from scheduler.model.task_types import NEAR_RATIO, Parameter, TaskType
@@ -158,7 +158,8 @@ def _alternates_that_differ(
     """Alternates that do the same and have another name, value or guard, both canonical; none where some do not do the
     same."""
     def does(alternate: Mapping[str, Any]) -> tuple[str, str]:
-        return alternate["type"], _stated(alternate["config"])
+        kind, config = type_and_config_of(alternate)
+        return kind, _stated(config)
 
     mine, theirs = (sorted(each, key=lambda way: (*does(way), way["name"])) for each in (one, other))
     if list(map(does, mine)) != list(map(does, theirs)):

@@ -87,7 +87,7 @@ def test_pages_and_api_say_which_is_on_and_switch_it(world: World, client: Clien
     answer = client.post(
         f"/api/dataflows/{record.pk}/alternates", {"task": "work", "alternate": "few"}, content_type="application/json")
     assert answer.status_code == 200 and answer.json()["kind"] == "set"
-    again = client.post(f"/dataflows/{record.pk}/switch", {"task": "work", "alternate": "few"})
+    again = client.post(f"/dataflows/{record.pk}/dynamic/work/hold", {"alternate": "few"})
     assert again.status_code == 302 and str(Proposal.objects.get(plan__kind="set").pk) in again["Location"]
     graph = client.get(f"/dataflows/{record.pk}/graph.json").json()
     [drawn] = [task for task in graph["tasks"] if task["id"] == "work"]

@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 from celery.schedules import schedule
+from kombu.exceptions import OperationalError
 
-from dashboard import queue
+from dashboard import jobs, queue
 from dashboard.tasks.clock import IS_WANTED, SCHEDULE, WAITS_S, TurnScheduler
 from tests.dashboard.building import World, approved, document, planned
 
@@ -47,6 +48,23 @@ def test_while_the_broker_is_away_nothing_is_sent_and_nothing_fails(settings) ->
     assert sender.tick() == WAITS_S
     assert not sender.sent
     sender.close()
+
+
+def test_what_cannot_be_sent_once_is_sent_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Failing(Sender):
+        failures = 1
+
+        @property
+        def producer(self) -> None:
+            self.failures -= 1
+            if self.failures >= 0:
+                raise OperationalError("gone")
+
+    monkeypatch.setattr(jobs, "hold_turn", lambda *given, **named: True)
+    sender = Failing()
+    assert sender.tick() == WAITS_S and not sender.sent
+    sender.tick()
+    assert sender.sent == [queue.SWEEP]
 
 
 def test_what_is_due_often_is_sent_where_there_is_something_to_do(

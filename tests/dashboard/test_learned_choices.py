@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -22,15 +23,15 @@ from workers.library.forecasts import METHODS
 pytestmark = pytest.mark.django_db
 
 
-def document(guard: dict | None) -> str:
+def document(guard: dict | None, *, name: str = "households") -> str:
     config = {"by": ["meter"], "value": "kwh", "at": "at"}
     return json.dumps({
-        "name": "households", "tasks": [
+        "name": name, "tasks": [
             {"id": "meters", "type": "smart_meters"},
             {"id": "next", "begin": "shared", "by": ["meter"], "alternates": [
                 {"name": name, "type": "forecast", "config": {**config, "method": name}} for name in METHODS],
              **({} if guard is None else {"learned": guard})},
-            {"id": "out", "type": "output", "config": {"name": "households"}}],
+            {"id": "out", "type": "output", "config": {"name": name}}],
         "streams": [{"from": "meters", "to": "next"}, {"from": "next", "to": "out"}]})
 
 
@@ -115,6 +116,39 @@ def test_a_broker_that_is_away_is_read_later(record: DataflowRecord, broker_of_c
     broker.is_away = False
     chooser.look(estate, {}, 2)
     assert broker.choices[task_id()].states.keys() == {"m0"}
+
+
+def test_an_output_that_rests_is_not_read_where_another_one_works(record: DataflowRecord, world: World) -> None:
+    [first] = outputs_of(load_estate(), task_id())
+    running(world.carla, world.city, document({"bound": 0.2}, name="others"), world.ana)
+    estate = load_estate()
+    sinks = {task.id: estate.fragments[estate.places[task.id][0]] for task in estate.tasks.values()
+             if task.type == "output"}
+    channels = {sink: fragment.channel_of(sink) for sink, fragment in sinks.items()}
+    assert len(channels) == 2 and first in channels.values()
+
+    def working(*names: str) -> list[str]:
+        fragments = dict(estate.fragments)
+        for sink in sinks.keys() - set(names):
+            fragment = fragments[estate.places[sink][0]]
+            begin = fragment.tasks.index(sink)
+            fragments[fragment.id] = replace(fragment, active=begin, resting=len(fragment.tasks) - begin)
+        return list(outputs_of(replace(estate, fragments=fragments), task_id()))
+
+    assert [working(sink) for sink in sinks] == [[channels[sink]] for sink in sinks] and working() == []
+
+
+@pytest.mark.parametrize("wrong", ["no list", [1, "no number"], {"a": 1}])
+def test_an_output_that_cannot_be_read_stops_nobody_else(
+    record: DataflowRecord, broker_of_choices: BrokerOfChoices, wrong: object
+) -> None:
+    broker, estate, chooser = broker_of_choices, load_estate(), LearnedChoices()
+    [channel] = outputs_of(estate, task_id())
+    broker.events[channel] = [{**each, "variances": wrong} for each in forecasts(1, "m0")]
+    assert chooser.look(estate, {}, 1) == () and chooser.are_there and not broker.choices
+    broker.events[channel] = forecasts(2, "m1")
+    chooser.look(estate, {}, 2)
+    assert broker.choices[task_id()].states.keys() == {"m1"}
 
 
 def test_without_a_learned_guard_nobody_chooses(world: World, broker_of_choices: BrokerOfChoices) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from typing import Any
 
@@ -21,8 +22,9 @@ from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.guard_watches import GuardWatches, elements_of
 from dashboard.operations.models import AlternateHold
 from dashboard.operations.policy_choosers import PolicyChoosers
-from dashboard.operations.policy_reader import hold_of
+from dashboard.operations.policy_reader import hold_of, policy_told
 from dashboard.teams.account_errors import InvalidValue
+from dashboard.teams.permissions import viewer_of
 from scheduler.guards.policy_sources import MODELS, WantedSwitch
 from scheduler.model.errors import NotFound, PermissionDenied
 from tests.dashboard.building import World, approved, enacted, running
@@ -84,6 +86,22 @@ def test_an_alternate_is_held_for_a_stated_time_and_released(world: World, recor
     with pytest.raises(NotFound, match="Nobody holds"):
         release_alternate(actor=world.carla, dataflow_id=record.pk, task="work")
     assert len(propose_switches(switches, load_estate(), at=done + timedelta(minutes=119))) == 1
+
+
+def test_each_task_that_is_switched_along_is_held_as_it_is(world: World) -> None:
+    whole = json.loads(switched("two"))
+    whole["tasks"].append({"id": "more", "alternates": [
+        {"name": name, "type": "sql", "config": {"query": f"SELECT *, '{name}' AS step FROM input"}, "value": value}
+        for name, value in (("long", 2), ("short", 1))]})
+    whole["streams"] = [
+        {**stream, "to": "more"} if stream["from"] == "work" else stream for stream in whole["streams"]]
+    whole["streams"].append({"from": "more", "to": "out"})
+    record = running(world.carla, world.city, json.dumps(whole), world.ana)
+    both = switch_alternate(
+        actor=world.carla, dataflow_id=record.pk, task="work", alternate="few", along={"more": "short"})
+    enacted(approved(prepare_proposal(proposal_id=both.pk), world.ana))
+    held = {name: policy_told(viewer_of(world.carla), record.pk, name).held for name in ("work", "more")}
+    assert held == {"work": "few", "more": "short"}
 
 
 def test_a_switch_that_is_taken_back_holds_nothing(world: World, record: DataflowRecord) -> None:

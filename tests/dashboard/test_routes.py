@@ -148,7 +148,6 @@ class Everything:
             **dict.fromkeys([
                 f"api/dataflows/<uuidstr:dataflow_id>/alternates/<task>/{what}" for what in ("try", "policy", "release")
             ], dynamic),
-            "dataflows/<uuid:dataflow_id>/switch": dynamic,
             "dataflows/<uuid:dataflow_id>/dynamic": {"dataflow_id": several.pk},
             **dict.fromkeys([
                 f"dataflows/<uuid:dataflow_id>/dynamic/<str:task>/{what}"
@@ -192,7 +191,6 @@ class Everything:
             "api/dataflows/<uuidstr:dataflow_id>/sinks/<str:task_id>/write-again": {"what": "refused"},
             "api/dataflows/<uuidstr:dataflow_id>/alternates": {"task": "work", "alternate": "few"},
             "api/dataflows/<uuidstr:dataflow_id>/pause-at-once": {"reason": "It harms."},
-            "dataflows/<uuid:dataflow_id>/switch": {"task": "work", "alternate": "few"},
             "dataflows/<uuid:dataflow_id>/pause-at-once": {"reason": "It harms."},
             "api/tokens": {"name": "ci"},
             "api/dataflows/<uuidstr:dataflow_id>/versions": {

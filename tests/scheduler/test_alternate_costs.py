@@ -15,6 +15,7 @@ from scheduler.performance.alternate_costs import alternate_figures
 from scheduler.performance.alternates_at_work import meter_key
 from scheduler.performance.running_costs import LEAST_METERED_S, running_costs
 from scheduler.planning import plan_submission
+from scheduler.rearranging import plan_pause, plan_resumption
 from scheduler.setting import plan_switch
 
 from .catalogue import EMPTY, PRICES, TYPES, flow, submit
@@ -112,6 +113,32 @@ def test_a_meter_says_nothing_before_it_has_seen_enough_and_of_no_events():
         prices = replace(PRICES, meters={meter_key(task, "all"): short})
         [first, _] = alternate_figures(estate, task, task_types=TYPES, prices=prices)
         assert (first.selectivity, first.selectivity_is_measured, first.event_s) == (1.0, False, 10e-6)
+
+
+def test_a_task_with_an_alternate_for_each_key_costs_what_all_of_them_were_seen_to_take():
+    ways = [{"name": name, "type": "count", "value": value} for name, value in (("all", 2), ("few", 1))]
+    keyed = flow(
+        "two", {"s": "sensors", "w": ("dynamic_fold", {"alternates": ways, "begin": "shared", "by": ["city"]}),
+                "o": "archive"}, "s > w > o", rates={"s": 1000})
+    estate = submit(EMPTY, keyed)
+    task = estate.submitted["two"].running["w"]
+    seen = replace(PRICES, meters={
+        meter_key(task): CostMeter(600.0, 0.5, 0.0, 1.0, 1, in_per_s=1000.0, out_per_s=1000.0)})
+    cost = running_costs(estate, [task], task_types=TYPES, prices=seen)[task].figure
+    assert (cost.basis, cost.cores) == (MEASURED, 0.5)
+    ways = alternate_figures(estate, task, task_types=TYPES, prices=seen)
+    assert [each.cost.basis for each in ways] == [ESTIMATED] * 2, "that says nothing of either by itself"
+    _, price = switched(estate, "few", prices=seen)
+    assert price.cores_delta == pytest.approx(0), "an estimate is held against an estimate"
+
+
+def test_a_switch_of_what_rests_costs_nothing_before_it_works_again():
+    estate = submit(EMPTY, TWO)
+    paused = apply_plan(estate, plan_pause(estate, "two", task_types=TYPES, prices=PRICES))
+    after, price = switched(paused, "few")
+    assert (price.cores_delta, price.money_per_hour_delta, price.cores_error) == (0, 0, 0)
+    again = apply_plan(after, plan_resumption(after, "two", task_types=TYPES, prices=PRICES))
+    assert whole(again).cores == pytest.approx(whole(switched(estate, "few")[0]).cores)
 
 
 def test_a_static_task_has_no_alternates():

@@ -108,6 +108,11 @@ def way(name, by, **more):
     return {"name": name, "type": "scale", "config": {"by": by}, **more}
 
 
+def path_way(name, by, **more):
+    return {"name": name, "tasks": [{"id": "p", "type": "scale", "config": {"by": by}}, {"id": "q", "type": "thin"}],
+            "streams": [{"from": "input", "to": "p"}, {"from": "p", "to": "q"}, {"from": "q", "to": "output"}], **more}
+
+
 def saved_by_plans(estate, mine, miss):
     """What adopting a near miss saves, by the plans of both."""
     plans = [
@@ -127,6 +132,8 @@ def saved_by_plans(estate, mine, miss):
     (dynamic_chain("old", way("all", 2), way("little", 60, value=0.5)),
      dynamic_chain("new", way("all", 2), way("few", 60)),
      "name little instead of few of alternate few, value 0.5 instead of 1 of alternate few in a"),
+    (dynamic_chain("old", way("all", 2), path_way("few", 60, guard="rate > 5")),
+     dynamic_chain("new", way("all", 2), path_way("few", 60)), "guard rate > 5 instead of none of alternate few in a"),
 ])
 def test_alternates_of_what_runs_are_offered_both_ways(theirs, mine, words):
     estate = submit(EMPTY, theirs)
@@ -146,6 +153,7 @@ def test_alternates_that_do_something_else_are_no_near_miss():
         chain("new", 61), dynamic_chain("new", way("all", 2), way("few", 61)),
         dynamic_chain("new", way("all", 2), way("few", 60), way("none", 0)),
         dynamic_chain("new", way("all", 2), way("few", 60), visibility="private"),
+        dynamic_chain("new", way("all", 2), path_way("few", 60)),
         flow("new", {"s": "sensors", "f": "thin", "a": ("scale", {"by": 60}), "x": "archive"}, "s > f > a > x"),
     ):
         assert suggestions(estate, other) == ()

@@ -146,6 +146,13 @@ def test_loops_make_no_more_than_a_document_may_have() -> None:
     assert [problem.code for problem in problems_of(document(wide, streams=joining("s l out")))] == ["too_many_streams"]
 
 
+def test_tasks_that_deal_streams_out_count_as_tasks_do() -> None:
+    parts = [{"from": "s", "to": f"t{n}", "split": {"of": 2000, "part": n + 1}} for n in range(1000)]
+    tasks = [task(f"t{n}", by=n) for n in range(1000)]
+    [*_, last] = problems_of(document(*tasks, streams=[*parts, *joining(*(f"t{n} out" for n in range(1000)))]))
+    assert last.code == "too_many_tasks"
+
+
 def test_what_is_wrong_in_a_turn_names_it() -> None:
     def columns_of(kind, inputs: Columns, config) -> Columns:
         if kind.name == "scale":

@@ -206,22 +206,6 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 @require_POST
 @login_required
-def dataflow_switch(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
-    """Propose that a dynamic task is done by another of its alternates."""
-    record = catalog.dataflow(request.viewer, dataflow_id)
-    try:
-        proposal = services.switch_alternate(
-            actor=request.user, dataflow_id=record.pk, task=request.POST.get("task", ""),
-            alternate=request.POST.get("alternate", ""))
-    except WeirError as error:
-        flash.failure(request, error)
-        return redirect("dataflow", dataflow_id)
-    flash.proposed(request, proposal)
-    return redirect("proposal", proposal.pk)
-
-
-@require_POST
-@login_required
 def dataflow_when_behind(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Choose what becomes of a dataflow that is too slow for a stream that others need."""
     choice, record = request.POST.get("choice", ""), catalog.dataflow(request.viewer, dataflow_id)

@@ -44,8 +44,7 @@ def _of_fragment(fragment: WantedFragment) -> Iterator[str]:
     for task in fragment.tasks:
         yield f"{escaped(keys.tapped(task.id))}*"
         if is_dynamic(task.type):
-            yield from map(escaped, (keys.switches(task.id), keys.key_switches(task.id), keys.keyed(task.id)))
-            yield escaped(keys.waves(task.id))
+            yield from map(escaped, (keys.switches(task.id), keys.key_switches(task.id), keys.waves(task.id)))
         for model in filter(is_owned, task.config.values()):
             yield escaped(f"{MODELS}{model[TEAM]}")
             yield escaped(ModelName(model[TEAM], model[NAME]).key)

@@ -5,7 +5,6 @@ import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
@@ -106,7 +105,7 @@ final class Control {
   }
 
   private static Map<String, String> state(List<?> reply) {
-    Map<String, String> state = new HashMap<>();
+    Map<String, String> state = new ConcurrentHashMap<>(); // a wave is noted while valves of the same batch read
     for (int i = 0; i < reply.size(); i += 2) state.put(Redis.text(reply.get(i)), Redis.text(reply.get(i + 1)));
     return state;
   }

@@ -52,12 +52,13 @@ final class Keys {
   }
 
   /** The first event of each alternate of an element, switch by switch. */
-  static String keySwitches(String task) {
-    return switches(task) + ":keys";
-  }
-
   static String switches(String task) {
     return "weir:switches:" + task;
+  }
+
+  /** The same of its alternates by key. */
+  static String keySwitches(String task) {
+    return switches(task) + ":keys";
   }
 
   /** Which alternate an element that switches in waves has from which wave on. */
