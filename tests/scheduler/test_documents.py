@@ -381,8 +381,8 @@ def test_every_code_is_documented_and_every_documented_code_is_used():
     }
     model = Path(read_document.__code__.co_filename).parent
     used = set()
-    for name in ("alternate_state", "documents", "draft", "flux", "graph_checks", "json_text", "latency_reading", "parameters",
-                 "positions", "secrets", "shorthand", "yaml_text"):
+    for name in ("alternate_state", "documents", "draft", "flux", "graph_checks", "json_text", "latency_reading",
+                 "parameters", "positions", "secrets", "shorthand", "yaml_text"):
         source = (model / f"{name}.py").read_text(encoding="utf-8")
         calls = re.findall(r'(?:add|stop|report|Problem)\(\s*"(\w+)"|code = "(\w+)" if .* else "(\w+)"', source)
         used |= {code for call in calls for code in call if code}
