@@ -117,10 +117,15 @@ final class ChannelStream
     return new ChannelOffset(entries);
   }
 
-  private String registeredOffset(String channel) {
+  /** Where the reader was registered in a channel; null where it was not. */
+  private Object registered(String channel) {
     Object registered = broker.call(redis -> redis.call("HGET", Keys.readers(channel), reader));
-    Object offset = registered != null ? registered
+    return registered != null ? registered
         : broker.call(redis -> redis.call("HGET", Keys.meta(channel), Keys.limit(reader)));
+  }
+
+  private String registeredOffset(String channel) {
+    Object offset = registered(channel);
     if (offset == null) {
       throw new IllegalStateException(
           "'" + reader + "' is not a reader of channel " + channel + ": register it before the query starts");
@@ -417,10 +422,11 @@ final class ChannelStream
     return taken;
   }
 
-  /** The wave of the newest block that a batch which begins there has behind it. */
+  /** The wave of the newest block that a batch which begins there has behind it; one that stands by may have no channel yet. */
   private long waveAfter(ChannelOffset from) {
     long newest = 0;
     for (String channel : channels) {
+      if (gate != null && !from.entries.containsKey(channel) && registered(channel) == null) continue;
       newest = Math.max(newest, Waves.ofBlock(marks.computeIfAbsent(channel, this::marksOf), after(from, channel)));
     }
     return newest;
