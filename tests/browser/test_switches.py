@@ -117,9 +117,13 @@ def test_charts_and_a_dry_run_on_one_time_line_without_fault_for_axe(alarms: str
     expect(page.locator("[data-chart='on'] [data-part='table']")).to_contain_text("sampled on")
     for width, theme in ((1280, "light"), (400, "dark")):
         page.set_viewport_size({"width": width, "height": 860})
-        page.emulate_media(color_scheme=theme, reduced_motion="reduce")  # no colour is on its way to another
+        page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+        page.reload()  # so that no colour is on its way from one theme to the other
+        settled(page)
+        drawn(page)
         violations = axe.run(page, options={"resultTypes": ["violations"]}).response["violations"]
-        faults |= {f"{width} {each['id']}": [node["target"] for node in each["nodes"]] for each in violations}
+        faults |= {
+            f"{width} {each['id']}": [(node["html"], node["any"]) for node in each["nodes"]] for each in violations}
         assert page.evaluate("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
     assert faults == {}
 
