@@ -250,13 +250,13 @@ def test_a_sample_asks_before_it_replaces_text_and_leaving_warns(site: RunningSi
     assert page.evaluate("weirEditor.text()").strip() == ETL.strip()
     messages = []
     page.on("dialog", lambda question: (question.dismiss(), messages.append(question.type)))
-    page.get_by_role("link", name="Proposals").click()
+    page.get_by_role("link", name="Reviews").click()
     # A click is lost while the browser's question is open: its answer has to have reached the page.
     until(lambda: page.evaluate("1") and messages == ["beforeunload"] and page.evaluate("1"), "the browser asks")
     sample.click()
     dialog.get_by_role("button", name="Replace").click()
     until(lambda: page.evaluate("weirEditor.text()").strip() != ETL.strip(), "the sample is there")
-    page.get_by_role("link", name="Proposals").click()
+    page.get_by_role("link", name="Reviews").click()
     page.wait_for_url(f"{site.url}/proposals/")
     assert len(messages) == 1, "a sample is nobody's work"
 
