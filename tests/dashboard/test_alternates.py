@@ -9,6 +9,7 @@ import pytest
 import redis
 from django.core.management import call_command
 from django.test import Client
+from django.urls import reverse
 
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import (
@@ -87,7 +88,7 @@ def test_pages_and_api_say_which_is_on_and_switch_it(world: World, client: Clien
     answer = client.post(
         f"/api/dataflows/{record.pk}/alternates", {"task": "work", "alternate": "few"}, content_type="application/json")
     assert answer.status_code == 200 and answer.json()["kind"] == "set"
-    again = client.post(f"/dataflows/{record.pk}/dynamic/work/hold", {"alternate": "few"})
+    again = client.post(reverse("hold_alternate", args=[record.pk, "work"]), {"alternate": "few"})
     assert again.status_code == 302 and str(Proposal.objects.get(plan__kind="set").pk) in again["Location"]
     graph = client.get(f"/dataflows/{record.pk}/graph.json").json()
     [drawn] = [task for task in graph["tasks"] if task["id"] == "work"]

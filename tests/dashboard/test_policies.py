@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from dashboard import jobs
@@ -309,9 +310,9 @@ def test_api_page_and_command_tell_and_propose(world: World, record: DataflowRec
     assert wrong.status_code == 422 and "Did you mean rate?" in wrong.json()["remedy"]
     page = client.get(f"/dataflows/{record.pk}/dynamic").content.decode()
     assert "<ins>rate &gt; 5</ins>" in page and "<ins>rate / 2</ins>" in page and "in force" in page
-    again = client.post(f"/dataflows/{record.pk}/dynamic/work/policy", {"version": "0"})
+    again = client.post(reverse("propose_policy", args=[record.pk, "work"]), {"version": "0"})
     assert again.status_code == 302 and "/proposals/" in again["Location"]
-    held = client.post(f"/dataflows/{record.pk}/dynamic/work/hold", {"alternate": "all", "hold_s": "900"})
+    held = client.post(reverse("hold_alternate", args=[record.pk, "work"]), {"alternate": "all", "hold_s": "900"})
     assert "/proposals/" in held["Location"]
     assert Proposal.objects.filter(plan__options__hold_s=900).count() == 1
     AlternateHold.objects.create(

@@ -8,6 +8,7 @@ from itertools import pairwise
 from urllib.parse import urlencode
 
 import pytest
+from django.urls import reverse
 from django.utils import timezone
 
 from dashboard import jobs
@@ -82,7 +83,7 @@ def over(now_s: int, **more: str) -> str:
 def test_charts_tell_which_was_on_what_guards_saw_and_a_dry_run(
     record: DataflowRecord, now_s: int, client_of: ClientOf
 ) -> None:
-    client, address = client_of("vera"), f"/dataflows/{record.pk}/dynamic/work/charts.json"
+    client, address = client_of("vera"), reverse("dynamic_charts", args=[record.pk, "work"])
     on, rate = client.get(f"{address}?{over(now_s)}").json()["charts"]
     bars = {trace["name"]: trace for trace in on["data"]}
     assert bars["on"]["y"] == ["all", "few", "all"]

@@ -135,7 +135,7 @@ def test_what_is_written_where_others_write_follows_no_link(written, tmp_path):
     assert path.read_text() == "{}" and not path.is_symlink() and outside.read_text() == LOOT
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="files are given to another user, which only root may do")
 def test_an_owner_is_given_no_file_that_a_link_leads_to(tmp_path):
     outside, folder = tmp_path / "outside", tmp_path / "folder"
     folder.mkdir()
@@ -146,7 +146,7 @@ def test_an_owner_is_given_no_file_that_a_link_leads_to(tmp_path):
     assert outside.stat().st_uid == 0
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+@pytest.mark.skipif(os.geteuid() != 0, reason="files are given to another user, which only root may do")
 def test_nothing_is_given_away_where_a_process_puts_a_link_meanwhile(enclosing, data_dir, tmp_path, monkeypatch):
     """A process that broke out lives on while another agent starts, and moves folders under its hands."""
     outside = tmp_path / "of-root"
