@@ -20,12 +20,14 @@ from scheduler.simulation.loads import Chance
 from scheduler.simulation.problem import Conditions, value_of
 
 from .adaptation_port import AdaptationProblem, AdaptationStep, hour_ends
-from .greedy_adaptation import expect_forecast_mean, remove_cores
+from .exact_cores import is_small, most_profitable
+from .greedy_adaptation import remove_cores
 from .greedy_deployment import SLACK, add_cores, choose_alternates, deploy_centrally
+from .least_powers import least_powers
 from .placement_draft import PlacementDraft
+from .scenarios import ScenarioDraft, expected_scenarios
 from .vm_repacking import give_back, move_to_smallest, repack
 
-ROUNDING = 1e-7  # of Ω̂: without it there is no solution to a solver where Ω̂ is 1
 FEW = 200  # cores: below, CE's own answer is looked at as well, for rounding to cores decides there
 CHANGE = 0.02  # of an hour's profit at the greatest value: what a switch of an alternate has to bring
 
@@ -33,8 +35,12 @@ CHANGE = 0.02  # of an hour's profit at the greatest value: what a switch of an 
 def deploy_by_local_search(
     problem: AdaptationProblem, rates_per_s: Mapping[str, float], *, rng: Chance
 ) -> ElasticPlacement:
-    """The initial deployment by local search; nothing is drawn."""
+    """The initial deployment: exact where the case is small and the network enough, else by local search; nothing is
+    drawn."""
     conditions = problem.conditions(rates_per_s)
+    if is_small(problem, conditions) and (exact := most_profitable(problem, conditions)) is not None:
+        if PlacementDraft(problem.dataflow, exact, conditions).throughput >= problem.least - SLACK:
+            return exact
     best = {task: _worthiest(alternates) for task, alternates in problem.dataflow.tasks.items()}
     active, powers, _ = max(
         (_climbed(problem, conditions, start) for start in (choose_alternates(problem, central=True), best)),
@@ -56,38 +62,6 @@ def deploy_by_local_search(
 
 def _worthiest(alternates: Mapping[str, Alternate]) -> str:
     return max(alternates, key=lambda name: alternates[name].worth)
-
-
-def least_powers(
-    problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str]
-) -> dict[str, float]:
-    """Standard cores of each task with which Ω is Ω̂ and all together are least, if cores could be divided.
-
-    The network is taken as enough. What a task does is at most what waits, comes from outside and what its parents
-    make; of what could reach each output a part does, and the mean of these parts is to be Ω̂.
-    """
-    # Here, not above: the solver takes a moment to import.
-    from ortools.linear_solver import pywraplp
-
-    dataflow, seconds = problem.dataflow, conditions.seconds
-    solver = pywraplp.Solver.CreateSolver("GLOP")
-    parts: dict[str, pywraplp.Variable] = {}
-    most: dict[str, float] = {}
-    alternates = {task: dataflow.tasks[task][active[task]] for task in dataflow.tasks}
-    for task in dataflow.upstream_first:
-        own = conditions.waiting.get(task, 0.0) / seconds + conditions.rates_per_s.get(task, 0.0)
-        by_parent = {parent: most[parent] * alternates[parent].selectivity for parent in dataflow.parents[task]}
-        most[task] = own + sum(by_parent.values())
-        parts[task] = solver.NumVar(0.0, 1.0, task)
-        if most[task] > 0:
-            solver.Add(parts[task] - sum(
-                parts[parent] * (events / most[task]) for parent, events in by_parent.items()) <= own / most[task])
-    outputs = dataflow.outputs  # to which nothing comes, those do all of it
-    solver.Add(sum(parts[task] for task in outputs) >= (problem.least - ROUNDING) * len(outputs))
-    solver.Minimize(sum(parts[task] * (alternates[task].event_s * most[task]) for task in parts))
-    if solver.Solve() != pywraplp.Solver.OPTIMAL:  # by rounding alone, for to do all is a solution
-        return {task: alternates[task].event_s * most[task] for task in parts}
-    return {task: alternates[task].event_s * most[task] * parts[task].solution_value() for task in parts}
 
 
 def _climbed(
@@ -140,18 +114,18 @@ def _rounded(
 
 
 def adapt_by_local_search(problem: AdaptationProblem, step: AdaptationStep, *, rng: Chance) -> ElasticPlacement:
-    """What is to run by local search, by the forecast's mean where there is one; nothing is drawn."""
-    conditions, at_s = expect_forecast_mean(problem, step), step.now.at_s
+    """What is to run by local search, by what the forecast and its error let expect; nothing is drawn."""
+    scenarios, at_s = expected_scenarios(problem, step), step.now.at_s
     running = step.now.placement
-    draft = PlacementDraft(problem.dataflow, running, conditions)
+    draft: PlacementDraft = ScenarioDraft(problem.dataflow, running, scenarios)
     if abs(draft.throughput - problem.least) >= problem.tolerance:
         ways = [dict(running.active)]
         ways += [{**running.active, task: name} for task, alternates in problem.dataflow.tasks.items()
                  for name in alternates if name != running.active[task]]
         best = (-math.inf, draft)
         for active in ways:
-            tried = PlacementDraft(problem.dataflow, ElasticPlacement(
-                active, running.vms, running.cores), conditions)
+            tried = ScenarioDraft(problem.dataflow, ElasticPlacement(
+                active, running.vms, running.cores), scenarios)
             if tried.throughput < problem.least - SLACK:
                 add_cores(tried, problem, at_s=at_s)
             else:

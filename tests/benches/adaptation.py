@@ -22,7 +22,7 @@ import numpy as np
 from scheduler.adaptation.adaptation_port import AdaptationProblem
 from scheduler.adaptation.adaptation_registry import ADAPTATIONS
 from scheduler.adaptation.adapted_course import AdaptationOutcome, OracleForecasts, adapting, outcome_of
-from scheduler.adaptation.local_search import least_powers
+from scheduler.adaptation.least_powers import least_powers
 from scheduler.simulation.cloud import Cloud, simulate
 from scheduler.simulation.elastic import ElasticPlacement
 from scheduler.simulation.loads import Rates, constant, wandering
