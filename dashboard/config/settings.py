@@ -160,6 +160,7 @@ INSTALLED_APPS = [
     "dashboard.schedules",
     "dashboard.bills",
     "dashboard.profiles",
+    "dashboard.simulations",
     "dashboard.alerts",
     "dashboard.lineage",
     "dashboard.api",

@@ -151,7 +151,7 @@ def forecast_course(
     ValueError
         Nothing was measured, or no step is asked for.
     """
-    known = _without_gaps(measured)
+    known = without_gaps(measured)
     if steps < 1 or not len(known):
         raise ValueError("a forecast is of a step or more, from a sample or more")
     averages = forecast_recent_mean(known, steps, season)
@@ -188,7 +188,9 @@ def origins_of(samples: int, steps: int, season: int) -> list[int]:
     return sorted({round(each) for each in np.linspace(first, last, min(ORIGINS, last - first + 1))})
 
 
-def _without_gaps(measured: Sequence[float] | Rates) -> Rates:
+def without_gaps(measured: Sequence[float] | Rates) -> Rates:
+    """The newest `MOST_SAMPLES`, with the one before where nothing was measured (at first the one after), and none
+    below 0; none at all where nothing was."""
     known = np.asarray(measured, dtype=float)[-MOST_SAMPLES:]
     there = np.flatnonzero(np.isfinite(known))
     if not len(there):

@@ -7,12 +7,14 @@ up to cores, trimmed with Ω worked out only where a core is taken, and packed a
 
 At run time, where Ω leaves its band, each switch of one alternate is tried beside none, each with cores added or taken,
 and what brings most profit over the hour ahead is done: machines whose hour is paid cost nothing, a change a little.
+Where there are hundreds of cores, ways are judged by the linear program, and cores go by the dozen.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 
 from scheduler.simulation.elastic import Alternate, ElasticPlacement, RentedVm
@@ -20,6 +22,7 @@ from scheduler.simulation.loads import Chance
 from scheduler.simulation.problem import Conditions, value_of
 
 from .adaptation_port import AdaptationProblem, AdaptationStep, hour_ends
+from .bulk_cores import bring_near
 from .exact_cores import is_small, most_profitable
 from .greedy_adaptation import remove_cores
 from .greedy_deployment import SLACK, add_cores, choose_alternates, deploy_centrally
@@ -38,9 +41,9 @@ def deploy_by_local_search(
     """The initial deployment: exact where the case is small and the network enough, else by local search; nothing is
     drawn."""
     conditions = problem.conditions(rates_per_s)
-    if is_small(problem, conditions) and (exact := most_profitable(problem, conditions)) is not None:
-        if PlacementDraft(problem.dataflow, exact, conditions).throughput >= problem.least - SLACK:
-            return exact
+    exact = most_profitable(problem, conditions) if is_small(problem, conditions) else None
+    if exact is not None and PlacementDraft(problem.dataflow, exact, conditions).throughput >= problem.least - SLACK:
+        return exact
     best = {task: _worthiest(alternates) for task, alternates in problem.dataflow.tasks.items()}
     active, powers, _ = max(
         (_climbed(problem, conditions, start) for start in (choose_alternates(problem, central=True), best)),
@@ -118,7 +121,10 @@ def adapt_by_local_search(problem: AdaptationProblem, step: AdaptationStep, *, r
     scenarios, at_s = expected_scenarios(problem, step), step.now.at_s
     running = step.now.placement
     draft: PlacementDraft = ScenarioDraft(problem.dataflow, running, scenarios)
-    if abs(draft.throughput - problem.least) >= problem.tolerance:
+    is_off = abs(draft.throughput - problem.least) >= problem.tolerance
+    if is_off and sum(draft.instances.values()) >= FEW:
+        draft = _adapted_in_bulk(problem, running, scenarios, at_s)
+    elif is_off:
         ways = [dict(running.active)]
         ways += [{**running.active, task: name} for task, alternates in problem.dataflow.tasks.items()
                  for name in alternates if name != running.active[task]]
@@ -136,6 +142,36 @@ def adapt_by_local_search(problem: AdaptationProblem, step: AdaptationStep, *, r
         repack(draft, problem, at_s=at_s)
     give_back(draft, problem, at_s=at_s)
     return draft.finished()
+
+
+def _adapted_in_bulk(
+    problem: AdaptationProblem, running: ElasticPlacement, scenarios: Sequence[Conditions], at_s: float
+) -> PlacementDraft:
+    """As the search does for few cores, but that each way is judged by the linear program, and the best alone is done.
+    """
+    middle = replace(scenarios[0], rates_per_s={
+        source: sum(each.rates_per_s[source] for each in scenarios) / len(scenarios)
+        for source in scenarios[0].rates_per_s})
+    price = min(kind.per_hour / (kind.cores * kind.speed) for kind in problem.classes)
+    there = sum(vm.kind.cores * middle.speeds.get(name, vm.kind.speed) for name, vm in running.vms.items())
+    kind = problem.largest
+
+    def worth(active: Mapping[str, str], powers: Mapping[str, float]) -> float:
+        power = sum(powers.values())
+        new = max(0, math.ceil((power - there) / (kind.cores * kind.speed))) * kind.per_hour
+        switched = sum(name != running.active[task] for task, name in active.items())
+        value = value_of(problem.dataflow, active) / problem.hours * (1 - CHANGE * switched / len(active))
+        return value - problem.value_of_money * max(power * price, new)
+
+    active = {task: running.active[task] for task in problem.dataflow.tasks}
+    ways = [active] + [{**active, task: name} for task, alternates in problem.dataflow.tasks.items()
+                       for name in alternates if name != active[task]]
+    judged = [(way, least_powers(problem, middle, way)) for way in ways]
+    active, powers = max(judged, key=lambda each: worth(*each))
+    draft = ScenarioDraft(problem.dataflow, ElasticPlacement(active, running.vms, running.cores), scenarios)
+    bring_near(draft, problem, powers, at_s=at_s)
+    add_cores(draft, problem, at_s=at_s)
+    return draft
 
 
 def _worth_ahead(draft: PlacementDraft, problem: AdaptationProblem, running: ElasticPlacement, at_s: float) -> float:

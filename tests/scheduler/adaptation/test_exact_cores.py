@@ -52,7 +52,7 @@ def test_what_is_too_much_is_left_to_the_search(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_case_with_many_choices_or_much_to_do_is_not_small() -> None:
-    problem, rates = _one()
+    problem, _ = _one()
     assert not is_small(problem, problem.conditions({"a": 1e6}))
 
 
