@@ -36,7 +36,8 @@ def expected_scenarios(problem: AdaptationProblem, step: AdaptationStep) -> tupl
     trust = 1.0 if math.isinf(moves) else moves**2 / (moves**2 + error**2)
     rates = _between(now.rates_per_s, mean.rates_per_s, trust)
     left = error if math.isinf(moves) else moves * error / math.hypot(moves, error)
-    speeds = _between(now.speeds, mean.speeds, trust)
+    rated = {name: vm.kind.speed for name, vm in step.now.placement.vms.items()}  # of a machine that nobody saw yet
+    speeds = _between(rated | dict(now.speeds), mean.speeds, trust)
     return tuple(replace(mean, speeds=speeds, rates_per_s={
         source: max(0.0, rate * (1 + sign * left)) for source, rate in rates.items()}) for sign in (1, -1))
 

@@ -126,15 +126,13 @@ def changes(placements: Sequence[ElasticPlacement]) -> int:
 
 
 def decisions_to_settle(dataflow: ElasticDataflow, name: str, rate_per_s: float) -> int:
-    """Decisions from when the load is three times as much until nothing is changed any more; machines do not vary, and
-    forecasts are right."""
+    """Decisions from when the load is three times as much until throughput is never short again; machines do not vary,
+    and forecasts are right."""
     rates = np.concatenate([constant(rate_per_s, SETTLE_STEPS // 2), constant(3 * rate_per_s, SETTLE_STEPS // 2)])
-    world = PairedWorld(
-        synthetic_problem(dataflow, rate_per_s), dict.fromkeys(dataflow.sources, rates), (), 0)
-    placements = played(world, name, 0.0).placements[SETTLE_STEPS // 2 - 1:]
-    last = [at for at, (before, after) in enumerate(itertools.pairwise(placements), start=1)
-            if (before.active, before.cores) != (after.active, after.cores)]
-    return max(last, default=0)
+    problem = synthetic_problem(dataflow, rate_per_s)
+    course = played(PairedWorld(problem, dict.fromkeys(dataflow.sources, rates), (), 0), name, 0.0).course
+    short = np.array(course.reached[SETTLE_STEPS // 2:]) < problem.least - problem.tolerance - 1e-9
+    return int(np.flatnonzero(short)[-1]) + 1 if short.any() else 0
 
 
 def random_dataflows(dataflows: int, seeds: int, errors: Sequence[float]) -> list[dict[str, Any]]:
