@@ -48,10 +48,10 @@ def simulations(request: HttpRequest, dataflow_id: UUID, page: int = Query(1, ge
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/simulations", response={201: SimulationRow})
-def simulate(request: HttpRequest, dataflow_id: UUID, asked: SideBySideIn) -> Status:
+def simulate(request: HttpRequest, dataflow_id: UUID, setup: SideBySideIn) -> Status:
     """Start algorithms of adaptation side by side: 201; results come with time."""
     return Status(201, _row(services.start_side_by_side(
-        actor=request.user, dataflow_id=dataflow_id, **asked.dict() | {"algorithms": tuple(asked.algorithms)})))
+        actor=request.user, dataflow_id=dataflow_id, **setup.dict() | {"algorithms": tuple(setup.algorithms)})))
 
 
 @router.get("/proposals/{uuid:proposal_id}/replays", response=Page[SimulationRow])
@@ -62,10 +62,10 @@ def replays(request: HttpRequest, proposal_id: UUID, page: int = Query(1, ge=1, 
 
 
 @router.post("/proposals/{uuid:proposal_id}/replays", response={201: SimulationRow})
-def replay(request: HttpRequest, proposal_id: UUID, asked: ReplayIn) -> Status:
+def replay(request: HttpRequest, proposal_id: UUID, setup: ReplayIn) -> Status:
     """Start a replay of a proposal: 201; results come with time."""
     return Status(201, _row(services.start_replay(
-        actor=request.user, proposal_id=proposal_id, hours=asked.hours)))
+        actor=request.user, proposal_id=proposal_id, hours=setup.hours)))
 
 
 @router.get("/simulations/{uuid:run_id}", response=SimulationAnswer)
@@ -73,7 +73,8 @@ def simulation(request: HttpRequest, run_id: UUID) -> dict[str, Any]:
     """A simulation, with what is there of its results."""
     run = selectors.simulation(request.viewer, run_id)
     return {**_row(run), "algorithms": run.results if run.kind == SIDE_BY_SIDE else [],
-            "sides": selectors.sides_of(request.viewer, run) if run.kind == REPLAY else []}
+            "sides": selectors.sides_of(request.viewer, run) if run.kind == REPLAY else [],
+            "forecasts": run.asked.get("forecasts", [])}
 
 
 @router.post("/simulations/{uuid:run_id}/cancel", response=SimulationRow)

@@ -44,12 +44,12 @@ def may_simulate(viewer: Viewer) -> bool:
     return viewer.has_role_anywhere(Role.ENGINEER)
 
 
-def start_side_by_side(*, actor: User, dataflow_id: UUID | str, **asked: Any) -> SimulationRun:
+def start_side_by_side(*, actor: User, dataflow_id: UUID | str, **options: Any) -> SimulationRun:
     """Ask for algorithms of adaptation side by side on a dataflow that runs.
 
     Parameters
     ----------
-    **asked
+    **options
         The fields of `SimulationSetup`.
 
     Raises
@@ -60,7 +60,7 @@ def start_side_by_side(*, actor: User, dataflow_id: UUID | str, **asked: Any) ->
     record = dataflow_for(viewer, dataflow_id)
     _require(viewer)
     try:
-        setup = SimulationSetup(**asked)
+        setup = SimulationSetup(**options)
     except (TypeError, ValueError) as error:
         raise InvalidSimulation(f"{error}.", remedy="Change what is asked for, and start again.") from error
     if str(record.pk) not in load_estate().submitted:

@@ -21,7 +21,7 @@ from dashboard.simulations.lifecycle import DONE, FAILED, OPEN, QUEUED, RUNNING
 from dashboard.simulations.models import SIDE_BY_SIDE, SimulationRun
 from dashboard.simulations.selectors import NOW, THEN
 from dashboard.simulations.services import PART_H, InvalidSimulation
-from dashboard.simulations.simulation_inputs import SimulationInputs, inputs_of, machine_classes
+from dashboard.simulations.simulation_inputs import SimulationInputs, forecasts_of, inputs_of, machine_classes
 from scheduler.adaptation.side_by_side import SimulationSetup, simulated, world_of
 from scheduler.latency.limits_met import TOLERATED
 from scheduler.model.errors import WeirError
@@ -91,13 +91,15 @@ def _change(run: SimulationRun, while_in: set[str], **fields: Any) -> bool:
 
 def _side_by_side(run: SimulationRun, monotonic_s: Callable[[], float]) -> dict[str, Any]:
     """The next algorithm of a simulation."""
-    asked = dict(run.asked)
-    stored = asked.pop("inputs", None)
-    setup = SimulationSetup(**asked)
+    options = dict(run.asked)
+    stored = options.pop("inputs", None)
+    options.pop("forecasts", None)
+    setup = SimulationSetup(**options)
+    inputs = inputs_of(run.dataflow, at=run.created) if stored is None else SimulationInputs.of(stored)
     if stored is None:
-        stored = inputs_of(run.dataflow, at=run.created).as_json()
-        _change(run, {RUNNING}, asked=asked | {"inputs": stored})
-    inputs, name = SimulationInputs.of(stored), setup.algorithms[len(run.results)]
+        _change(run, {RUNNING}, asked=options | {
+            "inputs": inputs.as_json(), "forecasts": [asdict(each) for each in forecasts_of(inputs)]})
+    name = setup.algorithms[len(run.results)]
     world = world_of(
         setup, inputs.dataflow, machine_classes(), inputs.recorded_per_s, np.random.default_rng(setup.seed))
     began_s = told_s = monotonic_s()

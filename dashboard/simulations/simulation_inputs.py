@@ -15,8 +15,8 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.plans.dataflow_figures import prices_of
-from scheduler.adaptation.course_forecasts import without_gaps
-from scheduler.adaptation.side_by_side import STEP_S
+from scheduler.adaptation.course_forecasts import forecast_course, without_gaps
+from scheduler.adaptation.side_by_side import AHEAD, SEASON, STEP_S
 from scheduler.history.series import MINUTE, TASK, Series
 from scheduler.model.errors import NothingToChange
 from scheduler.performance.elastic_tasks import elastic_dataflow
@@ -25,6 +25,22 @@ from scheduler.simulation.elastic import Alternate, ElasticDataflow, VmClass
 LOOKED_BACK_S = 9 * 24 * 3600  # two days of load, and a week before it to forecast from
 BYTES_PER_S = 125e6  # a gigabit: the catalogue says nothing of networks
 SPEED = 1.0  # a slot is a standard core
+
+
+@dataclass(frozen=True)
+class SourceForecast:
+    """What a source will make by what is kept of it, in steps of five minutes, and how wrong each method was there.
+
+    ``error`` is by step ahead the mean absolute error of the method that is used, as a part of what came; None where
+    too little is kept. ``errors`` is by method the mean over the steps. ``why_averages`` says why averages are used.
+    """
+
+    source: str
+    method: str
+    rates_per_s: list[float]
+    error: list[float] | None
+    errors: dict[str, float]
+    why_averages: str
 
 
 @dataclass(frozen=True)
@@ -48,6 +64,18 @@ class SimulationInputs:
             {task: {each["name"]: Alternate(**each) for each in alternates}
              for task, alternates in stored["tasks"].items()},
             tuple((source, target) for source, target in stored["streams"])), stored["recorded_per_s"])
+
+
+def forecasts_of(inputs: SimulationInputs) -> list[SourceForecast]:
+    """What each source will make by what is kept of it."""
+    forecasts = []
+    for source, known in inputs.recorded_per_s.items():
+        forecast = forecast_course(known, AHEAD, season=SEASON)
+        forecasts.append(SourceForecast(
+            source, forecast.method, forecast.values.tolist(),
+            None if forecast.errors is None else list(forecast.errors.by_step),
+            {name: errors.total for name, errors in (forecast.others or {}).items()}, forecast.why_averages))
+    return forecasts
 
 
 def machine_classes() -> tuple[VmClass, ...]:
@@ -86,10 +114,10 @@ def inputs_of(record: DataflowRecord, *, at: datetime) -> SimulationInputs:
 def _in_steps(minutes: np.ndarray) -> np.ndarray:
     """Means of the steps that are whole, the newest last; NaN where nothing was measured, none from before that."""
     a_step = round(STEP_S / MINUTE.step_s)
-    there = np.flatnonzero(np.isfinite(minutes))
-    if not len(there):
+    measured_at = np.flatnonzero(np.isfinite(minutes))
+    if not len(measured_at):
         return np.empty(0)
-    known = minutes[there[0]:]
+    known = minutes[measured_at[0]:]
     if len(known) < a_step:
         return np.array([np.nanmean(known)])
     steps = known[len(known) % a_step:].reshape(-1, a_step)

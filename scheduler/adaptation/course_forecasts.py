@@ -118,12 +118,12 @@ def backtest(
     """
     wrong, means, came = [], [], []
     for origin in origins:
-        said = method(known[:origin], steps, season)
-        if said is None:
+        forecast = method(known[:origin], steps, season)
+        if forecast is None:
             return None
         actual = known[origin:origin + steps]
-        wrong.append(np.abs(said - actual))
-        means.append(float(said.mean() - actual.mean()))
+        wrong.append(np.abs(forecast - actual))
+        means.append(float(forecast.mean() - actual.mean()))
         came.append(float(actual.mean()))
     scale = max(float(np.mean(came)), 1e-12)
     return ForecastErrors(
@@ -192,10 +192,10 @@ def without_gaps(measured: Sequence[float] | Rates) -> Rates:
     """The newest `MOST_SAMPLES`, with the one before where nothing was measured (at first the one after), and none
     below 0; none at all where nothing was."""
     known = np.asarray(measured, dtype=float)[-MOST_SAMPLES:]
-    there = np.flatnonzero(np.isfinite(known))
-    if not len(there):
+    measured_at = np.flatnonzero(np.isfinite(known))
+    if not len(measured_at):
         return np.empty(0)
-    places = np.maximum.accumulate(np.where(np.isfinite(known), np.arange(len(known)), there[0]))
+    places = np.maximum.accumulate(np.where(np.isfinite(known), np.arange(len(known)), measured_at[0]))
     return np.maximum(0.0, known[places])
 
 

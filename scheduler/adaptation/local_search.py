@@ -153,12 +153,12 @@ def _adapted_in_bulk(
         source: sum(each.rates_per_s[source] for each in scenarios) / len(scenarios)
         for source in scenarios[0].rates_per_s})
     price = min(kind.per_hour / (kind.cores * kind.speed) for kind in problem.classes)
-    there = sum(vm.kind.cores * middle.speeds.get(name, vm.kind.speed) for name, vm in running.vms.items())
+    rented = sum(vm.kind.cores * middle.speeds.get(name, vm.kind.speed) for name, vm in running.vms.items())
     kind = problem.largest
 
     def worth(active: Mapping[str, str], powers: Mapping[str, float]) -> float:
         power = sum(powers.values())
-        new = max(0, math.ceil((power - there) / (kind.cores * kind.speed))) * kind.per_hour
+        new = max(0, math.ceil((power - rented) / (kind.cores * kind.speed))) * kind.per_hour
         switched = sum(name != running.active[task] for task, name in active.items())
         value = value_of(problem.dataflow, active) / problem.hours * (1 - CHANGE * switched / len(active))
         return value - problem.value_of_money * max(power * price, new)

@@ -44,10 +44,10 @@ def worked_off() -> None:
     raise AssertionError("it never ends")
 
 
-def ask(world: World, record, **asked):
+def ask(world: World, record, **options):
     """A short simulation."""
     return services.start_side_by_side(actor=world.carla, dataflow_id=record.pk, **(
-        {"algorithms": ("CE", "local"), "hours": 1, "times": 1000.0} | asked))
+        {"algorithms": ("CE", "local"), "hours": 1, "times": 1000.0} | options))
 
 
 def test_algorithms_are_played_with_what_was_measured(world: World) -> None:
@@ -229,6 +229,7 @@ def test_the_page_asks_shows_and_cancels(world: World) -> None:
     worked_off()
     shown = client.get(page).content.decode()
     assert 'data-result="CE"' in shown and 'data-result="WPA"' in shown and 'data-run="done"' in shown
+    assert 'data-forecast-of="sense"' in shown
     figures = client.get(f"/simulations/{run.pk}/plots.json").json()
     assert [trace["name"] for trace in figures["reached"]["data"]] == ["CE", "WPA"]
     for given in ({"algorithms": []}, {"algorithms": ["CE"], "hours": "many"}, {"algorithms": ["CE"], "times": "inf"}):
@@ -268,10 +269,12 @@ def test_the_api_does_the_same(world: World) -> None:
     assert post(f"/api/dataflows/{record.pk}/simulations", {"algorithms": ["CE"]}).json()["code"] == (
         "too_many_simulations")
     worked_off()
-    told = client.get(f"/api/simulations/{begun.json()['id']}").json()
-    assert told["status"] == DONE and [each["name"] for each in told["algorithms"]] == ["CE"] and told["sides"] == []
-    told = client.get(f"/api/simulations/{replay.json()['id']}").json()
-    assert told["algorithms"] == [] and [each["title"] for each in told["sides"]] == ["as it is", "with the plan"]
+    answer = client.get(f"/api/simulations/{begun.json()['id']}").json()
+    assert (answer["status"], answer["sides"]) == (DONE, [])
+    assert [each["name"] for each in answer["algorithms"]] == ["CE"]
+    assert [(each["source"], len(each["rates_per_s"])) for each in answer["forecasts"]] == [("sense", 4)]
+    answer = client.get(f"/api/simulations/{replay.json()['id']}").json()
+    assert answer["algorithms"] == [] and [each["title"] for each in answer["sides"]] == ["as it is", "with the plan"]
     assert client.get(f"/api/dataflows/{record.pk}/simulations").json()["total"] == 1
     assert client.get(f"/api/proposals/{proposal.pk}/replays").json()["total"] == 1
     refused = post(f"/api/simulations/{begun.json()['id']}/cancel", {})

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dashboard.simulations.selectors import ReplayedSide
+from dashboard.simulations.simulation_inputs import SourceForecast
 from scheduler.adaptation.side_by_side import SimulatedAlgorithm
 
 from .common import Answer, answer_of
 
 AlgorithmAnswer = answer_of(SimulatedAlgorithm)
 SideAnswer = answer_of(ReplayedSide)
+SourceForecastAnswer = answer_of(SourceForecast)
 
 
 class SimulationRow(Answer):
@@ -28,7 +30,9 @@ class SimulationRow(Answer):
 
 
 class SimulationAnswer(SimulationRow):
-    """A simulation with what is there of its results: of algorithms side by side, or of a replay."""
+    """A simulation with what is there of its results: of algorithms side by side, with forecasts of the
+    sources; or of a replay."""
 
     algorithms: list[AlgorithmAnswer]
     sides: list[SideAnswer]
+    forecasts: list[SourceForecastAnswer]

@@ -45,13 +45,13 @@ def test_errors_are_what_adding_up_by_hand_gives(course: list[float], steps: int
             continue
         wrong, off, came = [0.0] * steps, 0.0, 0.0
         for origin in origins:
-            said = method(np.array(course[:origin]), steps, season)
-            assert said is not None and len(said) == steps, name
+            forecast = method(np.array(course[:origin]), steps, season)
+            assert forecast is not None and len(forecast) == steps, name
             actual = course[origin:origin + steps]
             assert len(actual) == steps, "all that is forecast is known"
             for at in range(steps):
-                wrong[at] += abs(float(said[at]) - actual[at]) / len(origins)
-            off += ((sum(map(float, said)) - sum(actual)) / steps) ** 2 / len(origins)
+                wrong[at] += abs(float(forecast[at]) - actual[at]) / len(origins)
+            off += ((sum(map(float, forecast)) - sum(actual)) / steps) ** 2 / len(origins)
             came += sum(actual) / steps / len(origins)
         if came > 1e-6:
             assert errors.by_step == pytest.approx([each / came for each in wrong], rel=1e-6, abs=1e-9)

@@ -68,8 +68,8 @@ def test_it_ends_where_who_watches_says_so() -> None:
 
 
 def test_forecasts_that_are_learned_say_how_wrong_they_were() -> None:
-    told = play(SimulationSetup(("WPA",), hours=2), "WPA")[1].forecast
-    assert len(told) == 1 and told[0].startswith("a: ") and "wrong by" in told[0]
+    forecast = play(SimulationSetup(("WPA",), hours=2), "WPA")[1].forecast
+    assert len(forecast) == 1 and forecast[0].startswith("a: ") and "wrong by" in forecast[0]
     assert play(SimulationSetup(("CE",), hours=1), "CE")[1].forecast == ()
 
 
