@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from django.http import HttpRequest
-from ninja import Query, Router, Schema, Status
+from ninja import Field, Query, Router, Schema, Status
+from pydantic import WithJsonSchema
 
 from dashboard.api.answers.common import Page
 from dashboard.api.answers.simulations import SimulationAnswer, SimulationRow
 from dashboard.api.schemas import page_of
 from dashboard.approvals import selectors as approvals
+from dashboard.approvals.replays import LONGEST_H
 from dashboard.simulations import selectors, services
 from dashboard.simulations.models import REPLAY, SIDE_BY_SIDE, SimulationRun
-from scheduler.adaptation.side_by_side import LoadKind
+from scheduler.adaptation.side_by_side import MOST_HOURS, OFFERED, LoadKind
 from scheduler.simulation.problem import Billing
 
 router = Router()
+Algorithms = Annotated[list[str], WithJsonSchema({
+    "type": "array", "items": {"type": "string", "enum": list(OFFERED)}, "minItems": 1, "uniqueItems": True})]
 
 
 class SideBySideIn(Schema):
     """The fields of `scheduler.adaptation.side_by_side.SimulationSetup`."""
 
-    algorithms: list[str]
+    algorithms: Algorithms
     load: LoadKind = "recorded"
-    times: float = 1.0
-    hours: int = 12
+    times: float = Field(1.0, gt=0, le=1e6)
+    hours: int = Field(12, ge=1, le=MOST_HOURS)
     billing: Billing = "hours"
     varies: bool = True
-    least: float = 0.8
+    least: float = Field(0.8, gt=0, le=1)
     forecast: Literal["learned", "known"] = "learned"
-    error: float = 0.0
-    seed: int = 1
+    error: float = Field(0.0, ge=0, le=2)
+    seed: int = Field(1, ge=0, lt=2**31)
 
 
 class ReplayIn(Schema):
     """How many hours back."""
 
-    hours: int = 24
+    hours: int = Field(24, ge=1, le=round(LONGEST_H))
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/simulations", response=Page[SimulationRow])
