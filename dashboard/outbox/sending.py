@@ -20,6 +20,7 @@ from django.core.mail import EmailMessage
 from django.db import transaction
 
 from dashboard import jobs
+from dashboard.outbox import digests
 from dashboard.outbox.messages import IDEMPOTENCY, body_of, headers_of
 from dashboard.outbox.models import DEAD, EMAIL, LINEAGE, SENT, WAITING, WEBHOOK, Delivery
 from dashboard.outbox.webhook_posts import HostNotAllowed, NotDelivered, post_json
@@ -43,11 +44,13 @@ def enqueue(deliveries: Collection[Delivery]) -> None:
 
 def is_any_due(*, now: Callable[[], float] = time.time) -> bool:
     """Whether a message is to be sent now."""
-    return Delivery.objects.filter(state=WAITING, next_s__lte=int(now())).exists()
+    now_s = int(now())
+    return Delivery.objects.filter(state=WAITING, next_s__lte=now_s).exists() or digests.is_any_due(now_s)
 
 
 def send_due(*, now: Callable[[], float] = time.time) -> int:
     """Send what is due, the oldest first; how many messages arrived."""
+    digests.gather_due(int(now()))
     begun_s, arrived, failed_at = time.monotonic(), 0, set[str]()
     due = Delivery.objects.filter(state=WAITING, next_s__lte=int(now())).order_by("next_s", "created")
     for pk, channel, endpoint, url in list(due.values_list("pk", "channel", "endpoint_id", "endpoint__url")[:AT_ONCE]):

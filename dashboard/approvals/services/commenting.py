@@ -10,6 +10,7 @@ from django.utils import timezone
 from dashboard.approvals.comments import EDITABLE_FOR, may_edit, may_resolve
 from dashboard.approvals.models import Comment, Mention, Proposal
 from dashboard.approvals.permissions import proposal_for
+from dashboard.approvals.review_notices import tell_mentioned
 from dashboard.audit.trail import audited
 from dashboard.catalog.selectors import graph_of
 from dashboard.core.http_errors import BadInput
@@ -139,10 +140,9 @@ def _mention(comment: Comment) -> None:
     names = [name.rstrip(".-+") for name in _MENTION.findall(comment.text)][:MOST_MENTIONS]
     people = User.objects.filter(username__in=names, is_active=True).exclude(pk=comment.author_id)
     record = comment.proposal.dataflow
-    Mention.objects.bulk_create(
-        (Mention(comment=comment, user=person) for person in people
-         if not record.private or viewer_of(person).sees_private_of(record.team_id)),
-        ignore_conflicts=True)
+    told = [person for person in people if not record.private or viewer_of(person).sees_private_of(record.team_id)]
+    Mention.objects.bulk_create((Mention(comment=comment, user=person) for person in told), ignore_conflicts=True)
+    tell_mentioned(comment, told)
 
 
 def _clean(text: str) -> str:
