@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from dashboard.alerts.models import Alert, MuteRow, NoticeGroup
 from dashboard.outbox.models import Delivery, Endpoint
-from dashboard.outbox.notice_choices import Notice, chosen_by, deliveries_to, webhook_delivery
+from dashboard.outbox.notice_choices import NoticeMessage, chosen_by, deliveries_to, webhook_delivery
 from dashboard.outbox.sending import enqueue
 from dashboard.teams.models import Team, User
 from scheduler.alerting.alert_values import RESOLVED, SEVERITIES, Element
@@ -102,7 +102,7 @@ def mail_text(payload: Mapping[str, Any]) -> str:
 def _deliveries(group: NoticeGroup, what: str, alerts: Sequence[Alert]) -> Iterator[Delivery]:
     """One message to each receiver, named by group, number and receiver: told once however often this is done."""
     payload = payload_of(group, what, alerts)
-    notice = Notice(f"notice:{group.pk}:{group.notices}", payload, mail_text(payload))
+    notice = NoticeMessage(f"notice:{group.pk}:{group.notices}", payload, mail_text(payload))
     for user, choice in chosen_by(people_of(group.team), payload["severity"]):
         yield from deliveries_to(user, choice, notice)
     worst = SEVERITIES.index(payload["severity"])

@@ -174,7 +174,7 @@ def notice_choices_of_caller(request: HttpRequest) -> dict[str, Any]:
 @router.put("/notice-choices", response=Choices)
 def put_notice_choices(request: HttpRequest, wanted: ChoicesIn) -> dict[str, Any]:
     """Say how the caller wants to be told of alerts and proposals."""
-    notice_choices.set_choices(
+    outbox.set_choices(
         actor=request.user, email=wanted.email.replace("\0", ""),
         choices=[NoticeChoice(choice.subject, choice.email, choice.webhook, choice.daily)
                  for choice in wanted.choices])

@@ -20,7 +20,7 @@ from dashboard.outbox.notice_choices import (
     DECISION,
     MENTION,
     REVIEW,
-    Notice,
+    NoticeMessage,
     chosen_by,
     deliveries_to,
     webhook_delivery,
@@ -78,21 +78,21 @@ def tell_author(proposal: Proposal) -> None:
         f"{_name(proposal)} {decided}{by}", details[:_QUOTED]))
 
 
-def _tell(users: Iterable[User], subject: str, notice: Notice) -> None:
+def _tell(users: Iterable[User], subject: str, notice: NoticeMessage) -> None:
     enqueue([
         delivery for user, choice in chosen_by(users, subject) for delivery in deliveries_to(user, choice, notice)])
 
 
 def _notice(
     proposal: Proposal, event: str, key: str, title: str, text: str = "", *, team: Team | None = None
-) -> Notice:
+) -> NoticeMessage:
     link = f"{settings.SITE_URL}{reverse('proposal', args=[proposal.pk])}"
     payload: dict[str, Any] = {
         "event": event, "what": proposal.status, "severity": INFO, "title": title, "text": text, "link": link,
         "team": (team or proposal.dataflow.team).slug, "proposal": str(proposal.pk), "count": 1,
         "dataflow": str(proposal.dataflow_id)}
-    body = [title + ".", *([text] if text else []), link]
-    return Notice(key, payload, "\n\n".join([*body, "You choose what you are told under Alerts, Notifications."]))
+    body = [f"{title}.", *([text] if text else []), link, "You choose what you are told under Alerts, Notifications."]
+    return NoticeMessage(key, payload, "\n\n".join(body))
 
 
 def _name(proposal: Proposal) -> str:

@@ -6,18 +6,14 @@ A subject is the severity of an alert, or what happens to proposals: ``review`` 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
-from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.utils import timezone
 
-from dashboard.audit.trail import audited
-from dashboard.core.http_errors import BadInput
 from dashboard.outbox.models import EMAIL, HELD, WAITING, WEBHOOK, Delivery, Endpoint, NoticePreference
 from dashboard.teams.models import User
 from scheduler.alerting.alert_values import CRITICAL, SEVERITIES
@@ -37,7 +33,7 @@ class NoticeChoice:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class NoticeMessage:
     """One message, before it is known to whom it goes.
 
     ``key`` names what it is about: each receiver gets it once. ``text`` is that of a mail, ``payload`` what webhooks
@@ -68,28 +64,7 @@ def chosen_by(users: Iterable[User], subject: str) -> Iterator[tuple[User, Notic
                      else NoticeChoice(subject, _USUAL[subject], _USUAL[subject]))
 
 
-def set_choices(*, actor: User, choices: Collection[NoticeChoice], email: str) -> None:
-    """Say how the actor is told, by subject, and at which address of mail."""
-    email = email.strip()
-    if email:
-        try:
-            validate_email(email)
-        except ValidationError:
-            raise BadInput("That is no address of mail.", remedy="Write it as name@example.org.") from None
-    if {choice.subject for choice in choices} - set(SUBJECTS):
-        raise BadInput("There is no such subject of notifications.", remedy=f"There are {', '.join(SUBJECTS)}.")
-    with audited(actor=actor, verb="notice_choices.set", subject=actor) as audit:
-        for choice in choices:
-            NoticePreference.objects.update_or_create(user=actor, subject=choice.subject, defaults={
-                "email": choice.email, "webhook": choice.webhook, "daily": choice.daily})
-        if actor.email != email:
-            actor.email = email
-            actor.save(update_fields=["email"])
-        audit.details = {choice.subject: {
-            "email": choice.email, "webhook": choice.webhook, "daily": choice.daily} for choice in choices}
-
-
-def deliveries_to(user: User, choice: NoticeChoice, notice: Notice) -> Iterator[Delivery]:
+def deliveries_to(user: User, choice: NoticeChoice, notice: NoticeMessage) -> Iterator[Delivery]:
     """The messages of one notice to one person; held back until the next digest where the person chose that."""
     held = {"state": HELD, "next_s": next_digest_s(timezone.now())} if choice.daily else {"state": WAITING}
     title = notice.payload["title"]
@@ -101,7 +76,7 @@ def deliveries_to(user: User, choice: NoticeChoice, notice: Notice) -> Iterator[
         yield webhook_delivery(endpoint, notice, **held)
 
 
-def webhook_delivery(endpoint: Endpoint, notice: Notice, **facts: Any) -> Delivery:
+def webhook_delivery(endpoint: Endpoint, notice: NoticeMessage, **facts: Any) -> Delivery:
     """The message of a notice to one webhook."""
     return Delivery(
         key=f"{notice.key}:hook:{endpoint.pk}", channel=WEBHOOK, endpoint=endpoint,

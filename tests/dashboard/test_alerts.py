@@ -23,7 +23,8 @@ from dashboard.operations.live_view.chart_marks import marks_of
 from dashboard.operations.live_view.estate_history import Range, history_of
 from dashboard.operations.live_view.findings import BAD, Finding
 from dashboard.outbox.models import Delivery, Endpoint
-from dashboard.outbox.notice_choices import NoticeChoice, set_choices
+from dashboard.outbox.notice_choices import NoticeChoice
+from dashboard.outbox.services import set_choices
 from dashboard.teams.permissions import viewer_of
 from scheduler.alerting.grouping import WAIT_S
 from scheduler.alerting.rule_kinds import RULE_KINDS

@@ -140,9 +140,10 @@ def _mention(comment: Comment) -> None:
     names = [name.rstrip(".-+") for name in _MENTION.findall(comment.text)][:MOST_MENTIONS]
     people = User.objects.filter(username__in=names, is_active=True).exclude(pk=comment.author_id)
     record = comment.proposal.dataflow
-    told = [person for person in people if not record.private or viewer_of(person).sees_private_of(record.team_id)]
-    Mention.objects.bulk_create((Mention(comment=comment, user=person) for person in told), ignore_conflicts=True)
-    tell_mentioned(comment, told)
+    addressees = [
+        person for person in people if not record.private or viewer_of(person).sees_private_of(record.team_id)]
+    Mention.objects.bulk_create((Mention(comment=comment, user=person) for person in addressees), ignore_conflicts=True)
+    tell_mentioned(comment, addressees)
 
 
 def _clean(text: str) -> str:

@@ -45,7 +45,7 @@ def notifications_set(request: HttpRequest) -> HttpResponse:
         NoticeChoice(subject, *(f"{way}-{subject}" in request.POST for way in ("email", "webhook", "daily")))
         for subject in SUBJECTS]
     flash.attempt(
-        request, lambda: notice_choices.set_choices(
+        request, lambda: outbox.set_choices(
             actor=request.user, choices=choices, email=request.POST.get("email", "").replace("\0", "")),
         text="Your choice is kept.", code="notice-choices")
     return redirect("notifications")
