@@ -157,11 +157,18 @@ def locked(folder: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite database with every migration, made once for all workers of a run: that takes long."""
+    """A SQLite database with every migration: the one that set-up keeps, else made once for all workers of a run."""
+    from django.db.migrations.loader import MigrationLoader
+
+    from dashboard.core.migrated_database import template_file
+
     folder = shared_folder(tmp_path_factory, "migrated")
     path = folder / "weir.sqlite3"
     with locked(folder):
-        if not path.exists():
+        kept = None if path.exists() else template_file(MigrationLoader(None))
+        if kept is not None and kept.is_file():
+            shutil.copyfile(kept, path)
+        elif not path.exists():
             variables = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
             making = folder / "making"
             subprocess.run(

@@ -58,13 +58,13 @@ def addresses(world: World) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", ["root", "carla", "ben", "vera", "outsider"])
-def test_every_page_is_sound(name: str, addresses: list[str], client_of: ClientOf) -> None:
-    client = client_of(name)
-    for address in addresses:
-        response = client.get(address)
-        assert response.status_code == 200, address
-        assert_sound(response, address)
+def test_every_page_is_sound(addresses: list[str], client_of: ClientOf) -> None:
+    for name in ("root", "carla", "ben", "vera", "outsider"):
+        client = client_of(name)
+        for address in addresses:
+            response = client.get(address)
+            assert response.status_code == 200, (name, address)
+            assert_sound(response, f"{name}: {address}")
 
 
 def test_pages_of_an_empty_installation_say_what_to_do_next(client_of: ClientOf) -> None:
