@@ -34,7 +34,7 @@ gc.set_threshold(50_000, 20, 20)
 hypothesis.settings.register_profile("weir", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("same", hypothesis.settings.get_profile("weir"), derandomize=True)
 BEGAN_S = pytest.StashKey[float]()
-SHARE, FEWEST = 4, 5  # a default run draws a fourth of the cases of a property, and so many at least; a long one all
+SHARE, FEWEST = 8, 5  # a default run draws an eighth of the cases of a property, and so many at least; a long one all
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
