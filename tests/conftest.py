@@ -165,9 +165,9 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = shared_folder(tmp_path_factory, "migrated")
     path = folder / "weir.sqlite3"
     with locked(folder):
-        kept = None if path.exists() else template_file(MigrationLoader(None))
-        if kept is not None and kept.is_file():
-            shutil.copyfile(kept, path)
+        template = None if path.exists() else template_file(MigrationLoader(None))
+        if template is not None and template.is_file():
+            shutil.copyfile(template, path)
         elif not path.exists():
             variables = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
             making = folder / "making"
