@@ -291,7 +291,7 @@ def everything(world: World, monkeypatch: pytest.MonkeyPatch, settings: Any) -> 
 
 
 def drawn(request: pytest.FixtureRequest, patterns: list[str]) -> list[str]:
-    """All addresses in the long run, and a fourth of them in the short one: others each time, so that many draw all."""
+    """All addresses in the long run, an eighth of them in the short one: others each time, so that many draw all."""
     return patterns if request.config.getoption("--long") else random.sample(patterns, len(patterns) // SHARE)
 
 
