@@ -158,7 +158,8 @@ class NodeAgent:
         def made(kind: type[SlotProcess], name: str, **more: Any) -> SlotProcess:
             return kind(
                 name, self._slot_argv(name), env={}, on_news=self._on_news, on_event=publisher.send_event,
-                enclose=self._confinement.enclosed, answer=self._opener.answer, **more)
+                enclose=self._confinement.enclosed, answer=self._opener.answer, works_for=self._users.works_for,
+                **more)
 
         self._spare = made(Spare, SPARE) if self._settings.spares else None
         if self._settings.class_archive and not self._settings.spark_master:

@@ -1,0 +1,133 @@
+"""The lines between an agent and its slots: what a slot may say, and what it may keep its agent from doing. No Spark.
+
+A slot runs what teams wrote: who breaks out of an expression says what it likes. So a line has a length, and what it
+says a type and a size, or it is as if it had not been said; and a slot that does not take what it is told is one that
+hangs, for nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from pydantic_core import from_json
+
+from scheduler.contracts.codec import Codec, InvalidContract
+from scheduler.contracts.reports import QUERY_REPORTS, ConnectorReport, SinkReport
+
+MOST_BYTES = 8 << 20
+MOST_EVENTS = 100  # of a line
+LARGEST = 2**63 - 1
+TAKES_S = 5.0  # by then a slot that works has taken what it is told: its pipe alone has room for thousands of pokes
+
+
+class UnreadableLine(Exception):
+    """What was said is none of what a slot says."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSaying:
+    """What a slot, a spare or the connector host says of itself."""
+
+    state: str = "starting"
+    refused: str = ""
+    idle: bool = False
+    heap_mb: float | None = None
+    fragments: Mapping[str, Any] = field(default_factory=dict)
+    connectors: Mapping[str, Any] = field(default_factory=dict)
+    sinks: Mapping[str, Any] = field(default_factory=dict)
+    events: tuple[Mapping[str, Any], ...] = ()
+
+
+_SAYINGS, _PULSES = Codec(SlotSaying), Codec(int)
+_PARTS = {"fragments": QUERY_REPORTS, "connectors": Codec(ConnectorReport), "sinks": Codec(SinkReport)}
+
+
+def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
+    """Lines of a process, each with its end; what is longer than a line may be comes empty."""
+    while line := stream.readline(MOST_BYTES):
+        if line.endswith(b"\n") or len(line) < MOST_BYTES:
+            yield line
+            continue
+        while line and not line.endswith(b"\n"):
+            line = stream.readline(MOST_BYTES)
+        yield b""
+
+
+def read_line(line: bytes) -> dict[str, Any]:
+    """What a line says: a ``pulse``, an ``answer``, a secret to ``open``, or what a slot says of itself.
+
+    Of that, a query, source or sink of which something else is said than there is to say is left out, and so is an
+    event without a kind and a time.
+
+    Raises
+    ------
+    UnreadableLine
+        It is none of these.
+    """
+    try:
+        said = from_json(line)
+        if not isinstance(said, dict):
+            raise UnreadableLine("it is no object")
+        if "pulse" in said:
+            return {"pulse": min(max(0, _PULSES.read(said["pulse"])), LARGEST)}
+        if "answer" in said or "open" in said:
+            return said
+        told = _SAYINGS.document(_SAYINGS.read(said))
+    except (ValueError, InvalidContract) as error:
+        raise UnreadableLine(str(error)[:200]) from None
+    if not _is_modest(told["heap_mb"]):
+        told["heap_mb"] = None
+    for part, codec in _PARTS.items():
+        documents = ((name, _document(codec, document)) for name, document in told[part].items())
+        told[part] = {name: document for name, document in documents if document is not None}
+    told["events"] = [
+        event for event in told["events"][:MOST_EVENTS]
+        if isinstance(event.get("kind"), str) and type(event.get("at_ms")) is int and _is_modest(event)
+        and isinstance(event.get("fragment", ""), str) and "node" not in event]
+    return told
+
+
+def takes(stream: IO[bytes], line: bytes, *, within_s: float = TAKES_S) -> bool:
+    """Write a line to a process; False where it did not take it in time, and has perhaps had a part of it.
+
+    Raises
+    ------
+    OSError
+        It has ended.
+    """
+    number, deadline_s = stream.fileno(), time.monotonic() + within_s
+    os.set_blocking(number, False)
+    waiting = select.poll()
+    waiting.register(number, select.POLLOUT)
+    while line:
+        try:
+            line = line[os.write(number, line):]
+        except BlockingIOError:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            waiting.poll(1000 * left_s)
+    return True
+
+
+def _document(codec: Codec[Any], said: object) -> dict[str, Any] | None:
+    """What is said as the contract has it; None where it is nothing of that."""
+    try:
+        document = codec.document(codec.read(said))
+    except InvalidContract:
+        return None
+    return document if _is_modest(document) else None
+
+
+def _is_modest(value: Any) -> bool:
+    """Whether all numbers are some, and can be stored and added up with others."""
+    if isinstance(value, Mapping):
+        return all(map(_is_modest, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_modest, value))
+    return not isinstance(value, int | float) or abs(value) <= LARGEST
