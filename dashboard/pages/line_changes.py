@@ -17,7 +17,7 @@ from typing import Literal
 
 AROUND = 3  # unchanged lines that are shown before and after a change
 MOST_SHOWN = 5_000  # lines; what comes behind them is a gap
-MOST_PAIRS, MOST_PAIRS_BETWEEN = 400_000, 20_000  # of lines that are compared: of all, and between two that are the same
+MOST_PAIRS, MOST_PAIRS_BETWEEN = 400_000, 20_000  # of lines that are compared: of all; between two that are the same
 
 
 @dataclass(frozen=True, slots=True)

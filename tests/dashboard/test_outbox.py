@@ -47,8 +47,8 @@ def enqueued(*deliveries: dict[str, Any]) -> None:
     """Messages that wait, in this order."""
     for facts in deliveries:
         pk = uuid.uuid4()
-        sending.enqueue([Delivery(**{
-            "pk": pk, "key": str(pk), "channel": "webhook", "payload": trial_payload("carla") | {"text": "T"}, **facts})])
+        payload = trial_payload("carla") | {"text": "T"}
+        sending.enqueue([Delivery(**{"pk": pk, "key": str(pk), "channel": "webhook", "payload": payload, **facts})])
 
 
 def test_a_webhook_is_signed_with_its_time_and_told_apart_by_an_id(world: World, got: Receiver) -> None:

@@ -24,12 +24,13 @@ from workers.engine.agents.supervising.supervision import SlotProcess
 from workers.engine.agents.supervising.usage_attribution import UsageAttribution
 
 HONEST = {"state": "running", "batches": 3, "busy_ms": 7}
+TOLD = '"f1-0": ' + json.dumps(HONEST)
 DIGITS = "9" * 5_000
 
 
 def beside(name: str, value: str) -> str:
     """An honest query, and another of which this is said."""
-    return '{"state": "running", "fragments": {"f1-0": %s, "f2-0": {"%s": %s}}}' % (json.dumps(HONEST), name, value)
+    return '{"state": "running", "fragments": {' + TOLD + f', "f2-0": {{"{name}": {value}}}}}}}'
 
 
 SAID = {  # what a slot says: whether the honest query in it is heard
@@ -38,18 +39,23 @@ SAID = {  # what a slot says: whether the honest query in it is heard
     "a pulse that is none": ('{"pulse": "soon"}', False), "a pulse of many digits": (f'{{"pulse": {DIGITS}}}', False),
     "a state that is none": ('{"state": 5}', False), "queries that are none": ('{"fragments": 5}', False),
     "a state of a query": (beside("state", "5"), True), "a query that is none": (
-        '{"fragments": {"f1-0": %s, "f2-0": 5}}' % json.dumps(HONEST), True),
+        '{"fragments": {' + TOLD + ', "f2-0": 5}}', True),
     "a text for a count": (beside("busy_ms", '"x"'), True), "many digits": (beside("busy_ms", "9" * 400), True),
     "more than is stored": (beside("batches", "9" * 20), True), "no number": (beside("rows_per_s", "NaN"), True),
     "infinite": (beside("rows_per_s", "1e999"), True), "outlets": (beside("outlets", '{"x": 1}'), True),
     "routes": (beside("routes", "[]"), True), "an error that is none": (beside("error", "{}"), True),
-    "heap": ('{"fragments": {"f1-0": %s}, "heap_mb": 1e999}' % json.dumps(HONEST), True),
-    "connectors": ('{"fragments": {"f1-0": %s}, "connectors": {"t": 1, "u": {"state": {}}}, "sinks": {"t": []}}'
-                   % json.dumps(HONEST), True),
-    "events": ('{"fragments": {"f1-0": %s}, "events": [{}, {"kind": 1, "at_ms": 1}, {"kind": "x"}, '
+    "heap": ('{"fragments": {' + TOLD + '}, "heap_mb": 1e999}', True),
+    "connectors": (
+        '{"fragments": {' + TOLD + '}, "connectors": {"t": 1, "u": {"state": {}}}, "sinks": {"t": []}}', True),
+    "events": ('{"fragments": {' + TOLD + '}, "events": [{}, {"kind": 1, "at_ms": 1}, {"kind": "x"}, '
                '{"kind": "slot_died", "at_ms": 1, "node": "n2"}, {"kind": "x", "at_ms": 1, "fragment": [1]}, '
-               '{"kind": "x", "at_ms": 1, "fragment": "f9-0"}, {"kind": "x", "at_ms": 1, "self": 1}]}'
-               % json.dumps(HONEST), True),
+               '{"kind": "x", "at_ms": 1, "fragment": "f9-0"}, {"kind": "x", "at_ms": 1, "self": 1}, '
+               '{"kind": "handed_over", "at_ms": 1, "fragment": "f1-0", "gap_ms": 5}, '
+               '{"kind": "handed_over", "at_ms": 1, "fragment": "f1-0", "gap_ms": "x", "from_": []}, '
+               '{"kind": "handed_over", "at_ms": 1, "fragment": "f1-0", "gap_ms": 5, "from_": [5]}, '
+               '{"kind": "joined_late", "at_ms": 1, "fragment": "f1-0", "kept_since_ms": 1e300}, '
+               '{"kind": "fragment_failed", "at_ms": 9e18, "fragment": "f1-0", "error": "x"}, '
+               '{"kind": "fragment_failed", "at_ms": 9000000000000000000, "fragment": "f1-0", "error": "x"}]}', True),
     "an answer nobody asked for": ('{"answer": {"x": []}}', False), "a secret": ('{"open": [], "team": {}}', False)}
 
 
@@ -85,7 +91,8 @@ def test_a_slot_tells_of_what_its_node_works_for_alone() -> None:
     slot._process = process = SimpleNamespace(pid=1)
     slot.hear(process, json.dumps({
         "state": "running", "fragments": {"f1-0": HONEST, "f9-0": {"state": "left"}},
-        "events": [{"kind": "fragment_failed", "at_ms": 1, "fragment": name} for name in ("f1-0", "f9-0")]}).encode())
+        "events": [{"kind": "fragment_failed", "at_ms": 1, "fragment": name, "error": "", "retry_at_ms": None}
+                   for name in ("f1-0", "f9-0")]}).encode())
     assert set(slot.report["fragments"]) == {"f1-0"} == {event["fragment"] for event in events}
 
 

@@ -158,13 +158,14 @@ class NodeAgent:
         def made(kind: type[SlotProcess], name: str, **more: Any) -> SlotProcess:
             return kind(
                 name, self._slot_argv(name), env={}, on_news=self._on_news, on_event=publisher.send_event,
-                enclose=self._confinement.enclosed, answer=self._opener.answer, works_for=self._users.works_for,
-                **more)
+                enclose=self._confinement.enclosed, answer=self._opener.answer, **more)
 
         self._spare = made(Spare, SPARE) if self._settings.spares else None
         if self._settings.class_archive and not self._settings.spark_master:
             self._archiver = Archiver(trusted_environment(self._settings))
-        self._slots = [made(SlotProcess, str(index), spare=self._spare) for index in range(self._settings.slots)]
+        self._slots = [
+            made(SlotProcess, str(index), spare=self._spare, works_for=self._users.works_for)
+            for index in range(self._settings.slots)]
         self._connectors = None
         self._version = self._store.read_desired().version
         self._log.info("agent serves", slots=len(self._slots), version=self._version)

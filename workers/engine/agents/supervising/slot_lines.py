@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -22,6 +22,7 @@ from scheduler.contracts.reports import QUERY_REPORTS, ConnectorReport, SinkRepo
 MOST_BYTES = 8 << 20
 MOST_EVENTS = 100  # of a line
 LARGEST = 2**63 - 1
+LATEST_MS = 253_402_300_799_999  # the end of the year 9999
 TAKES_S = 5.0  # by then a slot that works has taken what it is told: its pipe alone has room for thousands of pokes
 
 
@@ -61,8 +62,7 @@ def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
 def read_line(line: bytes) -> dict[str, Any]:
     """What a line says: a ``pulse``, an ``answer``, a secret to ``open``, or what a slot says of itself.
 
-    Of that, a query, source or sink of which something else is said than there is to say is left out, and so is an
-    event without a kind and a time.
+    Of that, a query, source, sink or event of which something else is said than there is to say is left out.
 
     Raises
     ------
@@ -85,10 +85,7 @@ def read_line(line: bytes) -> dict[str, Any]:
     for part, codec in _PARTS.items():
         documents = ((name, _document(codec, document)) for name, document in told[part].items())
         told[part] = {name: document for name, document in documents if document is not None}
-    told["events"] = [
-        event for event in told["events"][:MOST_EVENTS]
-        if isinstance(event.get("kind"), str) and type(event.get("at_ms")) is int and _is_modest(event)
-        and isinstance(event.get("fragment", ""), str) and "node" not in event]
+    told["events"] = [event for event in told["events"][:MOST_EVENTS] if _is_event(event)]
     return told
 
 
@@ -115,13 +112,41 @@ def takes(stream: IO[bytes], line: bytes, *, within_s: float = TAKES_S) -> bool:
     return True
 
 
-def _document(codec: Codec[Any], said: object) -> dict[str, Any] | None:
-    """What is said as the contract has it; None where it is nothing of that."""
+def _is_event(event: Mapping[str, Any]) -> bool:
+    """Whether an event has what is told of its kind, as whoever is told takes it; its node is the agent's to name."""
+    needed = {"kind", "at_ms", *_NEEDED.get(str(event.get("kind")), ())}
+    return needed <= event.keys() and "node" not in event and _is_modest(event) and all(
+        is_one(event[name]) for name, is_one in _FACTS.items() if name in event)
+
+
+def _is_text(said: Any) -> bool:
+    return isinstance(said, str)
+
+
+def _is_time(said: Any) -> bool:
+    return type(said) is int and 0 <= said <= LATEST_MS
+
+
+def _is_time_or_none(said: Any) -> bool:
+    return said is None or _is_time(said)
+
+
+_FACTS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("kind", "fragment", "task", "slot", "error", "what"), _is_text),
+    **dict.fromkeys(("at_ms", "gap_ms"), _is_time), **dict.fromkeys(("retry_at_ms", "kept_since_ms"), _is_time_or_none),
+    "between_nodes": lambda said: isinstance(said, bool),
+    "from_": lambda said: isinstance(said, list) and all(map(_is_text, said))}
+_NEEDED = {
+    "handed_over": ("fragment", "gap_ms", "from_"), "fragment_failed": ("fragment", "error"),
+    "joined_late": ("fragment", "kept_since_ms"), "sink_found_otherwise": ("fragment", "what")}
+
+
+def _document(codec: Codec[Any], said: Any) -> dict[str, Any] | None:
+    """What is said as the contract has it, with what the contract does not know; None where it is nothing of that."""
     try:
-        document = codec.document(codec.read(said))
-    except InvalidContract:
+        return {**said, **codec.document(codec.read(said))} if _is_modest(said) else None
+    except (InvalidContract, TypeError):
         return None
-    return document if _is_modest(document) else None
 
 
 def _is_modest(value: Any) -> bool:
