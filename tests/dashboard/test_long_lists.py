@@ -31,7 +31,7 @@ MADE_WITHOUT_A_MOST = (
     "catalog.DataflowRecord", "catalog.DataflowVersion", "approvals.Proposal", "approvals.TeamRules", "alerts.Alert",
     "outbox.Delivery", "audit.AuditEntry", "controllers.RoundRow", "profiles.ProfileRecord", "profiles.SweepRecord",
     "operations.PostedEvent", "history.AnnotationRow")
-OF_A_MOST = {"alerts/rules": 500, "profiles/measure": 200}  # dataflows that one may choose from: the newest, or first
+OF_A_MOST = ("alerts/rules", "profiles/measure")  # 500 and 200 dataflows that one may choose from
 WHOLE = ("export.csv", "profiles.csv")  # files that are asked for as a whole, up to a most of their own
 LONGER = 20 * MANY  # characters: counts have more digits, and names that stand beside others
 
