@@ -71,7 +71,7 @@ def _like(row: models.Model) -> models.Model:
 
 def lengths(everything: Everything) -> dict[str, int]:
     """How long each answer to an admin of both teams is."""
-    found = {}
+    by_pattern = {}
     for pattern in dict.fromkeys(routes()):
         if pattern.startswith(("login/", "logout/", "sign-on/")) or pattern.endswith(WHOLE) or pattern in OF_A_MOST:
             continue
@@ -79,18 +79,18 @@ def lengths(everything: Everything) -> dict[str, int]:
         path = "/" + re.sub(r"<(?:\w+:)?(\w+)>", lambda name, names=names: str(names[name[1]]), pattern)
         answer = everything._clients["dev"].get(path, QUERIES.get(pattern, {}))
         if answer.status_code == 200:
-            found[pattern] = len(answer.getvalue())
-    return found
+            by_pattern[pattern] = len(answer.getvalue())
+    return by_pattern
 
 
 def test_twice_as_many_rows_make_no_answer_longer(everything: Everything) -> None:
     rows = [(name, apps.get_model(name)._base_manager.first()) for name in MADE_WITHOUT_A_MOST]
-    there = [row for _, row in rows if row is not None]
-    assert len(there) >= len(rows) - 1, [name for name, row in rows if row is None]
-    for row in there:
+    models_with_rows = [row for _, row in rows if row is not None]
+    assert len(models_with_rows) >= len(rows) - 1, [name for name, row in rows if row is None]
+    for row in models_with_rows:
         copies(row, 0)
     once = lengths(everything)
-    for row in there:
+    for row in models_with_rows:
         copies(row, MANY)
     twice = lengths(everything)
     assert not {

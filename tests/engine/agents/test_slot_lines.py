@@ -61,22 +61,22 @@ SAID = {  # what a slot says: whether the honest query in it is heard
 
 @pytest.mark.parametrize("name", SAID)
 def test_an_agent_goes_on_whatever_a_slot_says(name: str, tmp_path: Path) -> None:
-    said, is_heard = SAID[name]
+    line, is_heard = SAID[name]
     events: list[dict[str, Any]] = []
     slot = SlotProcess(
         "0", [], env={}, on_news=lambda: None, on_event=lambda **facts: events.append(facts),
         works_for=lambda query: query != "f9-0")
     slot._process = process = SimpleNamespace(
         pid=os.getpid(), stdin=(tmp_path / "stdin").open("wb"), poll=lambda: None,
-        stdout=io.BytesIO(said.encode(errors="surrogatepass") + b"\n"))
+        stdout=io.BytesIO(line.encode(errors="surrogatepass") + b"\n"))
     supervision._Driver._read(SimpleNamespace(process=process, owner=slot))
     assert isinstance(slot.state, str) and slot.silent_ms(1) >= 0 and not slot.check(1)
-    told = slot.report.get("fragments", {})
+    fragments = slot.report.get("fragments", {})
     Death.of(slot.report, at_ms=1, why="")
     UsageAttribution(slot_memory_mb=100, base_path=tmp_path / "base_mb").take(
         Usage(cpu=1, memory_mb=1, memory_trend_mb_per_h=None, since_ms=1, cpu_ms=1, memory_mb_s=1, compiling_ms=0,
               python_mb=0), slot.report, now_ms=1)
-    report = NODE_REPORTS.loads(json.dumps({"node": "n1", "slots": {"0": {"fragments": told}}}))
+    report = NODE_REPORTS.loads(json.dumps({"node": "n1", "slots": {"0": {"fragments": fragments}}}))
     assert ("f1-0" in report.slots["0"].fragments) is is_heard
     assert not is_heard or report.slots["0"].fragments["f1-0"].busy_ms == HONEST["busy_ms"]
     assert not [event for event in events if event.get("node") or event.get("fragment")]
@@ -94,6 +94,14 @@ def test_a_slot_tells_of_what_its_node_works_for_alone() -> None:
         "events": [{"kind": "fragment_failed", "at_ms": 1, "fragment": name, "error": "", "retry_at_ms": None}
                    for name in ("f1-0", "f9-0")]}).encode())
     assert set(slot.report["fragments"]) == {"f1-0"} == {event["fragment"] for event in events}
+
+
+def test_an_answer_that_nobody_asked_for_is_not_kept() -> None:
+    slot = SlotProcess("0", [], env={}, on_news=lambda: None, on_event=lambda **_: None)
+    slot._process = process = SimpleNamespace(pid=1)
+    for number in range(3):
+        slot.hear(process, json.dumps({"answer": number}).encode())
+    assert slot._answers.empty()
 
 
 @pytest.mark.parametrize("ends", [True, False])

@@ -70,23 +70,23 @@ def read_line(line: bytes) -> dict[str, Any]:
         It is none of these.
     """
     try:
-        said = from_json(line)
-        if not isinstance(said, dict):
+        message = from_json(line)
+        if not isinstance(message, dict):
             raise UnreadableLine("it is no object")
-        if "pulse" in said:
-            return {"pulse": min(max(0, _PULSES.read(said["pulse"])), LARGEST)}
-        if "answer" in said or "open" in said:
-            return said
-        told = _SAYINGS.document(_SAYINGS.read(said))
+        if "pulse" in message:
+            return {"pulse": min(max(0, _PULSES.read(message["pulse"])), LARGEST)}
+        if "answer" in message or "open" in message:
+            return message
+        report = _SAYINGS.document(_SAYINGS.read(message))
     except (ValueError, InvalidContract) as error:
         raise UnreadableLine(str(error)[:200]) from None
-    if not _is_modest(told["heap_mb"]):
-        told["heap_mb"] = None
+    if not _is_modest(report["heap_mb"]):
+        report["heap_mb"] = None
     for part, codec in _PARTS.items():
-        documents = ((name, _document(codec, document)) for name, document in told[part].items())
-        told[part] = {name: document for name, document in documents if document is not None}
-    told["events"] = [event for event in told["events"][:MOST_EVENTS] if _is_event(event)]
-    return told
+        documents = ((name, _document(codec, document)) for name, document in report[part].items())
+        report[part] = {name: document for name, document in documents if document is not None}
+    report["events"] = [event for event in report["events"][:MOST_EVENTS] if _is_event(event)]
+    return report
 
 
 def takes(stream: IO[bytes], line: bytes, *, within_s: float = TAKES_S) -> bool:
@@ -119,32 +119,32 @@ def _is_event(event: Mapping[str, Any]) -> bool:
         is_one(event[name]) for name, is_one in _FACTS.items() if name in event)
 
 
-def _is_text(said: Any) -> bool:
-    return isinstance(said, str)
+def _is_text(message: Any) -> bool:
+    return isinstance(message, str)
 
 
-def _is_time(said: Any) -> bool:
-    return type(said) is int and 0 <= said <= LATEST_MS
+def _is_time(message: Any) -> bool:
+    return type(message) is int and 0 <= message <= LATEST_MS
 
 
-def _is_time_or_none(said: Any) -> bool:
-    return said is None or _is_time(said)
+def _is_time_or_none(message: Any) -> bool:
+    return message is None or _is_time(message)
 
 
 _FACTS: dict[str, Callable[[Any], bool]] = {
     **dict.fromkeys(("kind", "fragment", "task", "slot", "error", "what"), _is_text),
     **dict.fromkeys(("at_ms", "gap_ms"), _is_time), **dict.fromkeys(("retry_at_ms", "kept_since_ms"), _is_time_or_none),
-    "between_nodes": lambda said: isinstance(said, bool),
-    "from_": lambda said: isinstance(said, list) and all(map(_is_text, said))}
+    "between_nodes": lambda message: isinstance(message, bool),
+    "from_": lambda message: isinstance(message, list) and all(map(_is_text, message))}
 _NEEDED = {
     "handed_over": ("fragment", "gap_ms", "from_"), "fragment_failed": ("fragment", "error"),
     "joined_late": ("fragment", "kept_since_ms"), "sink_found_otherwise": ("fragment", "what")}
 
 
-def _document(codec: Codec[Any], said: Any) -> dict[str, Any] | None:
+def _document(codec: Codec[Any], message: Any) -> dict[str, Any] | None:
     """What is said as the contract has it, with what the contract does not know; None where it is nothing of that."""
     try:
-        return {**said, **codec.document(codec.read(said))} if _is_modest(said) else None
+        return {**message, **codec.document(codec.read(message))} if _is_modest(message) else None
     except (InvalidContract, TypeError):
         return None
 

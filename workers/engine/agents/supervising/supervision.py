@@ -94,6 +94,7 @@ class SlotProcess:
         self.death: Death | None = None  # of the last driver, where that ended by itself
         self.was_spare = False  # the process took the place of one that died
         self._saying = threading.Lock()  # two threads' lines must not meet
+        self._asked: int | None = None
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._log = logger().bind(slot=name)
 
@@ -166,7 +167,7 @@ class SlotProcess:
         SlotGone
             The process ``pid`` is not this slot's any more, or does not answer.
         """
-        number = time.monotonic_ns()
+        self._asked = number = time.monotonic_ns()
         self._command({"do": do, "ask": number, **what}, pid=pid)
         deadline = time.monotonic() + within_s
         while self.pid == pid and time.monotonic() < deadline:
@@ -237,13 +238,14 @@ class SlotProcess:
             return
         self._heard_at_ms = _now_ms()
         if "answer" in report:
-            self._answers.put(report)
+            if report["answer"] == self._asked:  # or what nobody asked for would be kept for ever
+                self._answers.put(report)
             return
         if "open" in report:
             if self._answer is not None:
                 self._say(self._answer(self, report), pid=process.pid)
             return
-        report["fragments"] = {name: told for name, told in report["fragments"].items() if self._works_for(name)}
+        report["fragments"] = {name: query for name, query in report["fragments"].items() if self._works_for(name)}
         for event in report.pop("events"):
             if "fragment" not in event or self._works_for(event["fragment"]):
                 self._on_event(**event)

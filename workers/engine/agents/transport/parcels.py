@@ -278,26 +278,27 @@ class Manifests:
 
 def _manifest_in(text: bytes) -> Manifest | None:
     try:
-        said = json.loads(text)
+        manifest = json.loads(text)
     except (ValueError, RecursionError):
         return None
     is_one = (
-        _is_check(said) and isinstance(said.get("pieces"), list) and all(map(_is_check, said["pieces"]))
-        and ("base" not in said or _is_digest(said["base"])) and ("whole" not in said or _is_check(said["whole"]))
-        and (said.get("ended_ms") is None or _is_size(said["ended_ms"])))
-    return said if is_one else None
+        _is_check(manifest) and isinstance(manifest.get("pieces"), list) and all(map(_is_check, manifest["pieces"]))
+        and ("base" not in manifest or _is_digest(manifest["base"]))
+        and ("whole" not in manifest or _is_check(manifest["whole"]))
+        and (manifest.get("ended_ms") is None or _is_size(manifest["ended_ms"])))
+    return manifest if is_one else None
 
 
-def _is_check(said: Any) -> bool:
-    return isinstance(said, dict) and _is_size(said.get("length")) and _is_digest(said.get("sha256"))
+def _is_check(value: Any) -> bool:
+    return isinstance(value, dict) and _is_size(value.get("length")) and _is_digest(value.get("sha256"))
 
 
-def _is_size(said: Any) -> bool:
-    return type(said) is int and 0 <= said < 10**MOST_DIGITS
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 10**MOST_DIGITS
 
 
-def _is_digest(said: Any) -> bool:
-    return isinstance(said, str) and _SHA256.fullmatch(said) is not None
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and _SHA256.fullmatch(value) is not None
 
 
 def fetch(
