@@ -51,7 +51,7 @@ def acknowledge(*, actor: User, alert_id: int) -> Alert:
 
 
 def mute(*, actor: User, alert_id: int, what: str, until: datetime) -> MuteRow:
-    """Tell nobody of an alert's rule, or of the element that it is about, until a time.
+    """Tell nobody of an alert's rule, or of the element that it is about, until a time; in place of the mute before.
 
     Parameters
     ----------
@@ -71,7 +71,9 @@ def mute(*, actor: User, alert_id: int, what: str, until: datetime) -> MuteRow:
         element = {} if what == "rule" else {"element_kind": alert.element_kind, "element": alert.element}
         words = {"rule": f"All of “{alert.title}”", "element": f"All of {alert.element_kind}: {alert.text}",
                  "both": f"“{alert.title}”: {alert.text}"}[what]
-        row = MuteRow.objects.create(team=alert.team, until=until, by=actor, text=words[:300], **rule, **element)
+        muted = {"team": alert.team, "rule_id": "", "element_kind": "", "element": ""} | rule | element
+        MuteRow.objects.filter(**muted).delete()
+        row = MuteRow.objects.create(**muted, until=until, by=actor, text=words[:300])
         audit.subject, audit.team = row, alert.team
         audit.details = {"until": until.isoformat(), "what": what, "rule": alert.rule_id}
         return row

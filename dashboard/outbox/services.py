@@ -22,7 +22,7 @@ from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.team_limits import WEBHOOKS, require_room
 from scheduler.alerting.alert_values import SEVERITIES, WARNING
-from scheduler.model.errors import NotFound
+from scheduler.model.errors import InvalidTransition, NotFound
 from scheduler.model.names import require_plain
 
 
@@ -66,9 +66,19 @@ def remove_endpoint(*, actor: User, endpoint_id: int) -> None:
 
 
 def try_endpoint(*, actor: User, endpoint_id: int, payload: dict[str, Any]) -> Delivery:
-    """Send a message to a webhook to see whether it arrives: by the same way as any other."""
+    """Send a message to a webhook to see whether it arrives: by the same way as any other, one at a time.
+
+    Raises
+    ------
+    InvalidTransition
+        The last one waits still.
+    """
     with audited(actor=actor, verb="webhook.try") as audit:
         endpoint = endpoint_for(actor, endpoint_id)
+        if endpoint.deliveries.filter(state=WAITING, key__startswith="try:").exists():
+            raise InvalidTransition(
+                "The last message that you sent to try it has not arrived yet.",
+                remedy="See under Messages why; it is tried again by itself.")
         audit.subject, audit.team = endpoint, endpoint.team
         pk = uuid.uuid4()
         delivery = Delivery(pk=pk, key=f"try:{pk}", channel=WEBHOOK, endpoint=endpoint, payload=payload,

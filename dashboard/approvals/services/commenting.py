@@ -19,6 +19,7 @@ from dashboard.teams.permissions import Viewer, viewer_of
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
 
 LONGEST = 4_000
+MOST = 500  # comments of a proposal: all are on its page
 MOST_MENTIONS = 20
 _MENTION = re.compile(r"(?<![\w@.])@([\w.+-]{1,150})")
 
@@ -40,13 +41,15 @@ def comment_on(
     Raises
     ------
     BadInput
-        There is no text, or no such task.
+        There is no text, or no such task; or so much has been said already.
     NotFound
         There is no such proposal, or no such comment to answer.
     """
     viewer, clean = viewer_of(actor), _clean(text)
     with audited(actor=actor, verb="proposal.comment") as audit:
         proposal = proposal_for(viewer, proposal_id)
+        if Comment.objects.filter(proposal=proposal).count() >= MOST:
+            raise BadInput(f"This proposal has {MOST} comments, which is the most.", remedy="Talk to each other.")
         parent = None if reply_to is None else _comment_of(proposal, reply_to)
         if parent is not None and parent.parent_id is not None:
             parent = parent.parent
