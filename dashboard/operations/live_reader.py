@@ -43,7 +43,7 @@ from dashboard.operations.live_view.live_sources import sources_of
 from dashboard.operations.live_view.query_states import SILENT
 from dashboard.operations.live_view.sink_statuses import sinks_of
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.reports import SlotReport
+from scheduler.contracts.reports import QueryReport, SlotReport
 from scheduler.model.alternates import is_dynamic, on_in
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.plan_kinds import PLAN_KINDS
@@ -152,12 +152,19 @@ def _tasks(view: View, dataflow_id: str) -> dict[str, LiveTask]:
             running=running, fragment=fragment_id, position=position, slot=_places(fragment),
             state=state_of(view, running), error=report.error and view.in_words(report.error, dataflow_id),
             failed=running in failed_tasks(view, fragment, report), gave_up=report.gave_up,
-            retry_at_ms=report.retry_at_ms, throttled_by=report.throttled_by,
+            retry_at_ms=report.retry_at_ms, throttled_by=report.throttled_by, busy=_busy(report),
             rate_per_s=_rounded(flow.rate_per_s, 1) if flow else None, events=flow.events if flow else None,
             latency_p50_ms=_rounded(flow.latency_p50_ms, 0) if flow else None,
             latency_p99_ms=_rounded(flow.latency_p99_ms, 0) if flow else None, late=flow.late if flow else None,
             shared_with=view.users([running], besides=dataflow_id), on=_on(view, running, fragment_id))
     return tasks
+
+
+def _busy(report: QueryReport) -> float | None:
+    """The part of its time that a query's newest batch took; None where batches stay open, or none has ended."""
+    if report.batch_ms is None or not report.trigger_ms:
+        return None
+    return round(min(1.0, report.batch_ms / max(report.batch_ms, report.trigger_ms)), 2)
 
 
 def _on(view: View, task: str, fragment: str) -> str:

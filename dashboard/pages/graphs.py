@@ -5,13 +5,11 @@ same, short enough for its box) and ``marks`` (how it is drawn), and where it ha
 running task's id); a stream ``id``, ``source``, ``target``, ``marks``.
 A dynamic task has its ``ways``: alternates by ``name``, the ``tasks`` that do each (``id``, ``type``), its ``guard``,
 and which is ``on`` as far as that is known; a browser draws them inside the task once somebody opens it.
-``topology`` names the shape: a browser keeps the layout of a shape that it knows. ``labelled`` streams show figures.
+``labelled`` streams show figures.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -214,6 +212,4 @@ def _whole(tasks: list[dict[str, Any]], streams: list[dict[str, Any]], *, labell
     tasks = [
         {**task, "ways": _ways(task), "marks": [*task["marks"], "dynamic"]} if is_dynamic(task["type"]) else task
         for task in tasks]
-    shape = [[[task["id"], bool(task["note"])] for task in tasks], [[s["source"], s["target"]] for s in streams]]
-    topology = hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:24]
-    return {"topology": topology, "labelled": labelled, "tasks": tasks, "streams": streams}
+    return {"labelled": labelled, "tasks": tasks, "streams": streams}

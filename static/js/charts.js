@@ -194,8 +194,8 @@ class Panel {
 
 export function startCharts() {
   startRange();
-  plotly(); // while the figures are on their way
   const panels = [...document.querySelectorAll("[data-charts]")].map((element) => new Panel(element));
+  if (panels.some((panel) => panel.visible)) plotly(); // while the figures are on their way
   const refresh = () => panels.forEach((panel) => panel.refresh());
   refresh();
   for (const event of ["weir:range", "visibilitychange", "weir:tab"]) document.addEventListener(event, refresh);

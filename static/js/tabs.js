@@ -19,6 +19,13 @@ function onKey(event) {
   choose(tabs[(tabs.indexOf(document.activeElement) + by + tabs.length) % tabs.length], { focus: true });
 }
 
+/** The tab that the address names: by its own name, or by that of something in its panel. */
+function tabOf(list) {
+  const named = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const panel = named && named.closest("[role='tabpanel']");
+  return [...list.querySelectorAll("[role='tab']")].find((tab) => tab === named || tab.getAttribute("aria-controls") === panel?.id);
+}
+
 export function startTabs() {
   for (const list of document.querySelectorAll("[role='tablist']")) {
     list.addEventListener("keydown", onKey);
@@ -28,7 +35,9 @@ export function startTabs() {
       choose(tab);
       if (list.dataset.keep !== undefined) history.replaceState(null, "", `#${tab.id}`);
     });
-    const named = location.hash && list.querySelector(`[role='tab'][id='${CSS.escape(location.hash.slice(1))}']`);
-    if (named) choose(named);
+    const named = tabOf(list);
+    if (!named) continue;
+    choose(named);
+    if (named.id !== location.hash.slice(1)) document.getElementById(decodeURIComponent(location.hash.slice(1))).scrollIntoView();
   }
 }

@@ -80,7 +80,7 @@ class PlayedNode(threading.Thread):
         if cause is None:
             self._meter(fragment)
         return {
-            "state": "backoff" if cause else "running", "batch": self._batch, "batch_ms": 30,
+            "state": "backoff" if cause else "running", "batch": self._batch, "batch_ms": 30, "trigger_ms": 500,
             "rows_per_s": self.rate_per_s, "rate_per_s": self.rate_per_s, "cpu": 0.07, "memory": 0.02,
             "since_ms": since, "restarts": 3 if cause else 0, "error": cause,
             "retry_at_ms": _now_ms() + 4000 if cause else None, "throttled_by": None,

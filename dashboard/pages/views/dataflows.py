@@ -51,9 +51,12 @@ from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
 if TYPE_CHECKING:
     from dashboard.approvals.models import Proposal
     from dashboard.catalog.models import DataflowRecord, DataflowVersion
+    from dashboard.operations.live_view.live_documents import LiveDataflow
     from dashboard.teams.models import Team
 
 PER_PAGE = 25
+TABS = {"overview": "Overview", "data": "Data", "performance": "Performance", "costs": "Cost", "versions": "Versions",
+        "settings": "Settings"}  # by the name in the address; "cost" is the card's
 EVENTS_SHOWN = 10
 LETTERS_SHOWN = 100
 
@@ -178,7 +181,8 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     for sink in live["sinks"].values():
         sink["waiting_since"] = moment_of(sink["waiting_since_ms"])
     return render(request, "dataflow.html", {
-        "record": record, "live": live, "tasks": tasks, "site": request.build_absolute_uri("/").rstrip("/"),
+        "record": record, "live": live, "tasks": tasks, "tabs": TABS,
+        "graph": _graph_as_it_runs(graph, live), "site": request.build_absolute_uri("/").rstrip("/"),
         "queries": queries_of(request.viewer, dataflow_id), "streams": streams, "outputs": _outputs(request, record),
         "document": catalog.current_version(record), "versions": catalog.versions(record), "proposals": proposals[:10],
         "entries": trail.entries_of(record, *proposals[:10])[:30],
@@ -272,10 +276,13 @@ def dataflow_graph_json(request: HttpRequest, dataflow_id: UUID) -> JsonResponse
     """The graph of a dataflow, with what its tasks are shared with."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     live = operations.live_dataflow(request.viewer, dataflow_id)
-    shared_with = {task: live_task["shared_with"] for task, live_task in live["tasks"].items()}
-    return JsonResponse(dataflow_graph(
-        catalog.graph_of(record), shared_with=shared_with,
-        on={task: live_task["on"] for task, live_task in live["tasks"].items()}))
+    return JsonResponse(_graph_as_it_runs(catalog.graph_of(record), live))
+
+
+def _graph_as_it_runs(graph: dict[str, list[dict[str, Any]]], live: LiveDataflow) -> dict[str, Any]:
+    return dataflow_graph(
+        graph, shared_with={task: found["shared_with"] for task, found in live["tasks"].items()},
+        on={task: found["on"] for task, found in live["tasks"].items()})
 
 
 @require_safe
