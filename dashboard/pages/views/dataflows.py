@@ -202,6 +202,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "may_read_bill": request.viewer.sees_private_of(record.team_id),
         "live_topic": f"dataflow:{record.pk}", "hold_s": settings.HOLD_S,
         "stop": emergency_stops([record.pk]).get(str(record.pk)),
+        "limit_severity": next((row["severity"] for row in live["health"].values() if row["part"] == "limit"), "note"),
         "latency": latency_card_told(request.viewer, record), "longest_ms": settings.LONGEST_TRIGGER_MS,
         "may_choose_latency": may, "may_choose_behind": request.viewer.has_role(record.team_id, Role.APPROVER),
         "when_behind_choices": WORDS, "when_behind_words": WORDS[record.behind_choice],
