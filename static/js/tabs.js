@@ -19,11 +19,21 @@ function onKey(event) {
   choose(tabs[(tabs.indexOf(document.activeElement) + by + tabs.length) % tabs.length], { focus: true });
 }
 
+const named = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
+
 /** The tab that the address names: by its own name, or by that of something in its panel. */
 function tabOf(list) {
-  const named = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
-  const panel = named && named.closest("[role='tabpanel']");
-  return [...list.querySelectorAll("[role='tab']")].find((tab) => tab === named || tab.getAttribute("aria-controls") === panel?.id);
+  const panel = named()?.closest("[role='tabpanel']");
+  return [...list.querySelectorAll("[role='tab']")].find((tab) => tab === named() || (panel && tab.getAttribute("aria-controls") === panel.id));
+}
+
+function openNamed() {
+  for (const list of document.querySelectorAll("[role='tablist']")) {
+    const tab = tabOf(list);
+    if (!tab) continue;
+    choose(tab);
+    if (`#${tab.id}` !== location.hash) named().scrollIntoView();
+  }
 }
 
 export function startTabs() {
@@ -35,9 +45,7 @@ export function startTabs() {
       choose(tab);
       if (list.dataset.keep !== undefined) history.replaceState(null, "", `#${tab.id}`);
     });
-    const named = tabOf(list);
-    if (!named) continue;
-    choose(named);
-    if (named.id !== location.hash.slice(1)) document.getElementById(decodeURIComponent(location.hash.slice(1))).scrollIntoView();
   }
+  openNamed();
+  addEventListener("hashchange", openNamed);
 }

@@ -183,7 +183,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     return render(request, "dataflow.html", {
         "record": record, "live": live, "tasks": tasks, "tabs": TABS,
         "graph": _graph_as_it_runs(graph, live), "site": request.build_absolute_uri("/").rstrip("/"),
-        "queries": queries_of(request.viewer, dataflow_id), "streams": streams, "outputs": _outputs(request, record),
+        "queries": queries_of(request.viewer, dataflow_id), "streams": streams, "outputs": _outputs(request, record, live),
         "document": catalog.current_version(record), "versions": catalog.versions(record), "proposals": proposals[:10],
         "entries": trail.entries_of(record, *proposals[:10])[:30],
         "failing": failures(request.viewer, dataflow_id), "may_try_again": may,
@@ -373,8 +373,9 @@ def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **giv
             "chosen_team": chosen, "changed": changed, "guard_language": GUARD_LANGUAGE, **given}
 
 
-def _outputs(request: HttpRequest, record: DataflowRecord) -> list[dict[str, str]]:
-    return operations.outputs(request.viewer, record.pk) if record.status == RUNNING else []
+def _outputs(request: HttpRequest, record: DataflowRecord, live: LiveDataflow) -> list[dict[str, Any]]:
+    outputs = operations.outputs(request.viewer, record.pk) if record.status == RUNNING else []
+    return [{**output, "live": live["tasks"].get(output["task"], {})} for output in outputs]
 
 
 def _running_ends(tasks: dict[str, dict[str, Any]], stream: dict[str, str]) -> tuple[str, str] | None:
