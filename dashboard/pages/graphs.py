@@ -26,7 +26,8 @@ def dataflow_graph(
     graph: Mapping[str, Sequence[Mapping[str, Any]]], *, shared_with: Mapping[str, Sequence[Mapping[str, str]]],
     on: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """A submitted dataflow, its shared tasks marked with those that they are shared with.
+    """A submitted dataflow, its shared tasks marked with those that they are shared with. Configs stay with the tasks'
+    panels: a page brings this graph along, and of many tasks they are much.
 
     Parameters
     ----------
@@ -48,7 +49,8 @@ def dataflow_graph(
     streams = [
         {"id": stream_id(stream["source"], stream["target"]), **stream, "marks": []} for stream in graph["streams"]
     ]
-    return _whole(tasks, streams, labelled=True)
+    whole = _whole(tasks, streams, labelled=True)
+    return whole | {"tasks": [{**task, "config": {}} for task in whole["tasks"]]}
 
 
 def difference_graph(difference: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, Any]:

@@ -73,6 +73,7 @@ urlpatterns = [
     path("dataflows/samples/<slug:slug>", dataflows.sample, name="sample"),
     path("dataflows/<uuid:dataflow_id>/", dataflows.dataflow, name="dataflow"),
     path("dataflows/<uuid:dataflow_id>/graph.json", dataflows.dataflow_graph_json, name="dataflow_graph"),
+    path("dataflows/<uuid:dataflow_id>/tasks/", dataflow_tasks.dataflow_tasks, name="dataflow_tasks"),
     path("dataflows/<uuid:dataflow_id>/tasks/<path:task>", dataflow_tasks.dataflow_task, name="dataflow_task"),
     path("dataflows/<uuid:dataflow_id>/versions/<int:number>", dataflows.dataflow_version, name="dataflow_version"),
     path("dataflows/<uuid:dataflow_id>/versions/<int:number>/graph.json", dataflows.dataflow_version_graph,

@@ -23,6 +23,25 @@ export class DataflowPanel extends GraphPanel {
     this.shape = shape;
   }
 
+  /** The same tasks as rows, which are asked for when they are looked at: of many tasks they are much. */
+  async table(button) {
+    super.table(button);
+    const rows = this.panel.querySelector(".graph-table");
+    if (rows.hidden) return;
+    try {
+      rows.innerHTML = await this.ask("");
+    } catch (error) {
+      console.error(error);
+      rows.textContent = "No table came from the site. Close it and open it again.";
+    }
+  }
+
+  async ask(task) {
+    const response = await fetch(this.panel.dataset.tasks + encodeURIComponent(task), { credentials: "same-origin", headers: { "HX-Request": "true" } });
+    if (!response.ok) throw new Error(`${response.status} for ${response.url}`);
+    return response.text();
+  }
+
   show(task) {
     const other = task?.id !== this.selected?.id;
     this.selected = task;
@@ -39,9 +58,7 @@ export class DataflowPanel extends GraphPanel {
   async read(task) {
     let text;
     try {
-      const response = await fetch(`${this.panel.dataset.tasks}${encodeURIComponent(task.id)}`, { credentials: "same-origin", headers: { "HX-Request": "true" } });
-      if (!response.ok) throw new Error(`${response.status} for ${task.id}`);
-      text = await response.text();
+      text = await this.ask(task.id);
     } catch (error) {
       console.error(error);
       text = "No details came from the site. Choose the task again.";

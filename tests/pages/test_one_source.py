@@ -77,7 +77,7 @@ class Walk:
         pages = -(-len(self.dataflows) // 25)
         yield from (f"/dataflows/?page={number}" for number in range(2, pages + 1))
         for key, dataflow in self.dataflows.items():
-            yield f"/dataflows/{key}/"
+            yield from (f"/dataflows/{key}/", f"/dataflows/{key}/tasks/")
             yield from (f"/dataflows/{key}/tasks/{task}" for task in dataflow["tasks"])
         yield from (f"/estate/tasks/{task}" for task in self.estate.tasks)
         yield from (f"/estate/streams/{parent}/{task.id}" for task in self.estate.tasks.values()

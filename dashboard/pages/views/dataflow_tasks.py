@@ -1,7 +1,8 @@
-"""The panel beside a dataflow's graph: what is known of one of its tasks."""
+"""The tasks of a dataflow: all of them as a table, and one of them in the panel beside the graph."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -21,6 +22,22 @@ from scheduler.model.alternates import is_dynamic
 from scheduler.model.errors import NotFound
 
 SHARED_SHOWN = 12
+
+
+@require_safe
+@login_required
+@operations.one_look()
+def dataflow_tasks(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """Tasks and streams as tables, for whoever reads tables. Of many tasks they are large: the page asks when they open.
+    """
+    graph = catalog.graph_of(catalog.dataflow(request.viewer, dataflow_id))
+    live = operations.live_dataflow(request.viewer, dataflow_id)
+    named = [(stream_id(stream["source"], stream["target"]), stream) for stream in graph["streams"]]
+    return render(request, "parts/task_table.html", {
+        "tasks": [{**task, "live": live["tasks"].get(task["id"], {})} for task in graph["tasks"]],
+        "streams": [
+            {**stream, "id": name, "live": live["streams"].get(name, {}),
+             "running": _running_ends(live["tasks"], stream)} for name, stream in named]})
 
 
 @require_safe
@@ -46,6 +63,12 @@ def dataflow_task(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRes
             for stream in graph["streams"] if stream["target"] == task],
         "outgoing": _output(request, record, task) or _events(running),
     })
+
+
+def _running_ends(tasks: Mapping[str, Any], stream: Mapping[str, str]) -> tuple[str, str] | None:
+    """The running tasks at both ends of a stream, where it is in the estate."""
+    source, target = tasks.get(stream["source"]), tasks.get(stream["target"])
+    return (source["running"], target["running"]) if source and target else None
 
 
 def _queries(request: HttpRequest, running: Any) -> list[QueryDetail]:

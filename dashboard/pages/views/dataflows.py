@@ -39,7 +39,7 @@ from dashboard.operations.services import try_again
 from dashboard.pages import flash
 from dashboard.pages.editor_words import GUARD_LANGUAGE
 from dashboard.pages.event_table import event_table
-from dashboard.pages.graphs import dataflow_graph, pair_graph, preview_graph, stream_id
+from dashboard.pages.graphs import dataflow_graph, pair_graph, preview_graph
 from dashboard.pages.line_changes import line_changes
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
@@ -172,18 +172,12 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     proposals = approvals.proposals(request.viewer, dataflow_id=record.pk)
     may = request.viewer.has_role(record.team_id, Role.ENGINEER)
     tasks = [{**task, "live": live["tasks"].get(task["id"], {})} for task in graph["tasks"]]
-    streams = [
-        {**stream, "id": stream_id(stream["source"], stream["target"]),
-         "live": live["streams"].get(stream_id(stream["source"], stream["target"]), {}),
-         "running": _running_ends(live["tasks"], stream)}
-        for stream in graph["streams"]
-    ]
     for sink in live["sinks"].values():
         sink["waiting_since"] = moment_of(sink["waiting_since_ms"])
     return render(request, "dataflow.html", {
         "record": record, "live": live, "tasks": tasks, "tabs": TABS,
         "graph": _graph_as_it_runs(graph, live), "site": request.build_absolute_uri("/").rstrip("/"),
-        "queries": queries_of(request.viewer, dataflow_id), "streams": streams, "outputs": _outputs(request, record, live),
+        "queries": queries_of(request.viewer, dataflow_id), "outputs": _outputs(request, record, live),
         "document": catalog.current_version(record), "versions": catalog.versions(record), "proposals": proposals[:10],
         "entries": trail.entries_of(record, *proposals[:10])[:30],
         "failing": failures(request.viewer, dataflow_id), "may_try_again": may,
@@ -376,12 +370,6 @@ def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **giv
 def _outputs(request: HttpRequest, record: DataflowRecord, live: LiveDataflow) -> list[dict[str, Any]]:
     outputs = operations.outputs(request.viewer, record.pk) if record.status == RUNNING else []
     return [{**output, "live": live["tasks"].get(output["task"], {})} for output in outputs]
-
-
-def _running_ends(tasks: dict[str, dict[str, Any]], stream: dict[str, str]) -> tuple[str, str] | None:
-    """The running tasks at both ends of a stream, where it is in the estate."""
-    source, target = tasks.get(stream["source"]), tasks.get(stream["target"])
-    return (source["running"], target["running"]) if source and target else None
 
 
 def _sharing(tasks: list[dict[str, Any]]) -> dict[str, Any]:
