@@ -31,7 +31,7 @@ function condition(found) {
   const words = [];
   if (found.failed) words.push("failing");
   if (found.throttled) words.push("back-pressure");
-  if (found.busy >= BUSY) words.push(`busy ${format.percent(found.busy)}`);
+  else if (found.busy >= BUSY) words.push(`busy ${format.percent(found.busy)}`);
   if (found.late) words.push(`${format.count(found.late)} late`);
   if (found.dead) words.push(`${format.count(found.dead)} dead letters`);
   return { badge: words.join(" · "), failed: Boolean(found.failed), throttled: Boolean(found.throttled), busy: found.busy >= BUSY };

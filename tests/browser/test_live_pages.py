@@ -282,14 +282,17 @@ def test_back_pressure_is_a_colour_and_a_word(merged: dict[str, str], site: Runn
     page.goto(merged["etl"])
     settled(page)
     drawn(page)
-    site.node.told[fragment] = {"throttled_by": f"{fragment}.0", "batch_ms": 490}
+    coloured = "window.weirGraphs[0].cy.nodes('.{}').length"
     try:
+        site.node.told[fragment] = {"throttled_by": f"{fragment}.0"}
         until(lambda: any("back-pressure" in text for text in _labels(page, "node")), "it is said")
-        assert page.evaluate("window.weirGraphs[0].cy.nodes('.throttled').length")
+        assert page.evaluate(coloured.format("throttled"))
+        site.node.told[fragment] = {"batch_ms": 490}
         until(lambda: any("busy 98%" in text for text in _labels(page, "node")), "how busy it is")
+        assert page.evaluate(coloured.format("busy")) and not page.evaluate(coloured.format("throttled"))
     finally:
         site.node.told.clear()
-    until(lambda: not any("back-pressure" in text for text in _labels(page, "node")), "it is over")
+    until(lambda: not any("busy" in text for text in _labels(page, "node")), "it is over")
 
 
 def test_who_sends_a_form_comes_back_to_where_they_were(merged: dict[str, str], page_of: PageOf) -> None:

@@ -28,8 +28,7 @@ SHARED_SHOWN = 12
 @login_required
 @operations.one_look()
 def dataflow_tasks(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
-    """Tasks and streams as tables, for whoever reads tables. Of many tasks they are large: the page asks when they open.
-    """
+    """Tasks and streams as tables, which the page asks for when they open: of many tasks they are large."""
     graph = catalog.graph_of(catalog.dataflow(request.viewer, dataflow_id))
     live = operations.live_dataflow(request.viewer, dataflow_id)
     named = [(stream_id(stream["source"], stream["target"]), stream) for stream in graph["streams"]]
