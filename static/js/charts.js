@@ -88,7 +88,7 @@ class Chart {
     for (const other of this.panel.querySelectorAll(".plot.js-plotly-plot")) {
       if (other === this.element || !other.checkVisibility()) continue;
       if (at === null) window.Plotly.Fx.unhover(other);
-      else window.Plotly.Fx.hover(other, { xval: at });
+      else window.Plotly.Fx.hover(other, { xval: at }, "xy", true); // without telling of it
     }
   }
 

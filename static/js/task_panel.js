@@ -7,6 +7,7 @@ import { startOutputs } from "./outputs.js";
 export class DataflowPanel extends GraphPanel {
   constructor(panel) {
     super(panel);
+    this.card.removeAttribute("aria-live"); // all of it would be read out, each time
     this.card.addEventListener("keydown", (event) => event.key === "Escape" && this.graph.cy.nodes().unselect());
   }
 

@@ -266,7 +266,7 @@ def test_a_task_opens_beside_the_graph_and_can_be_linked_to(merged: dict[str, st
     expect(card).to_contain_text("kalman_filter")
     expect(card.locator("[data-event]").first).to_be_visible()
     card.get_by_text("In from in_range").click()
-    expect(card.get_by_role("region", name="Newest events of in_range").locator("[data-event]").first).to_be_visible()
+    expect(card.get_by_role("region", name="In from in_range").locator("[data-event]").first).to_be_visible()
     expect(card.locator("[data-part='columns']")).to_contain_text("temperature")
     card.get_by_role("button", name="Close smooth").focus()
     page.keyboard.press("Escape")
