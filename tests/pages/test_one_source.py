@@ -163,7 +163,7 @@ def _states(address: str, page: Markup) -> Iterator[tuple[Fact, str]]:
         yield (kind, found[2], "state"), _within(page, place).statuses[0]
     if found := re.match(r"/estate/tasks/(\w+)", address):
         yield ("task", found[1], "state"), _within(page, "task-state").statuses[0]
-    if re.match(r"/dataflows/[0-9a-f-]{36}/tasks/", address):
+    if re.match(r"/dataflows/[0-9a-f-]{36}/tasks/.", address):
         running_task = next(link for link in page.values("href") if link.startswith("/estate/tasks/"))
         yield ("task", running_task.rpartition("/")[2], "state"), page.every("header")[0].statuses[0]
     for row in page.every("tr", "article", "li"):
