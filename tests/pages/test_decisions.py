@@ -6,9 +6,9 @@ from datetime import timedelta
 
 from django.utils import timezone
 
-from dashboard.approvals.decisions import Decision, decision_of, usual_s
 from dashboard.approvals.difference import difference
 from dashboard.approvals.models import Proposal
+from dashboard.approvals.review_decisions import ReviewDecision, decision_of, usual_s
 from dashboard.approvals.selectors import review_of
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, approved, document, planned, removal_planned, running
@@ -16,7 +16,7 @@ from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
 
 
-def decision(world: World, proposal: Proposal) -> Decision:
+def decision(world: World, proposal: Proposal) -> ReviewDecision:
     viewer = viewer_of(world.root)
     return decision_of(proposal, diff=difference(viewer, proposal), review=review_of(viewer, proposal))
 

@@ -56,8 +56,8 @@ class Told:
     @property
     def contradictions(self) -> dict[Fact, dict[str, list[str]]]:
         """Facts that are told in two ways."""
-        return {fact: {shown: pages[:3] for shown, pages in told.items()}
-                for fact, told in self.facts.items() if len(told) > 1}
+        return {fact: {shown: pages[:3] for shown, pages in by_shown.items()}
+                for fact, by_shown in self.facts.items() if len(by_shown) > 1}
 
 
 class Walk:
@@ -104,8 +104,8 @@ class Walk:
 
     def _figures(self, address: str, page: Markup) -> Iterator[tuple[str, str, str, str]]:
         """Figures that stand beside their place in a live document, and those that their label names."""
-        found = re.match(r"/dataflows/([0-9a-f-]{36})/", address)
-        topic = f"dataflow:{found[1]}" if found else next(iter(page.every("body"))).attributes.get("data-live")
+        matched = re.match(r"/dataflows/([0-9a-f-]{36})/", address)
+        topic = f"dataflow:{matched[1]}" if matched else next(iter(page.every("body"))).attributes.get("data-live")
         source = self.document if topic == "estate" else self.dataflows.get((topic or "").partition(":")[2])
         for element in page.having("data-live"):
             path, shape = element.attributes["data-live"] or "", element.attributes.get("data-format", "text")
@@ -117,14 +117,14 @@ class Walk:
             shown = str(float(element.attributes["value"] or 0)) if shape == "meter" else element.text
             yield address, path, shown, str(float(value or 0)) if shape == "meter" else FORMATS[shape](value)
         if stream := re.match(r"/estate/streams/(\w+)/(\w+)", address):
-            told = next(
+            stream_figures = next(
                 dataflow["streams"][f"{names[stream[1]]}>{names[stream[2]]}"] for dataflow in self.dataflows.values()
                 if {stream[1], stream[2]} <= (
                     names := {task["running"]: name for name, task in dataflow["tasks"].items()}).keys())
             for label, shown in _by_label(page):
                 if label in LABELLED["streams"]:
                     name, shape = LABELLED["streams"][label]
-                    yield address, label, shown, FORMATS[shape](told[name])
+                    yield address, label, shown, FORMATS[shape](stream_figures[name])
 
     def _verdicts(self, address: str, page: Markup) -> Iterator[tuple[Fact, str]]:
         yield from ((("estate", "", "verdict"), value) for value in page.values("data-health"))
@@ -135,9 +135,9 @@ class Walk:
             rows = {key: row for row in page.every("tr") if (key := (row.attributes.get("id") or "")[4:])}
             yield from ((("dataflow", key, "late limit"), _late_limit(row.values("data-limit"))) for key, row in
                         rows.items())
-        if found := re.fullmatch(r"/dataflows/([0-9a-f-]{36})/", address):
+        if matched := re.fullmatch(r"/dataflows/([0-9a-f-]{36})/", address):
             shown = _within(page, "latency-state")
-            yield ("dataflow", found[1], "late limit"), _late_limit(shown.statuses)
+            yield ("dataflow", matched[1], "late limit"), _late_limit(shown.statuses)
 
 
 def _late_limit(states: Iterable[str]) -> str:
@@ -156,13 +156,13 @@ def _by_label(page: Markup) -> Iterator[tuple[str, str]]:
 
 def _states(address: str, page: Markup) -> Iterator[tuple[Fact, str]]:
     """States of dataflows, slots, queries and running tasks."""
-    if found := re.fullmatch(r"/dataflows/([0-9a-f-]{36})/", address):
-        yield ("dataflow", found[1], "state"), _within(page, "head").statuses[0]
-    if found := re.match(r"/estate/(slots|queries)/([\w/-]+)", address):
-        kind, place = {"slots": ("slot", "slot-head"), "queries": ("query", "query-head")}[found[1]]
-        yield (kind, found[2], "state"), _within(page, place).statuses[0]
-    if found := re.match(r"/estate/tasks/(\w+)", address):
-        yield ("task", found[1], "state"), _within(page, "task-state").statuses[0]
+    if matched := re.fullmatch(r"/dataflows/([0-9a-f-]{36})/", address):
+        yield ("dataflow", matched[1], "state"), _within(page, "head").statuses[0]
+    if matched := re.match(r"/estate/(slots|queries)/([\w/-]+)", address):
+        kind, place = {"slots": ("slot", "slot-head"), "queries": ("query", "query-head")}[matched[1]]
+        yield (kind, matched[2], "state"), _within(page, place).statuses[0]
+    if matched := re.match(r"/estate/tasks/(\w+)", address):
+        yield ("task", matched[1], "state"), _within(page, "task-state").statuses[0]
     if re.match(r"/dataflows/[0-9a-f-]{36}/tasks/.", address):
         running_task = next(link for link in page.values("href") if link.startswith("/estate/tasks/"))
         yield ("task", running_task.rpartition("/")[2], "state"), page.every("header")[0].statuses[0]
@@ -171,11 +171,11 @@ def _states(address: str, page: Markup) -> Iterator[tuple[Fact, str]]:
         own = links[0] if links and row.statuses and not row.having("data-finding") else ""
         if row.having("data-past") or "data-finding" in row.attributes or "data-problem" in row.attributes:
             continue
-        if found := re.fullmatch(r"/dataflows/([0-9a-f-]{36})/", own):
+        if matched := re.fullmatch(r"/dataflows/([0-9a-f-]{36})/", own):
             if row.tag == "tr":
-                yield ("dataflow", found[1], "state"), row.statuses[0]
-        elif found := re.fullmatch(r"/estate/(slots|queries)/([\w/-]+)", own):
-            yield ({"slots": "slot", "queries": "query"}[found[1]], found[2], "state"), row.statuses[0]
+                yield ("dataflow", matched[1], "state"), row.statuses[0]
+        elif matched := re.fullmatch(r"/estate/(slots|queries)/([\w/-]+)", own):
+            yield ({"slots": "slot", "queries": "query"}[matched[1]], matched[2], "state"), row.statuses[0]
     for name, cell in page.by("data-slot").items():
         if cell.attributes["data-use"] != "silent":
             yield ("slot", name, "state"), next(iter(cell.every("summary")[0].statuses), "running")
@@ -256,19 +256,19 @@ def test_what_two_pages_tell_is_the_same(
         things_go_wrong(world, records, monkeypatch)
 
     walk = Walk(world, client_of("root"))
-    told = walk.go()
+    walked = walk.go()
 
     assert not walk.wrong_figures, "\n".join(walk.wrong_figures)
-    assert not told.contradictions, "\n".join(map(str, told.contradictions.items()))
-    assert told.facts["estate", "", "verdict"].keys() == {"well" if is_well else "bad"}
-    shared = [fact for fact, shown in told.facts.items() if len(next(iter(shown.values()))) > 1]
+    assert not walked.contradictions, "\n".join(map(str, walked.contradictions.items()))
+    assert walked.facts["estate", "", "verdict"].keys() == {"well" if is_well else "bad"}
+    shared = [fact for fact, shown in walked.facts.items() if len(next(iter(shown.values()))) > 1]
     kinds = {kind for kind, _, _ in shared}
-    assert {"estate", "dataflow", "slot", "query", "task"} <= kinds and len(told.figures) > 10 * count
+    assert {"estate", "dataflow", "slot", "query", "task"} <= kinds and len(walked.figures) > 10 * count
     if not is_well:
         assert "finding" in kinds
         concerned = {key: row for key, row in walk.document["health"].items() if row["severity"] != "note"}
         for key, row in concerned.items():
-            pages = {page for shown in told.facts["finding", key, "severity"].values() for page in shown}
+            pages = {page for shown in walked.facts["finding", key, "severity"].values() for page in shown}
             assert {"/", "/problems/"} <= pages
             own = {f"/dataflows/{user['id']}/" for user in row["dataflows"]}
             assert own <= pages or row["part"] == "query", "its own page says so, too; of a query with more detail"
@@ -280,13 +280,13 @@ def test_the_documents_tell_the_same_of_what_they_share(
     records = filled(world, FEW)
     things_go_wrong(world, records, monkeypatch)
     viewer = viewer_of(world.root)
-    estate, told = live_estate(viewer), {}
+    estate, by_task = live_estate(viewer), {}
     for key, row in estate["dataflows"].items():
         own = live_dataflow(viewer, key)
         assert own["totals"] == {name: row[name] for name in own["totals"]}
         for task in own["tasks"].values():
             figures = {name: value for name, value in task.items() if name not in ("shared_with", "error")}
-            assert told.setdefault(task["running"], figures) == figures
+            assert by_task.setdefault(task["running"], figures) == figures
         assert own["health"] == {
-            name: found for name, found in estate["health"].items()
-            if key in {user["id"] for user in found["dataflows"]}}
+            name: row for name, row in estate["health"].items()
+            if key in {user["id"] for user in row["dataflows"]}}

@@ -276,8 +276,8 @@ def dataflow_graph_json(request: HttpRequest, dataflow_id: UUID) -> JsonResponse
 
 def _graph_as_it_runs(graph: dict[str, list[dict[str, Any]]], live: LiveDataflow) -> dict[str, Any]:
     return dataflow_graph(
-        graph, shared_with={task: found["shared_with"] for task, found in live["tasks"].items()},
-        on={task: found["on"] for task, found in live["tasks"].items()})
+        graph, shared_with={task: live_task["shared_with"] for task, live_task in live["tasks"].items()},
+        on={task: live_task["on"] for task, live_task in live["tasks"].items()})
 
 
 @require_safe

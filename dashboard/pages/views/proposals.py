@@ -18,11 +18,11 @@ from django.views.decorators.http import require_POST, require_safe
 from dashboard import jobs
 from dashboard.approvals import selectors, services
 from dashboard.approvals.comments import threads_of
-from dashboard.approvals.decisions import decision_of, pause_of
 from dashboard.approvals.demands import still_needed
 from dashboard.approvals.difference import difference
 from dashboard.approvals.lifecycle import LIFECYCLE, OPEN, PENDING, STALE, UNDER_WAY
 from dashboard.approvals.near_miss_search import near_miss_row, near_misses_of
+from dashboard.approvals.review_decisions import decision_of, pause_of
 from dashboard.approvals.version_changes import names_in
 from dashboard.approvals.wording import step_text
 from dashboard.audit import selectors as trail

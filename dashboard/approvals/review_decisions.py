@@ -23,7 +23,7 @@ LOOKED_AT, LEAST = 20, 3  # proposals of a kind that tell how long one takes
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ReviewDecision:
     """What is before the reviewers. ``warnings`` by what they are of: ``state``, ``pause``, ``bill`` or ``note``;
     ``lacking``: a sentence for each approval that is still missing; ``usual_s``: how many seconds such plans took to be
     in force of late, None where too few did."""
@@ -33,7 +33,7 @@ class Decision:
     usual_s: float | None
 
 
-def decision_of(proposal: Proposal, *, diff: Mapping[str, Any] | None, review: Mapping[str, Any]) -> Decision:
+def decision_of(proposal: Proposal, *, diff: Mapping[str, Any] | None, review: Mapping[str, Any]) -> ReviewDecision:
     """The decision about a proposal.
 
     Parameters
@@ -44,7 +44,7 @@ def decision_of(proposal: Proposal, *, diff: Mapping[str, Any] | None, review: M
         As `selectors.review_of` gives it.
     """
     plan = plan_of(proposal.plan) if diff else None
-    return Decision(
+    return ReviewDecision(
         _warnings(plan, diff) if plan is not None and diff and proposal.status in OPEN else (),
         [_lacking(team) for team in review["teams"] if team["needed"] and not team["verdict"]]
         if proposal.status == PENDING else (),
@@ -70,15 +70,15 @@ def _warnings(plan: Plan, diff: Mapping[str, Any]) -> list[tuple[str, str]]:
     types, names = jobs.task_types(), names_in(plan)
     lost = sorted({names.get(task.id, task.type) for task in plan.stopped
                    if (declared := types.get(task.type)) is not None and declared.stateful})
-    found = [("state", f"The state of {', '.join(lost)} is lost.")] if lost else []
+    warnings = [("state", f"The state of {', '.join(lost)} is lost.")] if lost else []
     pause = pause_of(plan)
     if pause != UNDISTURBED:
         pause_s = expected_pause_ms(plan, jobs.read_live((), {}).reports) / 1000
-        found.append(("pause", f"{pause} Expected: {pause_s:.1f} s at most." if pause_s else pause))
-    found += [
+        warnings.append(("pause", f"{pause} Expected: {pause_s:.1f} s at most." if pause_s else pause))
+    warnings += [
         ("bill", f"{change['team']} pays {change['money_per_hour_delta']:.5f} {settings.CURRENCY} an hour more.")
         for change in diff["bill_changes"] if change["money_per_hour_delta"] > 0]
-    return found + [("note", note) for note in diff["notes"]]
+    return warnings + [("note", note) for note in diff["notes"]]
 
 
 def _lacking(team: Mapping[str, Any]) -> str:
