@@ -96,7 +96,7 @@ def mail_text(payload: Mapping[str, Any]) -> str:
         lines += [f"  {alert['remedy']}"] if alert["remedy"] and payload["what"] != OVER else []
     if payload["count"] > len(payload["alerts"]):
         lines.append(f"- and {payload['count'] - len(payload['alerts'])} more")
-    return "\n".join([*lines, "", payload["link"], "", "You choose what you are told under Alerts, Notifications."])
+    return "\n".join([*lines, "", payload["link"], "", "Choose your notifications under Alerts, Notifications."])
 
 
 def _deliveries(group: NoticeGroup, what: str, alerts: Sequence[Alert]) -> Iterator[Delivery]:

@@ -170,7 +170,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "dashboard.core.middleware.ContentSecurityPolicy",  # first: a worker's script brings its own policy
+    "dashboard.core.middleware.ContentSecurityPolicy",  # first: for static files, too
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "dashboard.core.middleware.NotStored",  # behind static files, which are kept
