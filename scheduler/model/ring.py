@@ -187,7 +187,7 @@ class Ring:
         return replace(self, tokens={**tokens, to: self.tokens[token]})
 
     def with_owner(self, token: int, bundle: str) -> Ring:
-        """A token in the hands of another bundle; one that has none any more is not part of the ring.
+        """The range of a token with another bundle. Who has none any more leaves.
 
         Raises
         ------
@@ -195,7 +195,16 @@ class Ring:
             There is none there.
         """
         self._place(token)
-        return replace(self, tokens={**self.tokens, token: bundle})
+        tokens = {**self.tokens, token: bundle}
+        gone = {self.tokens[token]} - set(tokens.values())
+        return replace(self, tokens=tokens, leaving=(*(other for other in self.leaving if other != bundle), *gone))
+
+    def merged(self) -> Ring:
+        """The same without tokens that make no difference: those behind another one of the same bundle."""
+        kept = {
+            token: bundle for place, (token, bundle) in enumerate(self.tokens.items())
+            if self.tokens[self._sorted[place - 1]] != bundle}
+        return replace(self, tokens=kept or {self._sorted[0]: self.tokens[self._sorted[0]]})
 
     def moved_to(self, after: Ring) -> tuple[tuple[KeyRange, str], ...]:
         """What changes hands where another ring of the same key takes its place: ranges as they were cut by the tokens

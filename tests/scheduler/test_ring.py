@@ -100,6 +100,15 @@ def test_a_change_is_undone_by_the_way_back(ring: Ring) -> None:
     assert not ring.moved_to(ring)
 
 
+@given(rings)
+def test_tokens_that_make_no_difference_go(ring: Ring) -> None:
+    merged = ring.merged()
+    assert not ring.moved_to(merged) and merged.served == ring.served
+    ranges = merged.ranges
+    assert len(ranges) == 1 or all(
+        each.bundle != ranges[place - 1].bundle for place, each in enumerate(ranges))
+
+
 @pytest.mark.parametrize("change", [
     lambda ring: ring.with_token(0, "f2-0"),
     lambda ring: ring.with_token(KEY_GROUPS, "f2-0"),
