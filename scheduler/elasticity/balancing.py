@@ -1,12 +1,12 @@
 """Load balancing and elasticity on the ring (thesis [3], 6.5), with cuts by measured load.
 
-A bundle is overloaded where queue and CPU are both above their upper thresholds, and has room where both are at most at
-the lower ones. An overloaded one asks its clockwise neighbour to take a part of its range. A neighbour without room asks
-on before it takes anything; where nobody within reach has room, a bundle is added between the two: state first, then the
+A bundle is overloaded where queue and CPU are both above their upper thresholds. It has room where both are at most at
+the lower ones. An overloaded one asks its clockwise neighbour to take a part of its range. One without room asks on
+before it takes anything. Where nobody within reach has room, a bundle is added between the two: state first, then the
 token. A bundle and its neighbour that both have room become one.
 
-Beyond the thesis: where loads are measured by key group, ranges are cut by them and not in the middle; a key group with
-half of its bundle's load gets a bundle of its own; and one that alone is more than a bundle sustains is told, for no cut
+Beyond the thesis: where loads are measured by key group, ranges are cut by them and not in the middle. A key group with
+half of its bundle's load gets a bundle of its own. One that alone is as much as a bundle is to have is told, for no cut
 helps there.
 """
 
@@ -16,7 +16,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Literal
 
 from scheduler.model.ring import KEY_GROUPS, KeyRange, Ring
@@ -35,7 +35,7 @@ class KeyedLoad:
 
 @dataclass(frozen=True, slots=True)
 class LoadThresholds:
-    """τ of the thesis: queues in events, CPU in shares of a slot. ``reach`` is how many neighbours are asked at most."""
+    """τ of the thesis: queues in events, CPU in shares of a slot. At most ``reach`` neighbours are asked."""
 
     queue_high: float = 1_000.0
     queue_low: float = 100.0
@@ -144,7 +144,8 @@ class _Round:
             return True  # it will have room in a moment
         added = self.name()
         cut = self._cut(mine, self.load_of(mine.token, mine.size) / 2)
-        self.change("add", bundle, self.ring.with_token(cut, added), [bundle, added], added=added, messages=2 * len(asked))
+        after = self.ring.with_token(cut, added)
+        self.change("add", bundle, after, [bundle, added], added=added, messages=2 * len(asked))
         return True
 
     def _has_room(self, bundle: str) -> bool:
@@ -154,8 +155,7 @@ class _Round:
         return bundle in self.loads and self.thresholds.is_low(self.loads[bundle])
 
     def _asked(self, mine: KeyRange) -> list[KeyRange]:
-        """The neighbours that are asked in turn, up to the first with room; one that is in a change says so, and asks on
-        no more."""
+        """The neighbours that are asked in turn, up to the first with room; one that is in a change asks on no more."""
         asked: list[KeyRange] = []
         for other in self.ring.clockwise(mine.token):
             if len(asked) == self.thresholds.reach or other.bundle == mine.bundle:
@@ -197,7 +197,7 @@ class _Round:
         first, last = (self.load_of(each.token, each.size) for each in (row[0], row[-1]))
         part = (first - last) / 2 if self.summed and first > last else first / 2
         ring = self.ring
-        for giver, taker in zip(row, row[1:], strict=False):
+        for giver, taker in pairwise(row):
             if giver.size == 1:
                 break
             ring = ring.with_token_moved(taker.token, self._cut(giver, part))
@@ -205,7 +205,7 @@ class _Round:
             self.change("share", row[0].bundle, ring, [each.bundle for each in row], messages=2 * (len(row) - 1))
 
     def _cut(self, mine: KeyRange, part: float) -> int:
-        """The group from which on the end of a range has about so much to do; one group at least stays on either side."""
+        """The group from which on a range has about so much to do; one group at least is on either side."""
         if not self.summed:
             return (mine.token + mine.size - max(1, min(mine.size - 1, round(part)))) % KEY_GROUPS
         total = self.load_of(mine.token, mine.size)
@@ -249,9 +249,11 @@ def balance_ring(
     RingBalance
         The most loaded bundle first. Bundles are removed only where none is overloaded that could be helped.
     """
-    decided = _Round(
-        ring, loads, thresholds or LoadThresholds(), (0.0, *accumulate(by_group)) if by_group else (), name, set(resting))
-    high = [bundle for bundle in ring.served if decided.thresholds.is_high(loads[bundle])]
+    limits = thresholds or LoadThresholds()
+    high = [bundle for bundle in ring.served if limits.is_high(loads[bundle])]
+    # Ranges are cut where somebody has too much, and then alone is it needed what each group has to do.
+    summed = (0.0, *accumulate(by_group)) if by_group and high else ()
+    decided = _Round(ring, loads, limits, summed, name, set(resting))
     helped = [
         bundle in decided.busy or decided.relieve(bundle)
         for bundle in sorted(high, key=lambda each: (-loads[each].queue, each))]

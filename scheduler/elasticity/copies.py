@@ -34,7 +34,8 @@ class Survival:
         >>> str(Survival(2, ("b",))), str(Survival(0, ()))
         ('any two machines, or zone b', 'no machine')
         """
-        count = ("no", "any one", "any two", "any three")[self.machines] if self.machines < 4 else f"any {self.machines}"
+        words = ("no", "any one", "any two", "any three")
+        count = words[self.machines] if self.machines < len(words) else f"any {self.machines}"
         machines = f"{count} machine{'s' if self.machines > 1 else ''}"
         return ", or ".join([machines, *(f"zone {zone}" for zone in self.zones)])
 
@@ -111,9 +112,13 @@ def _drawn(left: dict[str, list[str]], homes: Mapping[str, BundleHome]) -> Itera
         yield bundle
 
 
-def home_between(ring: Ring, group: int, homes: Mapping[str, BundleHome], free: Sequence[BundleHome]) -> BundleHome | None:
-    """Where a bundle that gets a token at a group is to begin: on a machine and in a zone that neither neighbour has, as
-    far as that can be; then on the machine with fewest bundles. None where nothing is free."""
+def home_between(
+    ring: Ring, group: int, homes: Mapping[str, BundleHome], free: Sequence[BundleHome]
+) -> BundleHome | None:
+    """Where a bundle that gets a token at a group is to begin; None where nothing is free.
+
+    On a machine and in a zone that neither neighbour has, as far as that can be, and where fewest bundles are.
+    """
     before = ring.range_of(group)
     behind = next(ring.clockwise(before.token), before)
     beside = [homes[each.bundle] for each in (before, behind)]

@@ -19,7 +19,7 @@ class NothingLives(WeirError):
 
 @dataclass(frozen=True, slots=True)
 class Inheritance:
-    """The ring after some bundles have died: ``takers`` by token that was theirs, and the ranges whose state is ``lost``.
+    """The ring after some bundles have died: who takes each token that was theirs, and ranges whose state is ``lost``.
 
     Somebody takes a lost range, too, and begins there with nothing.
     """
@@ -40,8 +40,10 @@ def watched(ring: Ring) -> Mapping[str, tuple[str, ...]]:
 
 
 def found_by(ring: Ring, living: Collection[str]) -> Mapping[str, tuple[int, ...]]:
-    """By living bundle: the tokens of dead ones that it finds. It misses the heartbeat of the one before it, and asks on
-    counter-clockwise until one answers."""
+    """By living bundle: the tokens of dead ones that it finds.
+
+    It misses the heartbeat of the one before it, and asks on counter-clockwise until one answers.
+    """
     alive, found = set(living), dict[str, list[int]]()
     for each in ring.ranges:
         finder = next((other.bundle for other in ring.clockwise(each.token) if other.bundle in alive), None)

@@ -99,12 +99,12 @@ class Ring:
     @property
     def why_not(self) -> str:
         """There is no key, no token, or one that is no group; or who leaves has one."""
-        if self.by and self._sorted and 0 <= self._sorted[0] and self._sorted[-1] < KEY_GROUPS and not set(
+        if self.by and self._sorted and self._sorted[0] >= 0 and self._sorted[-1] < KEY_GROUPS and not set(
                 self.leaving) & set(self.tokens.values()):
             return ""
         return (f"cannot be divided by the keys {list(self.by)} and the tokens {dict(self.tokens)}, with "
-                f"{list(self.leaving)} leaving: there must be a key and a token, tokens are from 0 to {KEY_GROUPS - 1}, "
-                "and who leaves has none")
+                f"{list(self.leaving)} leaving: there must be a key and a token, tokens are from 0 to "
+                f"{KEY_GROUPS - 1}, and who leaves has none")
 
     def renamed(self, name_of: Callable[[str], str]) -> Ring:
         """The same for bundles of other names."""

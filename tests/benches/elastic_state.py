@@ -1,4 +1,4 @@
-"""`./weir bench elastic-state`: what decides about keyed state on a ring, in played worlds; and what Spark's state costs.
+"""`./weir bench elastic-state`: what decides about keyed state on a ring, played; and what Spark's state costs.
 
 Played (`ring_world`): worlds of up to 500 bundles whose rate doubles and falls back. How evenly bundles are loaded, how
 many keys a change moves, what that takes in messages, and what is lost where machines or zones die at the same time.

@@ -1,8 +1,8 @@
 """A played world of keyed bundles on a ring: skewed keys, a rate that rises and falls, machines and zones that die.
 
 Time goes on by seconds. A bundle sustains so many events a second; what it does not get done waits. Each second
-`balance_ring` decides by what was measured in the last one, as a controller would. A token moves to a neighbour at once,
-for that has a copy; a bundle that is added first gets the state of its range, which takes as long as that has bytes.
+`balance_ring` decides by what was measured, as a controller would. A token moves to a neighbour at once, for that has a
+copy; a bundle that is added first gets the state of its range, which takes as long as that has bytes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SETTLED_S = 60  # at the end, in which balance is looked at
 
 @dataclass(frozen=True, slots=True)
 class WorldOf:
-    """What is played: bundles at first, fault zones, keys and how skewed they are, and by which factor the rate rises."""
+    """What is played: bundles at first, fault zones, keys and how skewed they are, and how the rate rises."""
 
     bundles: int
     zones: int = 3
@@ -44,7 +44,7 @@ class Course:
 
     spread: list[float] = field(default_factory=list)  # the largest rate of a bundle by the mean; without single keys
     bundles: list[int] = field(default_factory=list)
-    waiting: list[float] = field(default_factory=list)  # events, of all bundles
+    waiting: list[float] = field(default_factory=list)  # the most events that wait for one bundle; without single keys
     moved: list[float] = field(default_factory=list)  # of all keys, by the even part of a bundle
     kinds: dict[str, int] = field(default_factory=dict)
     messages: int = 0
@@ -104,7 +104,7 @@ class RingWorld:
             others = {name: rate for name, rate in rates.items() if name not in alone} or rates
             course.spread.append(max(others.values()) / (sum(others.values()) / len(others)))
             course.bundles.append(len(rates))
-            course.waiting.append(sum(self._queues.get(name, 0.0) for name in others))
+            course.waiting.append(max(self._queues[name] for name in others))
             balance = balance_ring(
                 self.ring, loads, name=lambda: next(self._names), thresholds=LoadThresholds(),
                 by_group=self.by_group(now).tolist() if self.of.by_load else (),
@@ -182,14 +182,14 @@ def summary(of: WorldOf, *, seed: int) -> dict[str, object]:
     """A line of the table of balance."""
     course = RingWorld(of, seed=seed).play()
     up, down = 60, of.seconds - 2 * SETTLED_S
-    calm = next((now - up for now in range(up + 1, down) if not course.waiting[now]), None)
+    late = [now for now in range(up, down) if course.waiting[now] >= LoadThresholds().queue_high]
     return {
         "bundles": of.bundles, "what changes": "rate × 2" if of.factor > 1 else "keys",
         "cut": "by load" if of.by_load else "middle", "most": max(course.bundles), "at the end": course.bundles[-1],
         "max/mean before": round(course.spread[0], 2),
         "high": round(float(np.median(course.spread[down - SETTLED_S:down])), 2),
         "end": round(float(np.median(course.spread[-SETTLED_S:])), 2),
-        "nothing waits after s": calm,
+        "queues below τ after s": late[-1] + 1 - up if late and late[-1] + 1 < down else None if late else 0,
         **{kind: course.kinds.get(kind, 0) for kind in ("share", "add", "set apart", "remove")},
         "keys moved, by K/n": round(float(np.mean(course.moved)), 2) if course.moved else 0.0,
         "messages a change": round(course.messages / max(1, len(course.moved)), 1), "hot keys told": len(course.hot)}

@@ -1,7 +1,7 @@
 """What keyed state costs on the Spark that is pinned: its own operators beside Weir's folds (decision 0160).
 
-Events of some number of keys are counted, key by key, in batches of one size. Each way to keep the counts runs by itself:
-SQL's aggregation, ``transformWithState`` in Java and in Python, ``applyInPandasWithState`` with a group for each key, and
+Events of some number of keys are counted, key by key, in batches of one size. Each way to keep counts runs by itself:
+SQL's aggregation, ``transformWithState`` in Java and in Python, ``applyInPandasWithState`` with a group a key, and
 Weir's fold, which has one group for all; in RocksDB, with its changelog or without. Then a checkpoint is brought to
 another number of partitions (``StreamingCheckpointManager.repartition``), and an open batch of real-time mode is given
 ``transformWithState``.
@@ -14,7 +14,7 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ class CountByRow(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._count = handle.getValueState("count", "n bigint")
 
-    def handleInputRows(self, key: Any, rows: Iterator, timers: Any) -> Iterator:  # noqa: N802 - Spark's name
+    def handleInputRows(self, key: Any, rows: Iterator, timers: Any) -> Iterator:
         from pyspark.sql import Row
 
         count = self._count.get()[0] if self._count.exists() else 0
@@ -67,7 +67,7 @@ class CountByRow(StatefulProcessor):
 class CountByFrame(CountByRow):
     """``transformWithState`` in Python, a frame of pandas at a time."""
 
-    def handleInputRows(self, key: Any, rows: Iterator, timers: Any) -> Iterator:  # noqa: N802 - Spark's name
+    def handleInputRows(self, key: Any, rows: Iterator, timers: Any) -> Iterator:
         import pandas as pd
 
         count = self._count.get()[0] if self._count.exists() else 0
@@ -163,7 +163,7 @@ def measured(spark: SparkSession, way: Way, *, rows: int, keys: int, for_s: floa
         size = sum(file.stat().st_size for file in checkpoint.rglob("*") if file.is_file())
         return {**line, "ms a batch": middle, "events/s": round(rows * 1_000 / middle), "batches": len(taken),
                 "state MB": round(size / 2**20, 1)}
-    except Exception as error:  # noqa: BLE001 - what Spark refuses is a finding, too
+    except Exception as error:
         return {**line, "way": f"{way.name}: {said(error)}"}
 
 
@@ -203,7 +203,7 @@ def repartitioned(spark: SparkSession, *, keys: int, folder: Path) -> list[dict[
             line["repartition s"] = round(time.monotonic() - began, 2)
             spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
             line["restart s"] = round(run(1), 2)
-        except Exception as error:  # noqa: BLE001 - what Spark refuses is a finding, too
+        except Exception as error:
             line["said"] = said(error)
         lines.append(line)
     spark.conf.set("spark.sql.shuffle.partitions", "1")
@@ -211,7 +211,7 @@ def repartitioned(spark: SparkSession, *, keys: int, folder: Path) -> list[dict[
 
 
 def in_real_time(spark: SparkSession, *, events: int, folder: Path) -> list[dict[str, Any]]:
-    """Whether an open batch may have state, with Spark's list of what is allowed and without, and how long events take."""
+    """Whether an open batch may have state, by Spark's list of what is allowed and without; how long events take."""
     streams: dict[str, Callable[[DataFrame], DataFrame]] = {
         "no state": lambda sent: sent.select("sent"),
         "SQL": lambda sent: sent.groupBy("key").agg(F.max("sent").alias("sent")).select("sent"),
@@ -242,7 +242,7 @@ def in_real_time(spark: SparkSession, *, events: int, folder: Path) -> list[dict
                 if took:
                     line |= {"events": len(took), "p50 ms": round(took[len(took) // 2], 1),
                              "p99 ms": round(took[len(took) * 99 // 100], 1)}
-            except Exception as error:  # noqa: BLE001 - what Spark refuses is a finding, too
+            except Exception as error:
                 line["said"] = said(error)
             finally:
                 if query is not None:
@@ -251,7 +251,7 @@ def in_real_time(spark: SparkSession, *, events: int, folder: Path) -> list[dict
     return lines
 
 
-def compare(*, rows: int, keys: Iterable[int], for_s: float, only: Iterable[str] = ()) -> dict[str, list[dict[str, Any]]]:
+def compare(*, rows: int, keys: Sequence[int], for_s: float) -> dict[str, list[dict[str, Any]]]:
     """All tables, each a list of lines."""
     folder = Path(tempfile.mkdtemp(prefix="weir-spark-state-"))
     try:
@@ -261,9 +261,8 @@ def compare(*, rows: int, keys: Iterable[int], for_s: float, only: Iterable[str]
         os.environ["PYTHONPATH"] = f"{ROOT}{os.pathsep}{before}"
         spark = open_session({"spark.driver.extraClassPath": str(classes), "spark.master": "local[4]"})
         try:
-            chosen = [way for way in ways(folder) if not only or way.name in only]
             lines = [measured(spark, way, rows=rows, keys=count, for_s=for_s, folder=folder)
-                     for count in keys for way in chosen]
+                     for count in keys for way in ways(folder)]
             return {"ways": lines, "repartition": repartitioned(spark, keys=max(keys), folder=folder),
                     "real time": in_real_time(spark, events=100, folder=folder)}
         finally:

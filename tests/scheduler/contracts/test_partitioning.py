@@ -1,4 +1,4 @@
-"""How a stream is divided is a value: contracts have weights alone, as agents of earlier versions have them, or tokens."""
+"""How a stream is divided is a value: contracts have weights alone, as earlier versions have them, or tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Balancing: overloaded bundles give to neighbours with room, or get a new one; idle ones go; and then nothing changes."""
+"""Balancing: overloaded bundles give to neighbours with room, or get a new one; idle ones go; then nothing changes."""
 
 from __future__ import annotations
 

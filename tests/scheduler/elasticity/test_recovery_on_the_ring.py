@@ -18,8 +18,8 @@ NAMES = [f"f1-{number}" for number in range(7)]
 homes_of = st.fixed_dictionaries({name: st.builds(
     BundleHome, machine=st.sampled_from([f"m{n}" for n in range(6)]), zone=st.just("")) for name in NAMES}).map(
     lambda homes: {name: BundleHome(home.machine, "abc"[int(home.machine[1:]) % 3]) for name, home in homes.items()})
-rings = st.dictionaries(
-    st.integers(0, KEY_GROUPS - 1), st.sampled_from(NAMES), min_size=1, max_size=10).map(lambda tokens: Ring(("k",), tokens))
+rings = st.dictionaries(st.integers(0, KEY_GROUPS - 1), st.sampled_from(NAMES), min_size=1, max_size=10).map(
+    lambda tokens: Ring(("k",), tokens))
 
 
 def zoned(bundles: int, zones: int) -> dict[str, BundleHome]:
