@@ -11,7 +11,6 @@ from typing import NamedTuple
 from scheduler.model.behind import SPILL
 from scheduler.model.dataflow import Task
 from scheduler.model.fragment import channel_id
-from scheduler.model.ring import Ring
 
 from .codec import Codec
 from .partitioning import Quota, partitioning_of
@@ -19,7 +18,7 @@ from .partitioning import Quota, partitioning_of
 DEFAULT_TRIGGER_MS = 500
 
 Outlets = Mapping[int, frozenset[str]]  # position in the chain -> fragments that read there
-Routes = Mapping[int, Mapping[str, Quota | Ring]]  # position in the chain -> divided fragment that reads there -> how
+Routes = Mapping[int, Mapping[str, Quota]]  # position in the chain -> divided fragment that reads there -> how
 
 
 @dataclass(frozen=True, slots=True)

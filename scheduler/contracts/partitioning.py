@@ -1,7 +1,7 @@
 """Partitioning: how a stream is divided among the bundles of one reader. A value, by which its writer deals events out.
 
-There are two ways: `Quota`, by weights, and `Ring`, by keys. A way is a class with these properties, an entry of
-`partitioning_of`, and a ``Partitioning`` in Java.
+There are two ways: `Quota`, by weights, and `Ring`, by keys, which routes in the broker may be. A way is a class with
+these properties, an entry of `partitioning_of`, and a ``Partitioning`` in Java.
 """
 
 from __future__ import annotations

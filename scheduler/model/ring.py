@@ -86,12 +86,12 @@ class Ring:
         """Bundles clockwise in this order, from the ring's beginning on, with ranges of the same size but for one."""
         return cls(tuple(by), {place * KEY_GROUPS // len(bundles): bundle for place, bundle in enumerate(bundles)})
 
-    @property
+    @cached_property
     def bundles(self) -> tuple[str, ...]:
         """All that have a token or are leaving, sorted."""
         return tuple(sorted({*self.tokens.values(), *self.leaving}))
 
-    @property
+    @cached_property
     def served(self) -> tuple[str, ...]:
         """Those that have a token, sorted."""
         return tuple(sorted(set(self.tokens.values())))
@@ -126,7 +126,7 @@ class Ring:
         """The range that a group is in."""
         return self._range(bisect_right(self._sorted, group) - 1)
 
-    @property
+    @cached_property
     def ranges(self) -> tuple[KeyRange, ...]:
         """All of them, clockwise from the first token."""
         return tuple(self._range(place) for place in range(len(self._sorted)))

@@ -137,8 +137,8 @@ class RingWorld:
                 for move, to in change.moves:
                     self._hand_over(move.bundle, to)
         self._coming = [(at, change) for at, change in self._coming if at > now]
-        self._spare += [self.homes.pop(name) for name in list(self.homes) if name not in self.ring.served and not any(
-            change.added == name for _, change in self._coming)]
+        there = {*self.ring.served, *(change.added for _, change in self._coming)}
+        self._spare += [self.homes.pop(name) for name in list(self.homes) if name not in there]
 
     def _hand_over(self, giver: str, taker: str) -> None:
         """What waits for keys that moved is read by who had them; of one that leaves all does."""

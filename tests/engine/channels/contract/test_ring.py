@@ -16,7 +16,7 @@ from workers.engine.channels import keys
 from workers.engine.spark import queries
 from workers.library.state import key_of, key_text
 
-from .rig import Rig, wait_until
+from .rig import EVERYTHING, Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 KINDS = (
@@ -79,7 +79,7 @@ def test_tokens_change_between_two_batches_and_no_key_is_in_two_bundles(rig: Rig
         ticks = small.ticks("a", rate_per_s=500)
         return ticks.withColumn("sensor", F.concat(F.lit("sensor "), F.col("_seq") % 50))
 
-    rig.open_parts(stream(), "a.0", bundles)
+    rig.open_parts(stream(), "a.0", bundles, capacity=EVERYTHING)
     rig.channels.route("a", 0, "r", rings[0], from_batch=0)
     from_batch = {0: rings[0]}
     for ring in rings[1:]:
