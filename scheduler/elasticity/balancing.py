@@ -73,9 +73,9 @@ class RingChange:
         """The same change of a ring that others have changed meanwhile, though not where this one does."""
         gone = self.before.tokens.keys() - self.after.tokens.keys()
         set_anew = dict(self.after.tokens.items() - self.before.tokens.items())
-        kept = {token: bundle for token, bundle in ring.tokens.items() if token not in gone}
+        unchanged = {token: bundle for token, bundle in ring.tokens.items() if token not in gone}
         had = {*ring.served, *ring.leaving}
-        tokens = {**kept, **set_anew}
+        tokens = {**unchanged, **set_anew}
         return Ring(ring.by, tokens, tuple(had - set(tokens.values())))
 
 
@@ -135,17 +135,17 @@ class _Round:
         if mine.size == 1 or self._set_apart(mine):
             self._tell(mine)
             return mine.size > 1
-        asked = self._asked(mine)
-        self.messages += 2 * len(asked)
-        if asked and self._has_room(asked[-1].bundle):
-            self._share([mine, *asked])
+        neighbours = self._asked(mine)
+        self.messages += 2 * len(neighbours)
+        if neighbours and self._has_room(neighbours[-1].bundle):
+            self._share([mine, *neighbours])
             return True
-        if asked and asked[-1].bundle in self.busy and self._is_low(asked[-1].bundle):
+        if neighbours and neighbours[-1].bundle in self.busy and self._is_low(neighbours[-1].bundle):
             return True  # it will have room in a moment
         added = self.name()
         cut = self._cut(mine, self.load_of(mine.token, mine.size) / 2)
         after = self.ring.with_token(cut, added)
-        self.change("add", bundle, after, [bundle, added], added=added, messages=2 * len(asked))
+        self.change("add", bundle, after, [bundle, added], added=added, messages=2 * len(neighbours))
         return True
 
     def _has_room(self, bundle: str) -> bool:
@@ -156,14 +156,14 @@ class _Round:
 
     def _asked(self, mine: KeyRange) -> list[KeyRange]:
         """The neighbours that are asked in turn, up to the first with room; one that is in a change asks on no more."""
-        asked: list[KeyRange] = []
+        neighbours: list[KeyRange] = []
         for other in self.ring.clockwise(mine.token):
-            if len(asked) == self.thresholds.reach or other.bundle == mine.bundle:
+            if len(neighbours) == self.thresholds.reach or other.bundle == mine.bundle:
                 break
-            asked.append(other)
+            neighbours.append(other)
             if other.bundle in self.busy or self._has_room(other.bundle):
                 break
-        return asked
+        return neighbours
 
     def _hottest(self, mine: KeyRange) -> tuple[int, float]:
         """The key group of a range that has most to do, and its part of that; 0 of it where nothing was measured."""
@@ -209,9 +209,9 @@ class _Round:
         if not self.summed:
             return (mine.token + mine.size - max(1, min(mine.size - 1, round(part)))) % KEY_GROUPS
         total = self.load_of(mine.token, mine.size)
-        kept = bisect_left(range(mine.size), total - part, key=lambda size: self.load_of(mine.token, size))
-        nearer = kept - 1 if kept > 1 and abs(self.load_of(mine.token, kept - 1) - (total - part)) < abs(
-            self.load_of(mine.token, kept) - (total - part)) else kept
+        rest = total - part
+        size = bisect_left(range(mine.size), rest, key=lambda groups: self.load_of(mine.token, groups))
+        nearer = min((size - 1, size), key=lambda groups: abs(self.load_of(mine.token, max(0, groups)) - rest))
         return (mine.token + max(1, min(mine.size - 1, nearer))) % KEY_GROUPS
 
     def remove_idle(self) -> None:

@@ -5,16 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from scheduler.model.errors import WeirError
 from scheduler.model.ring import KeyRange, Ring
 
 from .copies import Holders
-
-
-class NothingLives(WeirError):
-    """No bundle of a ring is left."""
-
-    code = "nothing_lives"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +37,12 @@ def found_by(ring: Ring, living: Collection[str]) -> Mapping[str, tuple[int, ...
 
     It misses the heartbeat of the one before it, and asks on counter-clockwise until one answers.
     """
-    alive, found = set(living), dict[str, list[int]]()
+    alive, finders = set(living), dict[str, list[int]]()
     for each in ring.ranges:
         finder = next((other.bundle for other in ring.clockwise(each.token) if other.bundle in alive), None)
         if each.bundle not in alive and finder is not None:
-            found.setdefault(finder, []).append(each.token)
-    return {bundle: tuple(tokens) for bundle, tokens in found.items()}
+            finders.setdefault(finder, []).append(each.token)
+    return {bundle: tuple(tokens) for bundle, tokens in finders.items()}
 
 
 def inherit(ring: Ring, held: Holders, living: Collection[str]) -> Inheritance:
@@ -58,14 +51,12 @@ def inherit(ring: Ring, held: Holders, living: Collection[str]) -> Inheritance:
 
     Raises
     ------
-    NothingLives
+    ValueError
         All bundles are dead.
     """
     alive = set(living) & set(ring.served)
     if not alive:
-        raise NothingLives(
-            "All bundles of the ring are dead", remedy="Start machines again, or submit the dataflow anew.",
-            bundles=list(ring.served))
+        raise ValueError(f"all bundles of the ring are dead, {', '.join(ring.served)}: begin with another ring")
     takers: dict[int, str] = {}
     lost: list[KeyRange] = []
     owner = next(each.bundle for each in reversed(ring.ranges) if each.bundle in alive)

@@ -15,16 +15,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from .errors import WeirError
 from .xxhash64 import xxhash64
 
 KEY_GROUPS = 65_536
-
-
-class InvalidToken(WeirError):
-    """A token is to be set, moved or taken away where that cannot be."""
-
-    code = "invalid_token"
 
 
 def key_group(text: str) -> int:
@@ -141,14 +134,12 @@ class Ring:
 
         Raises
         ------
-        InvalidToken
+        ValueError
             It stands where there is one, or on no group.
         """
         if token in self.tokens or not 0 <= token < KEY_GROUPS:
-            raise InvalidToken(
-                f"Token {token} cannot be set for {bundle}: " + (
-                    f"{self.tokens[token]} has it" if token in self.tokens else f"groups are 0 to {KEY_GROUPS - 1}"),
-                remedy="Choose a group in the inside of a range.", token=token)
+            why = f"{self.tokens[token]} has it" if token in self.tokens else f"groups are 0 to {KEY_GROUPS - 1}"
+            raise ValueError(f"token {token} cannot be set for {bundle}: {why}; choose a group inside of a range")
         return replace(
             self, tokens={**self.tokens, token: bundle},
             leaving=tuple(other for other in self.leaving if other != bundle))
@@ -158,12 +149,12 @@ class Ring:
 
         Raises
         ------
-        InvalidToken
+        ValueError
             There is none there, or no other.
         """
         self._place(token)
         if len(self.tokens) == 1:
-            raise InvalidToken(f"Token {token} is the last one", remedy="Set another token first.", token=token)
+            raise ValueError(f"token {token} is the last one: set another one before it goes")
         tokens = {other: bundle for other, bundle in self.tokens.items() if other != token}
         gone = {self.tokens[token]} - set(tokens.values())
         return replace(self, tokens=tokens, leaving=(*self.leaving, *gone))
@@ -173,16 +164,14 @@ class Ring:
 
         Raises
         ------
-        InvalidToken
+        ValueError
             There is none, or the place is not between the token before it and the one behind it.
         """
         place, count = self._place(token), len(self._sorted)
         before, behind = self._sorted[place - 1], self._sorted[(place + 1) % count]
         reach = (behind - before) % KEY_GROUPS or KEY_GROUPS
         if not 0 <= to < KEY_GROUPS or not (count == 1 or 0 < (to - before) % KEY_GROUPS < reach):
-            raise InvalidToken(
-                f"Token {token} cannot move to {to}: it stands between {before} and {behind}",
-                remedy="Choose a group between these two.", token=token, to=to)
+            raise ValueError(f"token {token} cannot move to {to}: choose a group between {before} and {behind}")
         tokens = {other: bundle for other, bundle in self.tokens.items() if other != token}
         return replace(self, tokens={**tokens, to: self.tokens[token]})
 
@@ -191,7 +180,7 @@ class Ring:
 
         Raises
         ------
-        InvalidToken
+        ValueError
             There is none there.
         """
         self._place(token)
@@ -201,10 +190,10 @@ class Ring:
 
     def merged(self) -> Ring:
         """The same without tokens that make no difference: those behind another one of the same bundle."""
-        kept = {
+        needed = {
             token: bundle for place, (token, bundle) in enumerate(self.tokens.items())
             if self.tokens[self._sorted[place - 1]] != bundle}
-        return replace(self, tokens=kept or {self._sorted[0]: self.tokens[self._sorted[0]]})
+        return replace(self, tokens=needed or {self._sorted[0]: self.tokens[self._sorted[0]]})
 
     def moved_to(self, after: Ring) -> tuple[tuple[KeyRange, str], ...]:
         """What changes hands where another ring of the same key takes its place: ranges as they were cut by the tokens
@@ -221,8 +210,7 @@ class Ring:
     def _place(self, token: int) -> int:
         place = bisect_right(self._sorted, token) - 1
         if place < 0 or self._sorted[place] != token:
-            raise InvalidToken(
-                f"There is no token {token}", remedy=f"Tokens are {list(self._sorted)}.", token=token)
+            raise ValueError(f"there is no token {token}: choose one of {list(self._sorted)}")
         return place
 
     def _range(self, place: int) -> KeyRange:

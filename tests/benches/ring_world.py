@@ -137,8 +137,8 @@ class RingWorld:
                 for move, to in change.moves:
                     self._hand_over(move.bundle, to)
         self._coming = [(at, change) for at, change in self._coming if at > now]
-        there = {*self.ring.served, *(change.added for _, change in self._coming)}
-        self._spare += [self.homes.pop(name) for name in list(self.homes) if name not in there]
+        needed = {*self.ring.served, *(change.added for _, change in self._coming)}
+        self._spare += [self.homes.pop(name) for name in list(self.homes) if name not in needed]
 
     def _hand_over(self, giver: str, taker: str) -> None:
         """What waits for keys that moved is read by who had them; of one that leaves all does."""
@@ -161,7 +161,7 @@ class RingWorld:
             "one in ten, by chance": set(self._chance.sample(sorted(set(order)), max(1, len(set(order)) // 10))),
             "one in three, by chance": set(self._chance.sample(sorted(set(order)), len(set(order)) // 3)),
         }
-        told = survival(held, self.homes)
+        survives = survival(held, self.homes)
         for what, dead in deaths.items():
             living = set(order) - dead
             if not living:
@@ -172,7 +172,7 @@ class RingWorld:
                 taken[taker] = taken.get(taker, 0) + 1
             lost = sum(self._keys_in(each.token, each.size) for each in after.lost)
             yield {
-                "bundles": len(set(order)), "r": copies, "survives": str(told), "dies": what, "dead": len(dead),
+                "bundles": len(set(order)), "r": copies, "survives": str(survives), "dies": what, "dead": len(dead),
                 "ranges lost": len(after.lost), "keys lost": f"{lost / self.of.keys:.1%}",
                 "most that one takes": max(taken.values(), default=0),
                 "messages to find": sum(len(tokens) + 1 for tokens in found_by(self.ring, living).values())}

@@ -77,15 +77,15 @@ class CountByFrame(CountByRow):
         self._count.update((count,))
 
 
-def count_groups(key: tuple, frames: Iterator, kept: Any) -> Iterator:
+def count_groups(key: tuple, frames: Iterator, group: Any) -> Iterator:
     """``applyInPandasWithState`` with a group for each key."""
     import pandas as pd
 
-    (count,) = kept.get if kept.exists else (0,)
+    (count,) = group.get if group.exists else (0,)
     for frame in frames:
         yield pd.DataFrame({"n": range(count + 1, count + 1 + len(frame))})
         count += len(frame)
-    kept.update((count,))
+    group.update((count,))
 
 
 def in_java(events: DataFrame, *, gives_sent: bool = False) -> DataFrame:

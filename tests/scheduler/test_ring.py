@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.model import ring as ring_module
 from scheduler.model import xxhash64 as hash_module
-from scheduler.model.ring import KEY_GROUPS, InvalidToken, Ring, key_group
+from scheduler.model.ring import KEY_GROUPS, Ring, key_group
 from scheduler.model.xxhash64 import xxhash64
 
 groups = st.integers(0, KEY_GROUPS - 1)
@@ -68,7 +68,7 @@ def test_a_token_that_moves_changes_hands_with_its_neighbour_alone(ring: Ring, d
     to = data.draw(groups)
     try:
         after = ring.with_token_moved(moving.token, to)
-    except InvalidToken:
+    except ValueError:
         return
     beside = {moving.bundle, ring.range_of((moving.token - 1) % KEY_GROUPS).bundle}
     assert all({move.bundle, new} <= beside for move, new in ring.moved_to(after))
@@ -94,8 +94,8 @@ def test_a_bundle_more_or_less_moves_about_one_nth_of_the_keys(bundles: int) -> 
 @given(rings)
 def test_a_change_is_undone_by_the_way_back(ring: Ring) -> None:
     even = Ring.even(ring.by, ["a", "b", "c"])
-    there, back = ring.moved_to(even), even.moved_to(ring)
-    assert [(move.token, move.size, move.bundle, to) for move, to in there] == [
+    forth, back = ring.moved_to(even), even.moved_to(ring)
+    assert [(move.token, move.size, move.bundle, to) for move, to in forth] == [
         (move.token, move.size, to, move.bundle) for move, to in back]
     assert not ring.moved_to(ring)
 
@@ -119,9 +119,8 @@ def test_tokens_that_make_no_difference_go(ring: Ring) -> None:
     lambda ring: ring.with_owner(7, "f2-0"),
 ])
 def test_what_no_token_can_do_is_refused(change) -> None:
-    with pytest.raises(InvalidToken) as refused:
+    with pytest.raises(ValueError, match=r"token \d+ (cannot|is the last)|there is no token"):
         change(Ring(("sensor",), {0: "f1-0", 100: "f1-1"}))
-    assert refused.value.remedy
 
 
 @given(st.text(max_size=100))

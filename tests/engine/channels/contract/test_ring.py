@@ -45,14 +45,14 @@ def values_of(chance: Random) -> list[tuple]:
 def test_spark_java_and_python_find_the_same_group_for_every_kind_of_key(rig: Rig) -> None:
     rows = rig.spark.createDataFrame(values_of(Random(40)), StructType.fromDDL(KINDS)).coalesce(1).cache()
     ring = Ring.even(["text"], ["f1-2", "f1-0", "f1-1"])
-    together = (["text", "whole"], ["real", "text", "bytes"], ["flag", "text", "day"])
-    for by in (*([name] for name in rows.columns), *together):
+    several = (["text", "whole"], ["real", "text", "bytes"], ["flag", "text", "day"])
+    for by in (*([name] for name in rows.columns), *several):
         of = Ring(tuple(by), ring.tokens)
-        told = rows.select(key_text(rows, by).alias("text"), F.xxhash64(key_text(rows, by)).alias("hash")).collect()
+        texts = rows.select(key_text(rows, by).alias("text"), F.xxhash64(key_text(rows, by)).alias("hash")).collect()
         dealt = list(rig.probe.dealtByKey(rows._jdf, json.dumps(of.document())))
-        assert [int(group) for group in dealt[::2]] == [key_group(each.text) for each in told] == [
-            each.hash % 2**64 // (2**64 // KEY_GROUPS) for each in told], by
-        assert dealt[1::2] == [of.owner(key_group(each.text)) for each in told]
+        assert [int(group) for group in dealt[::2]] == [key_group(each.text) for each in texts] == [
+            each.hash % 2**64 // (2**64 // KEY_GROUPS) for each in texts], by
+        assert dealt[1::2] == [of.owner(key_group(each.text)) for each in texts]
     known = rows.select("text", "whole", "small", "flag").collect()
     texts = rows.select(key_text(rows, ["text", "whole", "small", "flag"]).alias("key")).collect()
     assert [key_of(row) for row in known] == [each.key for each in texts]
