@@ -10,7 +10,7 @@ from typing import Any
 import redis
 
 from scheduler.contracts.offsets import START, Offset
-from scheduler.contracts.partitioning import partitioning_of
+from scheduler.contracts.partitioning import Partitioning, partitioning_of
 from workers.engine.slot_values import batches_in
 
 from . import block_codec, keys, scripts
@@ -257,7 +257,7 @@ class Channels:
         return texts(self._redis.hgetall(keys.valve(fragment)))
 
     def route(
-        self, fragment: str, position: int, reader: str, partitioning: Mapping[str, float], *,
+        self, fragment: str, position: int, reader: str, partitioning: Partitioning | Mapping[str, Any], *,
         channel: str | None = None, from_batch: int | None = None, instead: bool = False,
     ) -> bool:
         """Divide a task's stream among the bundles of one reader, from the next batch boundary on.
@@ -287,7 +287,7 @@ class Channels:
         Raises
         ------
         ValueError
-            Nothing can be divided so: a weight is negative or not finite, or none is positive.
+            Nothing can be divided so (``Partitioning.why_not``).
         """
         how = partitioning_of(partitioning)
         if how.why_not:
@@ -301,7 +301,7 @@ class Channels:
         return self._change_route(fragment, position, reader, {}, None)
 
     def _change_route(
-        self, fragment: str, position: int, reader: str, parts: Mapping[str, float], from_batch: int | None, *,
+        self, fragment: str, position: int, reader: str, parts: Mapping[str, Any], from_batch: int | None, *,
         whole: str | None = None,
     ) -> bool:
         first = "" if from_batch is None else from_batch
