@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .guards.element_policies import ElementPolicy
-from .model.alternates import alternates_in, is_dynamic, on_in
+from .model.alternates import alternates_in, is_dynamic, working_in
 from .model.errors import InvalidTransition, NotFound
 from .model.estate import Submitted
 from .model.fragment import Fragment, RunningTask
@@ -23,6 +23,7 @@ from .model.ports import EstateView
 from .model.prices import Prices
 from .model.settings_of_fragments import USUAL, FragmentSettings
 from .model.task_types import TaskTypes
+from .model.warm_up import on_of, warm_s, warming_of, working
 from .performance.alternate_costs import switched_cost
 from .plan_building import heads_of, plan_of_rearrangement, plan_taking_back, submitted_in
 from .reuse.activity import FragmentChange
@@ -85,9 +86,13 @@ def plan_settings(
 
 def plan_switch(
     estate: EstateView, dataflow_id: str, *, task: str, alternate: str, along: Mapping[str, str] = MappingProxyType({}),
-    task_types: TaskTypes, prices: Prices, stays: bool = False, why: str = "",
+    task_types: TaskTypes, prices: Prices, stays: bool = False, at_once: bool = False, warmed: bool = False,
+    why: str = "",
 ) -> Plan:
     """Plan that a dynamic task is done by another of its alternates, for all who use it; or several tasks are.
+
+    Where the task's alternates warm up, the other one first does; where one warms up, and the alternate that is on is
+    named, that ends.
 
     Parameters
     ----------
@@ -98,7 +103,11 @@ def plan_switch(
     along : mapping of str to str, optional
         Other tasks that switch with it, and their alternates: those that switch in waves do so in one.
     stays : bool, optional
-        It may be the one that is on: it is to be held.
+        It may be the one that is on, or warms up: it is to be held.
+    at_once : bool, optional
+        It does not warm up, or no longer.
+    warmed : bool, optional
+        It has warmed up for its time.
     why : str, optional
         What it is for, for those who look at the plan.
 
@@ -109,16 +118,17 @@ def plan_switch(
     NotFound
         The dataflow has no such dynamic task, or the task no such alternate.
     InvalidTransition
-        That alternate is on already.
+        That alternate is on, or warms up, already; or it has ``warmed``, and that was cancelled meanwhile.
     """
     submitted = submitted_in(estate, dataflow_id)
     before: dict[str, FragmentSettings] = {}
     after: dict[str, FragmentSettings] = {}
     switched: dict[str, str] = {}
     for name, chosen in {task: alternate, **along}.items():
-        running, on = _switched(estate, submitted, name, chosen, stays=stays)
+        running, was, becomes = _switched(
+            estate, submitted, name, chosen, stays=stays, at_once=at_once, warmed=warmed)
         own = estate.places[running.id][0]
-        for settings, which in ((before, on), (after, chosen)):
+        for settings, which in ((before, was), (after, becomes)):
             now = settings.get(own, estate.settings.get(own, USUAL))
             settings[own] = replace(now, alternates={**now.alternates, running.id: which})
         switched[running.id] = chosen
@@ -129,9 +139,10 @@ def plan_switch(
 
 
 def _switched(
-    estate: EstateView, submitted: Submitted, task: str, alternate: str, *, stays: bool
-) -> tuple[RunningTask, str]:
-    """The running task that is to be done by another alternate, and which is on now."""
+    estate: EstateView, submitted: Submitted, task: str, alternate: str, *, stays: bool, at_once: bool, warmed: bool
+) -> tuple[RunningTask, str, str]:
+    """The running task that is to be done by another alternate; what is to work there when that is taken back, and what
+    works there then."""
     running = _dynamic_task(estate, submitted, task)
     names = [each.name for each in alternates_in(running.type, running.config)]
     if alternate not in names:
@@ -139,12 +150,20 @@ def _switched(
             f"Task {task} has no alternate {alternate}.", remedy=_one_of(alternate, names), dataflow=submitted.id,
             task=task, alternate=alternate)
     own = estate.settings.get(estate.places[running.id][0], USUAL)
-    on = on_in(running.type, running.config, own.alternates.get(running.id))
-    if on == alternate and not stays:
+    was = working_in(running.type, running.config, own.alternates.get(running.id))
+    on, warming = on_of(was), warming_of(was)
+    if warmed and warming != alternate:
         raise InvalidTransition(
-            f"Alternate {alternate} of {task} is on already.", remedy="There is nothing to change.",
+            f"Alternate {alternate} of {task} no longer warms up.", remedy="There is nothing to change.",
             dataflow=submitted.id, task=task)
-    return running, on
+    warms = alternate != on and not (at_once or warmed) and warm_s(running.type, running.config) > 0
+    becomes = working(on, alternate) if warms else alternate
+    if becomes == was and not stays:
+        raise InvalidTransition(
+            f"Alternate {alternate} of {task} {'warms up' if warming else 'is on'} already.",
+            remedy="Wait, or switch at once." if warming else "There is nothing to change.",
+            dataflow=submitted.id, task=task)
+    return running, was if becomes in (on, was) else on, becomes
 
 
 def plan_policy(

@@ -193,7 +193,7 @@ def switch(request: HttpRequest, dataflow_id: UUID, choice: schemas.SwitchIn) ->
     where none is said, whatever its policy wants."""
     return schemas.proposal_row(services.switch_alternate(
         actor=request.user, dataflow_id=dataflow_id, task=choice.task, alternate=choice.alternate,
-        along=choice.along, hold_s=choice.hold_s))
+        along=choice.along, hold_s=choice.hold_s, at_once=choice.at_once))
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates/{task}/release", response=PolicyAnswer)

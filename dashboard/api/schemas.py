@@ -110,13 +110,15 @@ class SwitchIn(Schema):
     """By which of its alternates a dynamic task is to be done, which tasks, by which of theirs, switch with it, and for
     how many seconds it is held so then.
 
-    With ``hold_s`` it may be the alternate that is on.
+    With ``hold_s`` it may be the alternate that is on. With ``at_once`` it does not warm up, where the task's
+    alternates do; while one warms up, the alternate that is on ends that.
     """
 
     task: str
     alternate: str
     along: dict[str, str] = {}
     hold_s: float | None = None
+    at_once: bool = False
 
 
 class _PolicyTexts(Schema):

@@ -6,6 +6,7 @@ from scheduler.guards.element_policies import policy_in
 from scheduler.model.fragment import Fragment, RunningBundle
 from scheduler.model.plan import Plan, Step
 from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.warm_up import at_work_in_words
 from scheduler.step_kinds import kind_of
 
 
@@ -29,7 +30,7 @@ def _setting(plan: Plan, step: Step) -> str:
         chosen = own.policies.get(step.task or "")
         return "as its document says" if chosen is None else policy_in(chosen).words
     if step.task in own.alternates:
-        return own.alternates[step.task]
+        return at_work_in_words(own.alternates[step.task])
     return "its batches stay open, and events go on as they come" if own.real_time else "micro-batches"
 
 

@@ -123,6 +123,11 @@ class ElementPanel:
         return _moment(self.policy.held_until_ms)
 
     @property
+    def warm_until(self) -> datetime | None:
+        """Until when the alternate warms up that does."""
+        return _moment(self.task.warming_until_ms)
+
+    @property
     def switches(self) -> list[tuple[datetime, Any]]:
         """What the dry run would have switched, the newest first."""
         changes = self.run.switches if self.run else ()
@@ -136,6 +141,9 @@ def dynamic(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     record = catalog.dataflow(request.viewer, dataflow_id)
     span = chosen_or_default(request.GET, now_s=int(timezone.now().timestamp()))
     tasks = with_figures(request.viewer, dataflow_id, dynamic_tasks(request.viewer, dataflow_id))
+    if any(task.warming for task in tasks):
+        with suppress(jobs.BrokerAway):
+            tasks = with_switches(request.viewer, tasks)
     panels = [_panel(request, dataflow_id, task, span) for task in tasks]
     tried = request.GET.get("try", "")
     is_engineer = request.viewer.has_role(record.team_id, Role.ENGINEER)
@@ -204,7 +212,8 @@ def hold(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
         chosen_s = request.POST.get("hold_s", "")
         proposal = services.switch_alternate(
             actor=request.user, dataflow_id=dataflow_id, task=task, alternate=request.POST.get("alternate", ""),
-            hold_s=float(chosen_s) if chosen_s.isdecimal() and len(chosen_s) < 10 else None)
+            hold_s=float(chosen_s) if chosen_s.isdecimal() and len(chosen_s) < 10 else None,
+            at_once="at_once" in request.POST)
     except WeirError as error:
         return _refused(request, dataflow_id, error)
     flash.proposed(request, proposal)

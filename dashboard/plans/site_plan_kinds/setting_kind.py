@@ -19,7 +19,8 @@ def _setting(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     if "alternate" in options:
         return plan_switch(
             estate, task=options["task"], alternate=options["alternate"], along=options.get("along", {}),
-            stays="hold_s" in options, why=options.get("reason", ""),
+            stays="hold_s" in options, at_once=options.get("at_once", False), warmed=options.get("warmed", False),
+            why=options.get("reason", ""),
             **computed_with(record, prices=prices(record.dataflow.latency_limits)))
     if "policy" in options:
         stated = options["policy"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import CommandError
@@ -16,6 +17,7 @@ from dashboard.plans.alternate_figures import with_figures
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.units import in_unit
+from scheduler.model.warm_up import at_work_in_words, working
 
 
 class Command(ProposingCommand):
@@ -28,12 +30,14 @@ class Command(ProposingCommand):
         parser.add_argument("alternate", nargs="?", help="the name of the alternate that is to be on")
         parser.add_argument("--hold", help="how long it stays so, whatever policies want, such as \"2 h\"; an hour")
 
+        parser.add_argument("--at-once", action="store_true", help="do not warm it up first, or no longer")
+
     def more(self, options: Mapping[str, Any]) -> dict[str, Any]:
         hold_s = options["hold"] and in_unit(options["hold"], "s")
         if options["hold"] and hold_s is None:
             raise CommandError(f"“{options['hold']}” is no time: write a number and a unit, such as \"2 h\".")
         return {"task": options["task"], "alternate": options["alternate"] or "",
-                "hold_s": float(hold_s) if hold_s is not None else None}
+                "hold_s": float(hold_s) if hold_s is not None else None, "at_once": options["at_once"]}
 
     def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
         if options["task"]:
@@ -46,15 +50,21 @@ class Command(ProposingCommand):
 
 def _lines(task: DynamicTask) -> Iterator[str]:
     yield f"{task.task}, in query {task.query}:"
+    if task.warming:
+        yield f"  {task.warming} warms up" + (
+            f" until {datetime.fromtimestamp(task.warming_until_ms / 1000, UTC):%d %b, %H:%M:%S} UTC"
+            if task.warming_until_ms is not None else ", from its next event on")
     for alternate, figures in zip(task.alternates, task.figures, strict=True):
         guard = f", while {alternate.guard}" if alternate.guard else ""
-        yield f"  {'*' if alternate.name == task.on else ' '} {alternate.name}: {alternate.summary}, worth " \
+        mark = "*" if alternate.name == task.on else "~" if alternate.name == task.warming else " "
+        yield f"  {mark} {alternate.name}: {alternate.summary}, worth " \
             f"{alternate.value if isinstance(alternate.value, str) else f'{alternate.value:g}'}{guard}"
         seen = "measured" if figures.selectivity_is_measured else "declared"
         yield f"      {figures.event_s * 1e6:.3g} µs of CPU an event, {figures.cost.cores:.3f} cores " \
             f"({figures.cost.basis}); {figures.selectivity:.3g} events out for each in ({seen})"
     for switch in task.switches:
-        yield f"  from number {switch.seq} on: {switch.alternate} (batch {switch.batch} of {switch.query})"
+        at_work = at_work_in_words(working(switch.alternate, switch.warming))
+        yield f"  from number {switch.seq} on: {at_work} (batch {switch.batch} of {switch.query})"
     for switch in task.key_switches:
         changed = ", ".join(f"{key}: {name or 'as the task'}" for key, name in sorted(switch.keys.items()))
         yield f"  from number {switch.seq} on: {changed} (batch {switch.batch} of {switch.query})"
