@@ -190,16 +190,26 @@ def switches(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 @router.post("/dataflows/{uuid:dataflow_id}/alternates", response=ProposalRow)
 def switch(request: HttpRequest, dataflow_id: UUID, choice: schemas.SwitchIn) -> dict[str, Any]:
     """Propose that a dynamic task, or several, are done by another of their alternates, and held so for a time: an hour
-    where none is said, whatever its policy wants."""
+    where none is said, whatever its policy wants; or that the task is for one ``key`` alone."""
+    if choice.key:
+        return schemas.proposal_row(services.switch_key(
+            actor=request.user, dataflow_id=dataflow_id, task=choice.task, key=choice.key, alternate=choice.alternate,
+            hold_s=choice.hold_s))
     return schemas.proposal_row(services.switch_alternate(
         actor=request.user, dataflow_id=dataflow_id, task=choice.task, alternate=choice.alternate,
         along=choice.along, hold_s=choice.hold_s, at_once=choice.at_once))
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates/{task}/release", response=PolicyAnswer)
-def release(request: HttpRequest, dataflow_id: UUID, task: str) -> dict[str, Any]:
-    """Let the policy of a dynamic task decide again that somebody holds; by an engineer of the dataflow's team."""
-    services.release_alternate(actor=request.user, dataflow_id=dataflow_id, task=task)
+def release(
+    request: HttpRequest, dataflow_id: UUID, task: str, choice: schemas.KeyIn | None = None
+) -> dict[str, Any]:
+    """Let the policy of a dynamic task decide again that somebody holds, or whatever chooses for keys about one that
+    somebody has set; by an engineer of the dataflow's team."""
+    if choice is None:
+        services.release_alternate(actor=request.user, dataflow_id=dataflow_id, task=task)
+    else:
+        services.release_key(actor=request.user, dataflow_id=dataflow_id, task=task, key=choice.key)
     return policy(request, dataflow_id, task)
 
 

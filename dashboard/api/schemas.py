@@ -111,7 +111,7 @@ class SwitchIn(Schema):
     how many seconds it is held so then.
 
     With ``hold_s`` it may be the alternate that is on. With ``at_once`` it does not warm up, where the task's
-    alternates do; while one warms up, the alternate that is on ends that.
+    alternates do; while one warms up, the alternate that is on ends that. With ``key`` it is that key's alone.
     """
 
     task: str
@@ -119,6 +119,13 @@ class SwitchIn(Schema):
     along: dict[str, str] = {}
     hold_s: float | None = None
     at_once: bool = False
+    key: list[str] = []
+
+
+class KeyIn(Schema):
+    """A key of a dynamic task: the values of the columns by which it is switched, as texts."""
+
+    key: list[str]
 
 
 class _PolicyTexts(Schema):

@@ -10,7 +10,7 @@ from django.utils import timezone
 from dashboard.approvals.models import Proposal
 from dashboard.audit.trail import Audit, audited
 from dashboard.operations.estate_store.estate_loader import stored_estate
-from dashboard.operations.models import AlternateHold
+from dashboard.operations.models import AlternateHold, KeyHold
 from dashboard.operations.policy_reader import running_element
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.account_errors import InvalidValue
@@ -39,7 +39,12 @@ def hold_switched(audit: Audit, proposal: Proposal, *, at: datetime) -> None:
     for_s = options.get("hold_s") or HELD_FOR.total_seconds()
     plan, tasks = plan_of(proposal.plan), stored_estate().tasks
     for step in plan.steps:
-        if step.task:
+        if step.of_key is not None:
+            until = at + timedelta(seconds=for_s)
+            KeyHold.objects.update_or_create(task=step.task, key=step.of_key, defaults={
+                "alternate": step.alternate, "until": until, "by": proposal.author})
+            audit.details["held_until"] = until.isoformat()
+        elif step.task:
             at_work = plan.settings_after[step.fragment].alternates[step.task]
             warms_s = warm_s(tasks[step.task].type, tasks[step.task].config) if warming_of(at_work) else 0
             until = at + timedelta(seconds=for_s + warms_s)
@@ -50,9 +55,14 @@ def hold_switched(audit: Audit, proposal: Proposal, *, at: datetime) -> None:
 
 def end_hold(audit: Audit, proposal: Proposal) -> None:
     """Hold no longer what is taken back; in the caller's command."""
-    if "alternate" in proposal.plan.options:
-        tasks = [step.task for step in plan_of(proposal.plan).steps if step.task]
-        audit.details["released"] = AlternateHold.objects.filter(pk__in=tasks).delete()[0]
+    if "alternate" not in proposal.plan.options:
+        return
+    steps = [step for step in plan_of(proposal.plan).steps if step.task]
+    if of_key := proposal.plan.options.get("of_key"):
+        held = KeyHold.objects.filter(task__in=[step.task for step in steps], key=of_key)
+    else:
+        held = AlternateHold.objects.filter(pk__in=[step.task for step in steps])
+    audit.details["released"] = held.delete()[0]
 
 
 def release_alternate(*, actor: User, dataflow_id: UUID | str, task: str) -> None:

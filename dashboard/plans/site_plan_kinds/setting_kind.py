@@ -11,11 +11,15 @@ from scheduler.guards.element_policies import policy_in
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import SET
 from scheduler.read_set import ReadTrackingView
-from scheduler.setting import plan_policy, plan_settings, plan_switch
+from scheduler.setting import plan_key_switch, plan_policy, plan_settings, plan_switch
 
 
 def _setting(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     options = record.options
+    if "of_key" in options:
+        return plan_key_switch(
+            estate, task=options["task"], alternate=options["alternate"], of_key=options["of_key"],
+            **computed_with(record, prices=prices(record.dataflow.latency_limits)))
     if "alternate" in options:
         return plan_switch(
             estate, task=options["task"], alternate=options["alternate"], along=options.get("along", {}),

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from argparse import ArgumentParser
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from django.core.management.base import CommandError
 
-from dashboard.approvals.services import switch_alternate
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import switch_alternate, switch_key
 from dashboard.catalog.models import DataflowRecord
 from dashboard.commands.proposing import ProposingCommand
 from dashboard.operations.dynamic_reader import DynamicTask, dynamic_tasks, with_switches
@@ -20,9 +21,14 @@ from scheduler.model.units import in_unit
 from scheduler.model.warm_up import at_work_in_words, working
 
 
+def _propose(*, key: Sequence[str], at_once: bool, **choice: Any) -> Proposal:
+    """A switch of one key where one is given, else of the whole task."""
+    return switch_key(key=key, **choice) if key else switch_alternate(at_once=at_once, **choice)
+
+
 class Command(ProposingCommand):
     help = "Say which alternates of a dataflow's tasks are on, or propose that a task is done by another one."
-    propose = staticmethod(switch_alternate)
+    propose = staticmethod(_propose)
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -31,13 +37,16 @@ class Command(ProposingCommand):
         parser.add_argument("--hold", help="how long it stays so, whatever policies want, such as \"2 h\"; an hour")
 
         parser.add_argument("--at-once", action="store_true", help="do not warm it up first, or no longer")
+        parser.add_argument("--key", action="append", default=[], metavar="VALUE",
+                            help="for this key alone; once for each column by which the task is switched")
 
     def more(self, options: Mapping[str, Any]) -> dict[str, Any]:
         hold_s = options["hold"] and in_unit(options["hold"], "s")
         if options["hold"] and hold_s is None:
             raise CommandError(f"“{options['hold']}” is no time: write a number and a unit, such as \"2 h\".")
         return {"task": options["task"], "alternate": options["alternate"] or "",
-                "hold_s": float(hold_s) if hold_s is not None else None, "at_once": options["at_once"]}
+                "hold_s": float(hold_s) if hold_s is not None else None, "at_once": options["at_once"],
+                "key": options["key"]}
 
     def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
         if options["task"]:
@@ -62,6 +71,9 @@ def _lines(task: DynamicTask) -> Iterator[str]:
         seen = "measured" if figures.selectivity_is_measured else "declared"
         yield f"      {figures.event_s * 1e6:.3g} µs of CPU an event, {figures.cost.cores:.3f} cores " \
             f"({figures.cost.basis}); {figures.selectivity:.3g} events out for each in ({seen})"
+    for hold in task.held_keys:
+        until = datetime.fromtimestamp(hold.until_ms / 1000, UTC)
+        yield f"  {hold.by} holds {hold.alternate} for {', '.join(hold.key)} until {until:%d %b, %H:%M} UTC"
     for switch in task.switches:
         at_work = at_work_in_words(working(switch.alternate, switch.warming))
         yield f"  from number {switch.seq} on: {at_work} (batch {switch.batch} of {switch.query})"
