@@ -279,7 +279,7 @@ def _with(own: FragmentSettings, of: str, task: str, chosen: Any) -> FragmentSet
 
 def _plan_tasks_back(estate: EstateView, plan: Plan, submitted: Submitted, steps: Sequence[Step]) -> Plan:
     kind = kind_of(steps[0])
-    if kind is SWITCH_KEY:  # what was held is held no longer
+    if steps[0].of_key is not None:  # what was held is held no longer
         fragments = {name: estate.fragments[name] for step in steps if (name := step.fragment) in estate.fragments}
         own = {name: estate.settings.get(name, USUAL) for name in fragments}
         return plan_taking_back(

@@ -38,6 +38,7 @@ from dashboard.api.answers.dataflows import (
 from dashboard.api.answers.deployment import MovePreview
 from dashboard.api.answers.latency import DataflowLatency, LatencyPrices
 from dashboard.api.answers.proposals import ProposalRow
+from dashboard.api.switch_schemas import KeyIn, SwitchIn
 from dashboard.approvals import services
 from dashboard.approvals.move_previews import preview_of
 from dashboard.approvals.policy_drafts import trial_of
@@ -188,7 +189,7 @@ def switches(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates", response=ProposalRow)
-def switch(request: HttpRequest, dataflow_id: UUID, choice: schemas.SwitchIn) -> dict[str, Any]:
+def switch(request: HttpRequest, dataflow_id: UUID, choice: SwitchIn) -> dict[str, Any]:
     """Propose that a dynamic task, or several, are done by another of their alternates, and held so for a time: an hour
     where none is said, whatever its policy wants; or that the task is for one ``key`` alone."""
     if choice.key:
@@ -202,7 +203,7 @@ def switch(request: HttpRequest, dataflow_id: UUID, choice: schemas.SwitchIn) ->
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates/{task}/release", response=PolicyAnswer)
 def release(
-    request: HttpRequest, dataflow_id: UUID, task: str, choice: schemas.KeyIn | None = None
+    request: HttpRequest, dataflow_id: UUID, task: str, choice: KeyIn | None = None
 ) -> dict[str, Any]:
     """Let the policy of a dynamic task decide again that somebody holds, or whatever chooses for keys about one that
     somebody has set; by an engineer of the dataflow's team."""

@@ -76,7 +76,6 @@ STREAM_COLUMNS = InputBound(_STREAM, "columns", 2_000, "`types_too_long`")
 STREAM_CHARACTERS = InputBound(_STREAM, "characters of all its columns' names and types", 100_000, "`types_too_long`")
 DOCUMENT_TYPES = InputBound(_TEXT, "characters of the columns that its tasks read and give, their names and types",
                        8_000_000, "`types_too_long`")
-KEYS_BY_HAND = InputBound("a dynamic task", "keys whose alternates are set by hand at a time", 100, "`too_many_keys`")
 DYNAMIC_TASKS = InputBound(_TEXT, "dynamic tasks", 100, "`too_many_dynamic_tasks`")
 DOCUMENT_QUERIES = InputBound(_TEXT, "characters of all its queries, conditions and guards, with aliases expanded",
                          100_000, "`too_long`")
@@ -97,6 +96,8 @@ GUARD_WORDS = InputBound("a dynamic task", "different temporal words of all its 
                     "`invalid_guard`")
 GUARD_STREAMS = InputBound("a dynamic task", "streams that all its guards and value functions name, and other "
                     "dataflows", 32, "`invalid_guard`")
+KEYS_BY_HAND = InputBound("a dynamic task", "keys whose alternates are set by hand at a time", 100,
+                    "409 `too_many_keys`")
 
 # Events --------------------------------------------------------------------------------------------------------------
 INGEST_EVENTS = InputBound("`POST /ingest/…`", "events, once decoded", 250_000, "413 `too_large`", "WEIR_INGEST_EVENTS")

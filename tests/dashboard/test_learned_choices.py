@@ -51,7 +51,7 @@ def document(guard: dict | None, *, name: str = "households") -> str:
 
 
 class BrokerOfChoices:
-    """What the broker has: an output's events, what was chosen, and what queries were told."""
+    """What the broker has: an output's events, what was chosen, and what queries were element."""
 
     def __init__(self) -> None:
         self.events: dict[str, list[dict]] = {}
@@ -251,8 +251,8 @@ def test_a_key_is_set_by_hand_whatever_is_learned_and_released(
     broker.events[channel] += forecasts(5, "m1", "m1")
     chooser.look(load_estate(), {}, at_s + 2)
     assert broker.switched[-1][1]["m1"] == "tree" == broker.choices[task_id()].in_force["m1"]
-    [told] = dynamic_tasks(viewer_of(world.carla), record.pk)
-    [held] = told.held_keys
+    [element] = dynamic_tasks(viewer_of(world.carla), record.pk)
+    [held] = element.held_keys
     assert (held.key, held.alternate, held.by) == (("m1",), "tree", "carla")
 
     LearnedChoices().look(load_estate(), {}, at_s + 700)  # its time is over, in another process

@@ -189,8 +189,8 @@ class FreshStates:
         if self._kept is None or at_work != self._working:
             self._begin(on_of(at_work), warming_of(at_work))
             self._working = at_work
-        kept = self._warm if name != on_of(at_work) and self._warm is not None else self._kept
-        return kept.states
+        is_warming = name != on_of(at_work) and self._warm is not None
+        return (self._warm if is_warming else self._kept).states
 
     def _begin(self, on: str, warming: str) -> None:
         self._set_aside()
@@ -202,18 +202,18 @@ class FreshStates:
                 during.close()
                 # As a text, however long: to make a store would remove the one that a repeated batch begins with.
                 during = KeptAsText(warm["states"] if warm["name"] == on else NOTHING, None, parts)
-            during.states[_ON] = _told(parts, name=on)
+            during.states[_ON] = _note(parts, name=on)
         self._kept = during
         if warming:
             text = warm["states"] if warm["name"] == warming else NOTHING
             self._warm = KeptAsText(text, None, self._parts[warming])
         elif warm["name"] and during.states.get(_WARM) is not None:
-            during.states[_WARM] = _told(parts, name="")
+            during.states[_WARM] = _note(parts, name="")
 
     def _set_aside(self) -> None:
         """Keep the states of the one that warms up among those of the one that is on."""
         if self._kept is not None and self._warm is not None:
-            self._kept.states[_WARM] = _told(
+            self._kept.states[_WARM] = _note(
                 self._parts[on_of(self._working)], name=warming_of(self._working), states=self._warm.save())
             self._warm = None
 
@@ -228,9 +228,9 @@ class FreshStates:
             self._kept.close()
 
 
-def _told(parts: Parts, **told: str) -> dict[str, Any]:
+def _note(parts: Parts, **values: str) -> dict[str, Any]:
     """A state that is none of a key's: with the parts that those have."""
-    return {**told, **{part: {} for part in parts}}
+    return {**values, **{part: {} for part in parts}}
 
 
 def _around(build: Build, events: DataFrame, made: DataFrame) -> DataFrame:

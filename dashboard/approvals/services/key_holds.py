@@ -96,9 +96,9 @@ def _text(element: RunningElement, key: Sequence[str]) -> str:
 
 def _require_room(element: RunningElement, text: str) -> None:
     held = set(KeyHold.objects.filter(task=element.running.id, until__gt=timezone.now()).values_list("key", flat=True))
-    asked = Proposal.objects.open().filter(
+    proposals = Proposal.objects.open().filter(
         dataflow=element.record, plan__options__task=element.task, plan__options__has_key="of_key")
-    held |= {options["of_key"] for options in asked.values_list("plan__options", flat=True)}
+    held |= {options["of_key"] for options in proposals.values_list("plan__options", flat=True)}
     if len(held | {text}) > KEYS_BY_HAND.most:
         raise TooManyKeys(
             f"{KEYS_BY_HAND.most} keys of {element.task} are set by hand, or are to be.",
