@@ -27,9 +27,10 @@ from scheduler.guards.guard_values import GuardEvent
 from scheduler.guards.policy_sources import RULES, WantedSwitch
 from scheduler.guards.task_figures import KeptFigures, TaskSubject, is_known, subject_of
 from scheduler.history.series import Series
-from scheduler.model.alternates import TaskAlternate, alternates_in, guards_kind, is_dynamic, on_in
+from scheduler.model.alternates import TaskAlternate, alternates_in, guards_kind, is_dynamic, working_in
 from scheduler.model.estate import Estate
 from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.warm_up import on_of, warming_of
 
 log = structlog.get_logger(__name__)
 Days = Mapping[str, frozenset[date]]  # calendars by name
@@ -37,12 +38,14 @@ Days = Mapping[str, frozenset[date]]  # calendars by name
 
 @dataclass(frozen=True, slots=True)
 class SwitchedTask:
-    """A dynamic task that a source decides about: its alternates, the one that is set, and its policy."""
+    """A dynamic task that a source decides about: its alternates, the one that is set, its policy, and the alternate
+    that warms up."""
 
     task: str
     alternates: tuple[TaskAlternate, ...]
     on: str
     policy: ElementPolicy
+    warming: str = ""
 
 
 def elements_of(estate: Estate, source: str) -> dict[str, SwitchedTask]:
@@ -55,8 +58,8 @@ def elements_of(estate: Estate, source: str) -> dict[str, SwitchedTask]:
         alternates = alternates_in(task.type, task.config)
         policy = policy_of(task.id, alternates, settings, guards_kind(task.config))
         if policy.source == source and policy.decides:
-            on = on_in(task.type, task.config, settings.alternates.get(task.id))
-            elements[task.id] = SwitchedTask(task.id, alternates, on, policy)
+            at_work = working_in(task.type, task.config, settings.alternates.get(task.id))
+            elements[task.id] = SwitchedTask(task.id, alternates, on_of(at_work), policy, warming_of(at_work))
     return elements
 
 
@@ -163,7 +166,7 @@ class GuardWatches:
         came = read_events(estate, element.policy.streams, watched.positions, now_ms)
         watched.take([*came, *events], now_ms)
         choice = watched.watch.choice if watched.watch is not None else None
-        if choice is not None and not choice.trouble and choice.alternate != element.on:
+        if choice is not None and not choice.trouble and choice.alternate != (element.warming or element.on):
             yield WantedSwitch(element.task, choice.alternate, watched.because or choice.why)
 
     def store(self) -> None:

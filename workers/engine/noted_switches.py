@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import redis
 
 from scheduler.contracts.switches import KEY_SWITCHES, SWITCHES, AlternateSwitch, KeySwitch, in_sequence
+from scheduler.model.warm_up import on_of, warming_of
 from workers.engine.channels import keys
 from workers.engine.slot_values import answers_of, readable
 
 
 def noted_switches(broker: redis.Redis, task_id: str) -> tuple[AlternateSwitch, ...]:
     """All switches of a running task that are known still: for 90 days after the last one."""
-    return in_sequence(readable(SWITCHES.loads, _noted(broker, keys.switches(task_id))))
+    noted = readable(SWITCHES.loads, _noted(broker, keys.switches(task_id)))
+    return in_sequence(
+        replace(switch, alternate=on_of(switch.alternate), warming=warming_of(switch.alternate)) for switch in noted)
 
 
 def noted_key_switches(broker: redis.Redis, task_id: str) -> tuple[KeySwitch, ...]:

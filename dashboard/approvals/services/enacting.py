@@ -44,6 +44,7 @@ from scheduler.history.series import DATAFLOW, QUERY, SWITCHED, Annotation
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS, names_where
+from scheduler.model.warm_up import warming_of
 from scheduler.plan_progress import PlanProgress
 from scheduler.step_kinds import kind_of
 from scheduler.undoing import undo
@@ -331,8 +332,10 @@ def _annotations(proposal: Proposal, after: str, at: datetime) -> list[Annotatio
     kind, options = PLAN_KINDS[proposal.plan.kind], proposal.plan.options
     what, text = kind.name, f"{kind.noun} of {proposal.dataflow.name}: {after.replace('_', ' ')}."
     if "alternate" in options and after == DONE:
-        what = SWITCHED
-        text = f"{options['task']} of {proposal.dataflow.name}: {options['alternate']} is on, " + (
+        what, plan = SWITCHED, plan_of(proposal.plan)
+        at_work = [plan.settings_after[step.fragment].alternates.get(step.task or "", "") for step in plan.steps]
+        happens = "warms up" if any(warming_of(text) == options["alternate"] for text in at_work) else "is on"
+        text = f"{options['task']} of {proposal.dataflow.name}: {options['alternate']} {happens}, " + (
             f"because {options['reason']}." if options.get("reason") else f"by {proposal.author_name}.")
     queries = sorted({step.fragment for step in plan_of(proposal.plan).steps})
     subjects = [(DATAFLOW, str(proposal.dataflow_id)), *((QUERY, query) for query in queries)]

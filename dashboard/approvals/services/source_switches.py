@@ -39,7 +39,8 @@ def propose_switches(wanted: Iterable[WantedSwitch], estate: Estate, *, at: date
 
 def _propose(switch: WantedSwitch, estate: Estate, at: datetime) -> Proposal | None:
     names = users_of(estate, switch.task)
-    if not names or hold_of(switch.task, at=at) is not None:
+    hold = hold_of(switch.task, at=at)
+    if not names or (hold is not None and not (switch.warmed and switch.alternate == hold.alternate)):
         return None
     dataflow, task = names[0]
     switches = Proposal.objects.filter(
@@ -54,7 +55,8 @@ def _propose(switch: WantedSwitch, estate: Estate, at: datetime) -> Proposal | N
             audit.nothing_changed()
             return None
         proposal = open_switch(audit, record, {
-            "task": task, "alternate": switch.alternate, "reason": switch.because, "source": switch.source})
+            "task": task, "alternate": switch.alternate, "reason": switch.because, "source": switch.source,
+            **({"warmed": True} if switch.warmed else {})})
         audit.subject, audit.team = record, record.team
         audit.details = {
             "proposal": str(proposal.pk), "task": task, "alternate": switch.alternate, "source": switch.source}
