@@ -109,14 +109,21 @@ def plan_switch(
     NotFound
         The dataflow has no such dynamic task, or the task no such alternate.
     InvalidTransition
-        That alternate is on already.
+        That alternate is on already; or tasks that are one running task are to have several.
     """
     submitted = submitted_in(estate, dataflow_id)
     before: dict[str, FragmentSettings] = {}
     after: dict[str, FragmentSettings] = {}
     switched: dict[str, str] = {}
-    for name, chosen in {task: alternate, **along}.items():
+    named: dict[str, str] = {}  # the task by whose name each running task is switched
+    for name, chosen in [(task, alternate), *along.items()]:
         running, on = _switched(estate, submitted, name, chosen, stays=stays)
+        first = named.setdefault(running.id, name)
+        if switched.get(running.id, chosen) != chosen:
+            together = name if name == first else f"{first} and {name}, which are one running task,"
+            raise InvalidTransition(
+                f"{together} cannot be done by {switched[running.id]} and {chosen} at once.",
+                remedy="Name one alternate for it.", dataflow=dataflow_id, task=name, alternate=chosen)
         own = estate.places[running.id][0]
         for settings, which in ((before, on), (after, chosen)):
             now = settings.get(own, estate.settings.get(own, USUAL))

@@ -332,7 +332,9 @@ def _annotations(proposal: Proposal, after: str, at: datetime) -> list[Annotatio
     what, text = kind.name, f"{kind.noun} of {proposal.dataflow.name}: {after.replace('_', ' ')}."
     if "alternate" in options and after == DONE:
         what = SWITCHED
-        text = f"{options['task']} of {proposal.dataflow.name}: {options['alternate']} is on, " + (
+        switched = {options["task"]: options["alternate"], **options.get("along", {})}
+        text = f"{', '.join(switched)} of {proposal.dataflow.name}: {', '.join(switched.values())} " \
+            f"{'are' if len(switched) > 1 else 'is'} on, " + (
             f"because {options['reason']}." if options.get("reason") else f"by {proposal.author_name}.")
     queries = sorted({step.fragment for step in plan_of(proposal.plan).steps})
     subjects = [(DATAFLOW, str(proposal.dataflow_id)), *((QUERY, query) for query in queries)]

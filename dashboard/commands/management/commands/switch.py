@@ -26,13 +26,22 @@ class Command(ProposingCommand):
         super().add_arguments(parser)
         parser.add_argument("task", nargs="?", help="the task's id in the dataflow; without it nothing is proposed")
         parser.add_argument("alternate", nargs="?", help="the name of the alternate that is to be on")
+        parser.add_argument(
+            "--along", metavar="TASK=ALTERNATE", action="append", default=[],
+            help="another task that switches with it, in the same wave; may be given several times")
         parser.add_argument("--hold", help="how long it stays so, whatever policies want, such as \"2 h\"; an hour")
 
     def more(self, options: Mapping[str, Any]) -> dict[str, Any]:
         hold_s = options["hold"] and in_unit(options["hold"], "s")
         if options["hold"] and hold_s is None:
             raise CommandError(f"“{options['hold']}” is no time: write a number and a unit, such as \"2 h\".")
-        return {"task": options["task"], "alternate": options["alternate"] or "",
+        pairs = [pair.partition("=") for pair in options["along"]]
+        if wrong := next((pair for pair in pairs if not (pair[0] and pair[2])), None):
+            raise CommandError(f"“{''.join(wrong)}” names no task and alternate: write --along TASK=ALTERNATE.")
+        along = {task: alternate for task, _, alternate in pairs}
+        if len(along) < len(pairs):
+            raise CommandError("A task is named twice: give each --along another task.")
+        return {"task": options["task"], "alternate": options["alternate"] or "", "along": along,
                 "hold_s": float(hold_s) if hold_s is not None else None}
 
     def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
