@@ -7,7 +7,7 @@ from io import StringIO
 
 import pytest
 import redis
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
 
@@ -28,6 +28,7 @@ from scheduler.contracts.switches import AlternateSwitch
 from scheduler.model.errors import InvalidDataflow
 from scheduler.model.settings_of_fragments import FragmentSettings
 from tests.dashboard.building import WAYS, World, approved, dynamic, enacted, planned, running
+from tests.dashboard.policies import two
 from workers.engine.channels import keys
 
 
@@ -176,3 +177,22 @@ def test_the_recorded_sequence_is_given_to_keep(world: World, noted: AlternateSw
     assert answer.headers["Content-Type"] == "application/x-ndjson"
     assert [json.loads(line) for line in answer.content.splitlines()] == [
         {"task": "work", "alternate": "all", "query": "f1-0", "batch": 0, "seq": 0, "at_ms": 7}]
+
+
+@pytest.mark.django_db
+def test_page_and_command_switch_several_tasks_in_one_plan(world: World, client: Client) -> None:
+    record = running(world.carla, world.city, two(), world.ana)
+    client.force_login(world.carla)
+    page = client.get(f"/dataflows/{record.pk}/dynamic").text
+    assert 'name="along_more"' in page and 'name="along_work"' in page
+    client.post(reverse("hold_alternate", args=[record.pk, "work"]), {"alternate": "few", "along_more": "short"})
+    by_page = Proposal.objects.get(plan__kind="set")
+    call_command("switch", str(record.pk), "more", "short", "--along", "work=few", stdout=StringIO())
+    by_command = Proposal.objects.filter(plan__kind="set").exclude(pk=by_page.pk).get()
+    for proposal in (by_page, by_command):
+        plan = plan_of(prepare_proposal(proposal_id=proposal.pk).plan)
+        assert len(plan.steps) == 2, "one plan for both"
+    for wrong, told in ((["work"], "names no task"), (["work=few", "work=all"], "named twice")):
+        more = [text for each in wrong for text in ("--along", each)]
+        with pytest.raises(CommandError, match=told):
+            call_command("switch", str(record.pk), "more", "short", *more, stdout=StringIO())

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
+from django.utils import timezone
 
 from dashboard import jobs
+from dashboard.approvals.services import PolicyDraft, prepare_proposal, propose_policy
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.dynamic_reader import dynamic_tasks, with_switches
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.models import RunningTaskRow
+from dashboard.operations.models import AlternateHold, RunningTaskRow
 from dashboard.tasks import learned_choices
 from dashboard.tasks.learned_choices import LearnedChoices, outputs_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.switches import KeySwitch
-from tests.dashboard.building import World, running
+from scheduler.guards.policy_sources import PEOPLE
+from tests.dashboard.building import World, approved, enacted, running
 from workers.engine.keyed_choices import KeyedChoices, chosen_by_key
 from workers.library.forecasts import METHODS
 
@@ -207,3 +211,23 @@ def test_keys_of_events_that_a_credential_reads_are_for_its_team(
         [task] = with_switches(viewer, dynamic_tasks(viewer, record.pk))
         seen[user.username] = task.key_switches
     assert seen == {"carla": (noted,), "mo": ()}
+
+
+def test_what_somebody_holds_or_leaves_to_people_is_left_alone(
+    world: World, record: DataflowRecord, broker_of_choices: BrokerOfChoices
+) -> None:
+    broker, chooser = broker_of_choices, LearnedChoices()
+    [channel] = outputs_of(load_estate(), task_id())
+    broker.events[channel] = forecasts(1, "m0")
+    hold = AlternateHold.objects.create(
+        task=task_id(), alternate=min(METHODS), until=timezone.now() + timedelta(hours=1), by=world.carla)
+    chooser.look(load_estate(), {}, 1)
+    assert not broker.choices and not broker.switched
+    hold.delete()
+    chooser.look(load_estate(), {}, 2)
+    assert broker.choices[task_id()].states.keys() == {"m0"}
+    enacted(approved(prepare_proposal(proposal_id=propose_policy(
+        actor=world.carla, dataflow_id=record.pk, task="next", draft=PolicyDraft(source=PEOPLE)).pk), world.ana))
+    broker.events[channel] += forecasts(5, "m1")
+    chooser.look(load_estate(), {}, 3)
+    assert broker.choices[task_id()].states.keys() == {"m0"}

@@ -322,8 +322,10 @@ def _finish(audit: Audit, proposal: Proposal, after: str, at: datetime) -> None:
             hold_switched(audit, proposal, at=at)
         DatabaseHistory().annotate(_annotations(proposal, after, at))
     move_proposal(proposal, after)
-    if after in {DONE, ROLLED_BACK} and proposal.dataflow.status in dataflows.COMES_TO_REST:
-        move_dataflow(proposal.dataflow, dataflows.COMES_TO_REST[proposal.dataflow.status])
+    record = proposal.rollback_plan or proposal.plan
+    begun = SITE_PLAN_KINDS[record.kind].becomes
+    if after in {DONE, ROLLED_BACK} and begun in dataflows.COMES_TO_REST and begun == proposal.dataflow.status:
+        move_dataflow(proposal.dataflow, dataflows.COMES_TO_REST[begun])
 
 
 def _annotations(proposal: Proposal, after: str, at: datetime) -> list[Annotation]:
