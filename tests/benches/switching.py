@@ -45,26 +45,27 @@ SETTLE_S = 20.0
 QUERIES = 3  # of each kind, for the CPU
 SPAN_S = 5.0
 WITHIN_S = 120.0
-WAYS = ("plain", "twice", "thrice")
+WAYS = {name: f"SELECT *, '{name}' AS {{made}} FROM input" for name in ("plain", "twice", "thrice")}
+
+
+def made_by(task_id: str) -> str:
+    """The column that a task adds; a name in a query has no hyphens."""
+    return f"made_{task_id}".replace("-", "_")
 
 
 def element(task_id: str, parent: str, *, switching: str = "fast") -> RunningTask:
     """A task with three alternates that are worth the less the later they come."""
     ways = [
-        {"name": name, "type": "sql", "value": 3 - number, "config": {"query": _query(name, task_id)}}
-        for number, name in enumerate(WAYS)]
+        {"name": name, "type": "sql", "value": 3 - number, "config": {"query": query.format(made=made_by(task_id))}}
+        for number, (name, query) in enumerate(WAYS.items())]
     config = canonical_config(task_types()[DYNAMIC], {"alternates": ways, "switching": switching})
     return RunningTask(task_id, DYNAMIC, config, (parent,))
 
 
 def plain(task_id: str, parent: str) -> RunningTask:
     """The same with the first alternate alone."""
-    config = canonical_config(task_types()["sql"], {"query": _query("plain", task_id)})
-    return RunningTask(task_id, "sql", config, (parent,))
-
-
-def _query(way: str, task_id: str) -> str:
-    return f"SELECT *, '{way}' AS made_{task_id.replace('-', '_')} FROM input"
+    query = WAYS["plain"].format(made=made_by(task_id))
+    return RunningTask(task_id, "sql", canonical_config(task_types()["sql"], {"query": query}), (parent,))
 
 
 def source(task_id: str, rate_per_s: float) -> RunningTask:
