@@ -26,6 +26,7 @@ from .rig import Rig, catalogue, running_agent
 from .switching_estate import DROPS, ELEMENTS, static_alone, switching_estate
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
+SWITCHES, KILLS, LONG_S = 50, 20, 1_200.0  # of the long form
 
 
 class Switching:
@@ -79,7 +80,7 @@ class Switching:
                     return False
             return True
 
-        self.rig.wait(behind_the_last, what="events behind the last switch")
+        self.rig.wait(behind_the_last, within_s=LONG_S, what="events behind the last switch")
         outputs = {name: self.rig.events(channel) for name, channel in self.outputs.items()}
         known = self.sequences()
         assert {task: len(switches) for task, switches in known.items()} == dict.fromkeys(known, turns + 1)
@@ -125,14 +126,14 @@ def test_outputs_are_those_of_the_recorded_sequence(rig: Rig) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3_600)
+@pytest.mark.timeout(7_200)
 def test_fifty_switches_and_twenty_kills(tmp_path_factory, test_types, with_jar) -> None:
     """Guards switch, in a process that is killed like all others; and the static dataflow is held to itself alone."""
     plugin_folder, types = test_types
     chance = random.Random(3_838)
-    victims = ["slot 0", "slot 1", "agent", "broker", "policy manager"] * 4
+    victims = ["slot 0", "slot 1", "agent", "broker", "policy manager"] * (KILLS // 5)
     chance.shuffle(victims)
-    killed_at = dict(zip(sorted(chance.sample(range(50), len(victims))), victims, strict=True))
+    killed_at = dict(zip(sorted(chance.sample(range(SWITCHES), len(victims))), victims, strict=True))
     with (own_broker(tmp_path_factory.mktemp("broker")) as broker, redis.Redis.from_url(broker.url) as client,
           running_agent(client, broker.url, with_jar(tmp_path_factory.mktemp("data")), slots=2, plugin=plugin_folder,
                         task_types=catalogue(*types)) as rig):
@@ -142,24 +143,25 @@ def test_fifty_switches_and_twenty_kills(tmp_path_factory, test_types, with_jar)
         manager = ManagerProcess(
             broker.url, tmp_path_factory.mktemp("manager"), "k", rig.trigger_ms, rig.environment)
         try:
-            rig.wait(switching.is_measured_and_in_force, what="first events")
-            for turn in range(50):
+            rig.wait(switching.is_measured_and_in_force, within_s=LONG_S, what="first events")
+            for turn in range(SWITCHES):
                 switching.choose(chance)
                 switching.measure()
                 victim = killed_at.get(turn, "")
                 if victim:
                     time.sleep(2 * chance.random())  # guards wait a second
                     _kill(victim, rig, broker, manager)
-                rig.wait(switching.is_measured_and_in_force,
+                rig.wait(switching.is_measured_and_in_force, within_s=LONG_S,
                          what=f"switch {turn} to {switching.on}, {victim or 'nothing'} killed")
-            switching.check(50)
+            switching.check(SWITCHES)
             shared = switching.static()
         finally:
             manager.kill()
         alone, channel = static_alone("alone", 2_000.0)
         rig.version = 1_000_000  # beyond all that the manager has published
         rig.publish(alone)
-        rig.wait(lambda: (rig.channels.tail(channel, 1) or [{"_seq": -1}])[-1]["_seq"] >= len(shared), what="it alone")
+        rig.wait(lambda: (rig.channels.tail(channel, 1) or [{"_seq": -1}])[-1]["_seq"] >= len(shared),
+                 within_s=LONG_S, what="it alone")
         assert [(event["_seq"], event["n"]) for event in rig.events(channel)][:len(shared)] == shared
 
 
