@@ -120,9 +120,9 @@ def plan_switch(
         running, on = _switched(estate, submitted, name, chosen, stays=stays)
         first = named.setdefault(running.id, name)
         if switched.get(running.id, chosen) != chosen:
-            together = name if name == first else f"{first} and {name}, which are one running task,"
+            task_named = name if name == first else f"{first} and {name}, which are one running task,"
             raise InvalidTransition(
-                f"{together} cannot be done by {switched[running.id]} and {chosen} at once.",
+                f"{task_named} cannot be done by {switched[running.id]} and {chosen} at once.",
                 remedy="Name one alternate for it.", dataflow=dataflow_id, task=name, alternate=chosen)
         own = estate.places[running.id][0]
         for settings, which in ((before, on), (after, chosen)):

@@ -281,10 +281,10 @@ def test_page_and_api_show_guards_and_try_others(
 def test_a_task_that_failed_and_is_gone_is_forgotten_and_told_once_in_each_case() -> None:
     failures = TaskFailures("not_read")
     error = ValueError("no")
-    with capture_logs() as told:
+    with capture_logs() as entries:
         for circumstances in ("a", "a", "b"):
             failures.note("t", error, circumstances)
-    assert [(each["event"], each["task"]) for each in told] == [("not_read", "t")] * 2
+    assert [(each["event"], each["task"]) for each in entries] == [("not_read", "t")] * 2
     assert failures.fails_in("t", "b") and not failures.fails_in("t", "a")
     failures.keep({"u"})
     assert not failures.fails_in("t", "b")

@@ -139,9 +139,9 @@ class TestAtTheSameTime:
         enacted(prepare_proposal(proposal_id=proposal.pk))
         on = {name for own in load_estate().settings.values() for name in own.alternates.values()}
         assert on == {"few", "short"}
-        said = AnnotationRow.objects.filter(what=SWITCHED).values_list("text", flat=True)
-        assert all(text.startswith("work, more of two: few, short are on, because work wants few; ") for text in said)
-        assert said
+        texts = AnnotationRow.objects.filter(what=SWITCHED).values_list("text", flat=True)
+        assert all(text.startswith("work, more of two: few, short are on, because work wants few; ") for text in texts)
+        assert texts
 
     def test_a_task_that_several_use_switches_by_whichever_can(self, world: World) -> None:
         first = running(world.carla, world.city, switched("air"), world.ana)

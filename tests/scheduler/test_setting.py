@@ -218,9 +218,9 @@ def test_tasks_that_are_one_running_task_switch_to_one_alternate() -> None:
         return plan_switch(estate, "d", task="a", alternate="few", along=along, task_types=TYPES, prices=PRICES)
 
     assert [step.task for step in planned(b="few").steps] == [same.running["a"]]
-    for along, told in (({"b": "all"}, "a and b, which are one running task,"), ({"a": "all"}, "a cannot be")):
+    for along, message in (({"b": "all"}, "a and b, which are one running task,"), ({"a": "all"}, "a cannot be")):
         with pytest.raises(InvalidTransition) as refused:
             plan_switch(estate, "d", task="a", alternate="few", along=along, stays=True, task_types=TYPES,
                         prices=PRICES)
-        assert told in refused.value.message and "few and all at once" in refused.value.message
+        assert message in refused.value.message and "few and all at once" in refused.value.message
         assert refused.value.remedy and refused.value.facts["task"] == next(iter(along))

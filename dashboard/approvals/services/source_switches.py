@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from operator import itemgetter
 
 import structlog
 from django.db.models import Q
@@ -33,14 +34,14 @@ APART = timedelta(seconds=10)  # two proposals for one task at least
 
 def propose_switches(wanted: Iterable[WantedSwitch], estate: Estate, *, at: datetime) -> list[Proposal]:
     """Propose what sources want, where nobody holds the task; which proposals were made."""
-    asked = {switch.task: switch for switch in wanted}
-    left = {task: names for task in asked if (names := _names(task, estate, at))}
+    switches = {switch.task: switch for switch in wanted}
+    left = {task: names for task in switches if (names := _names(task, estate, at))}
     made = []
     while open_to := Counter(
-            (dataflow, asked[task].source) for task, names in left.items() for dataflow in names):
-        (dataflow, source), _ = max(open_to.items(), key=lambda one: one[1])  # of equals the first
-        own = {names[dataflow]: asked[task] for task, names in left.items()
-               if dataflow in names and asked[task].source == source}
+            (dataflow, switches[task].source) for task, names in left.items() for dataflow in names):
+        (dataflow, source), _ = max(open_to.items(), key=itemgetter(1))  # of equals the first
+        own = {names[dataflow]: switches[task] for task, names in left.items()
+               if dataflow in names and switches[task].source == source}
         try:
             proposal = _propose(dataflow, own, _reason(own.values(), estate))
         except WeirError as error:  # of this dataflow alone, and the next second tries again
@@ -57,11 +58,11 @@ def propose_switches(wanted: Iterable[WantedSwitch], estate: Estate, *, at: date
 
 def _names(task: str, estate: Estate, at: datetime) -> Mapping[str, str]:
     """By dataflow that may switch a running task at a moment, what the task is called there; those that work first."""
-    names = dict(users_of(estate, task))
-    if not names or hold_of(task, at=at) is not None:
+    users = users_of(estate, task)
+    if not users or hold_of(task, at=at) is not None:
         return {}
-    of_task = Q()
-    for dataflow, name in names.items():
+    names, of_task = dict(users), Q()
+    for dataflow, name in users:
         of_task |= Q(dataflow_id=dataflow) & (
             Q(plan__options__task=name) | Q(plan__options__along__has_key=name))
     switches = Proposal.objects.filter(of_task, plan__options__has_key="alternate")
@@ -77,8 +78,8 @@ def _reason(switches: Iterable[WantedSwitch], estate: Estate) -> str:
     """Why, by those reasons that all may know whom the plan concerns: who uses a task may know what its guards saw."""
     users = {switch: {dataflow for dataflow, _ in users_of(estate, switch.task)} for switch in switches}
     everyone = set[str]().union(*users.values())
-    told = dict.fromkeys(switch.because for switch, own in users.items() if own == everyone)
-    return "; ".join(told) or "their guards want it"
+    reasons = dict.fromkeys(switch.because for switch, own in users.items() if own == everyone)
+    return "; ".join(reasons) or "their guards want it"
 
 
 def _propose(dataflow: str, switches: Mapping[str, WantedSwitch], reason: str) -> Proposal | None:
