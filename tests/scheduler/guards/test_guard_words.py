@@ -145,10 +145,9 @@ def test_what_an_earlier_version_kept_of_more_bins_is_taken_up() -> None:
 
 
 def test_what_is_kept_of_the_most_quantiles_that_a_task_may_have_is_bounded() -> None:
-    guard = " OR ".join(f"quantile(rate, 0.{50 + number}, '20 s') > 1" for number in range(GUARD_WORDS.most))
-    engine, rng = GuardEngine(0), Random(5)
-    engine.put("e", compile_element(element(guard), CATALOG))
+    window, rng = QuantileWindow(0.9, 20_000), Random(5)
     for pane in range(QUANTILE_PANES):
-        for _ in range(MOST_BINS + 20):
-            engine.take(GuardEvent(1_000 * pane, "", {"rate": 10 ** rng.uniform(-5, 11)}))
-    assert len(json.dumps(engine.state_of("e"))) < 2_500_000
+        for _ in range(4 * MOST_BINS):
+            window.take(10 ** rng.uniform(-5, 11), 1_000 * pane)
+    assert [len(bins) for _, bins in window.dump()] == [MOST_BINS] * QUANTILE_PANES
+    assert GUARD_WORDS.most * len(json.dumps(window.dump(), separators=(",", ":"))) < 2_500_000
