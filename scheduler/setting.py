@@ -118,15 +118,23 @@ def plan_switch(
     NotFound
         The dataflow has no such dynamic task, or the task no such alternate.
     InvalidTransition
-        That alternate is on, or warms up, already; or it has ``warmed``, and that was cancelled meanwhile.
+        That alternate is on, or warms up, already; it has ``warmed``, and that was cancelled meanwhile; or tasks that
+        are one running task are to have several.
     """
     submitted = submitted_in(estate, dataflow_id)
     before: dict[str, FragmentSettings] = {}
     after: dict[str, FragmentSettings] = {}
     switched: dict[str, str] = {}
-    for name, chosen in {task: alternate, **along}.items():
+    named: dict[str, str] = {}  # the task by whose name each running task is switched
+    for name, chosen in [(task, alternate), *along.items()]:
         running, was, becomes = _switched(
             estate, submitted, name, chosen, stays=stays, at_once=at_once, warmed=warmed)
+        first = named.setdefault(running.id, name)
+        if switched.get(running.id, chosen) != chosen:
+            task_named = name if name == first else f"{first} and {name}, which are one running task,"
+            raise InvalidTransition(
+                f"{task_named} cannot be done by {switched[running.id]} and {chosen} at once.",
+                remedy="Name one alternate for it.", dataflow=dataflow_id, task=name, alternate=chosen)
         own = estate.places[running.id][0]
         for settings, which in ((before, was), (after, becomes)):
             now = settings.get(own, estate.settings.get(own, USUAL))

@@ -95,6 +95,17 @@ def alternates_in(task_type: str, config: Mapping[str, Any]) -> tuple[TaskAltern
         for stated in config[ALTERNATES])
 
 
+def logic_version(
+    task_type: TaskType, config: Mapping[str, Any], task_types: Mapping[str, TaskType]
+) -> int | list[Any]:
+    """Of which version the logic of a task is: that of its type; of a dynamic one also those of its alternates' types,
+    by name, where any is another than the first."""
+    versions = sorted({
+        (step.type, task_types[step.type].version) for way in alternates_in(task_type.name, config)
+        for step in way.tasks if step.type in task_types and task_types[step.type].version != 1})
+    return [task_type.version, *map(list, versions)] if versions else task_type.version
+
+
 def in_waves(task_type: str, config: Mapping[str, Any]) -> bool:
     """Whether a task is dynamic and switches in waves, so that an event meets the same choice in all such tasks."""
     return task_type == DYNAMIC and config.get(SWITCHING) == WAVE

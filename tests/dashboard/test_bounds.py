@@ -219,5 +219,7 @@ def test_the_published_schema_has_the_bounds_of_tasks_and_streams() -> None:
     definitions = dataflow_schema()["$defs"]
     loop = definitions["loop"]["properties"]
     assert loop["times"]["maximum"] == bounds.LOOP_ITERATIONS.most
-    for within in (loop, definitions["alternate"]["properties"]):
+    alternate = definitions["alternate"]["properties"]
+    for within in (loop, alternate):
         assert within["tasks"]["maxItems"] == bounds.PATH_TASKS.most
+    assert alternate["guard"]["maxLength"] == alternate["value"]["maxLength"] == bounds.GUARD_CHARACTERS.most

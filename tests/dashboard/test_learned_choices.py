@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
 from io import StringIO
 
 import pytest
@@ -14,20 +15,28 @@ from django.utils import timezone
 from dashboard import jobs
 from dashboard.approvals.lifecycle import DONE, PENDING, ROLLED_BACK
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.services import prepare_proposal, release_key, roll_back_proposal, switch_key
+from dashboard.approvals.services import (
+    PolicyDraft,
+    prepare_proposal,
+    propose_policy,
+    release_key,
+    roll_back_proposal,
+    switch_key,
+)
 from dashboard.approvals.services.key_holds import TooManyKeys
 from dashboard.approvals.wording import step_text
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.dynamic_reader import dynamic_tasks, with_switches
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.models import KeyHold, RunningTaskRow
+from dashboard.operations.models import AlternateHold, KeyHold, RunningTaskRow
 from dashboard.plans.selectors import plan_of
 from dashboard.tasks import learned_choices
 from dashboard.tasks.learned_choices import LearnedChoices, outputs_of
 from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.switches import KeySwitch
+from scheduler.guards.policy_sources import PEOPLE
 from scheduler.model.bounds import KEYS_BY_HAND
 from scheduler.model.errors import NotFound, PermissionDenied
 from tests.dashboard.building import World, approved, enacted, running
@@ -321,3 +330,23 @@ def test_pages_answers_and_commands_set_show_and_release_a_key(
     assert Proposal.objects.open().get().plan.options["of_key"] == "m8"
     refused = client.post(f"{address}/next/release", json.dumps({"key": ["m7"]}), content_type="application/json")
     assert refused.status_code == 404
+
+
+def test_what_somebody_holds_or_leaves_to_people_is_left_alone(
+    world: World, record: DataflowRecord, broker_of_choices: BrokerOfChoices
+) -> None:
+    broker, chooser = broker_of_choices, LearnedChoices()
+    [channel] = outputs_of(load_estate(), task_id())
+    broker.events[channel] = forecasts(1, "m0")
+    hold = AlternateHold.objects.create(
+        task=task_id(), alternate=min(METHODS), until=timezone.now() + timedelta(hours=1), by=world.carla)
+    chooser.look(load_estate(), {}, 1)
+    assert not broker.choices and not broker.switched
+    hold.delete()
+    chooser.look(load_estate(), {}, 2)
+    assert broker.choices[task_id()].states.keys() == {"m0"}
+    enacted(approved(prepare_proposal(proposal_id=propose_policy(
+        actor=world.carla, dataflow_id=record.pk, task="next", draft=PolicyDraft(source=PEOPLE)).pk), world.ana))
+    broker.events[channel] += forecasts(5, "m1")
+    chooser.look(load_estate(), {}, 3)
+    assert broker.choices[task_id()].states.keys() == {"m0"}

@@ -205,7 +205,12 @@ def require_at_rest(record: DataflowRecord, states: Collection[str], what: str) 
     under_way = Proposal.objects.under_way().filter(dataflow=record)
     if PLAN_KINDS[what].takes_out:
         under_way = under_way.exclude(status=FAILED)
-    if record.status not in states or under_way.exists():
+    require_status(record, () if under_way.exists() else states, what)
+
+
+def require_status(record: DataflowRecord, states: Collection[str], what: str) -> None:
+    """Raise unless the dataflow is in one of these states."""
+    if record.status not in states:
         raise InvalidTransition(
             f"{record.name} is {record.status}, so there is nothing to {what} yet.",
             remedy="Wait until what is under way is done, or cancel or roll back its proposal.", status=record.status)

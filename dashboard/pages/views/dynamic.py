@@ -64,21 +64,14 @@ from scheduler.model.alternates import TaskAlternate, first_on, is_dynamic
 from scheduler.model.bounds import KEYS_BY_HAND
 from scheduler.model.cost_figures import ESTIMATED
 from scheduler.model.errors import WeirError
+from scheduler.performance.alternate_costs import AlternateFigures
 
 LONGEST_S = MOST_HOURS * 3600  # of what is played again
 SWITCHES_SHOWN = 100
 VERSIONS_SHOWN = 20
 KINDS = {VALUE: "the most valuable of those that are allowed", ACTIVATION: "the one whose guard is true"}
+WITH = "along_"  # fields of the form for other tasks that switch with one begin so
 HOLDS = {900: "15 min", 3600: "1 h", 14400: "4 h", 86400: "1 day", 604800: "1 week"}
-
-
-@dataclass(frozen=True, slots=True)
-class AlternateNumbers:
-    """What one event costs with an alternate, in µs of CPU, measured or declared; events out for each in, measured."""
-
-    cost_us: float | None = None
-    is_measured: bool = False
-    selectivity: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +81,19 @@ class AlternateRow:
     guard: ToldGuard
     alternate: TaskAlternate
     worth: float | None  # γ, from 0 to 1
-    known: AlternateNumbers
+    known: AlternateFigures | None  # None where a type of it is not installed
     form_guard: str
     form_value: str
+
+    @property
+    def cost_us(self) -> float | None:
+        """What one event costs with it, in µs of CPU."""
+        return self.known and 1e6 * self.known.event_s
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether that was measured, and not declared by the types of its tasks."""
+        return self.known is not None and self.known.cost.basis != ESTIMATED
 
     @property
     def function(self) -> str:
@@ -209,7 +212,8 @@ def propose_policy(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRe
 @require_POST
 @login_required
 def hold(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
-    """Propose that an alternate is on and stays so for a time; or let the policy decide again."""
+    """Propose that an alternate is on and stays so for a time, alone or with those of other tasks; or let the policy
+    decide again."""
     catalog.dataflow(request.viewer, dataflow_id)
     key = request.POST.getlist("key")
     try:
@@ -226,8 +230,10 @@ def hold(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
             "actor": request.user, "dataflow_id": dataflow_id, "task": task,
             "alternate": request.POST.get("alternate", ""),
             "hold_s": float(chosen_s) if chosen_s.isdecimal() and len(chosen_s) < 10 else None}
+        along = {name.removeprefix(WITH): chosen for name, chosen in request.POST.items()
+                 if name.startswith(WITH) and chosen}
         proposal = services.switch_key(key=key, **choice) if key else services.switch_alternate(
-            at_once="at_once" in request.POST, **choice)
+            at_once="at_once" in request.POST, along=along, **choice)
     except WeirError as error:
         return _refused(request, dataflow_id, error)
     flash.proposed(request, proposal)
@@ -263,17 +269,13 @@ def _panel(request: HttpRequest, dataflow_id: UUID, task: DynamicTask, span: Cho
 
 def _rows(task: DynamicTask, policy: ToldPolicy, draft: PolicyDraft) -> list[AlternateRow]:
     alternates = {each.name: each for each in task.alternates}
-    numbers = {
-        each.name: AlternateNumbers(
-            1e6 * each.event_s, each.cost.basis != ESTIMATED,
-            each.selectivity if each.selectivity_is_measured else None)
-        for each in task.figures}
+    figures = {each.name: each for each in task.figures}
     known = [each.worth for each in policy.guards if isinstance(each.worth, float | int) and each.worth > 0]
     most = max(known, default=1)
     return [
         AlternateRow(
             each, alternates[each.name], each.worth / most if isinstance(each.worth, float | int) else None,
-            numbers.get(each.name, AlternateNumbers()), draft.guards[each.name], str(draft.values[each.name]))
+            figures.get(each.name), draft.guards[each.name], str(draft.values[each.name]))
         for each in policy.guards]
 
 

@@ -21,9 +21,11 @@ from scheduler.model.units import in_unit
 from scheduler.model.warm_up import at_work_in_words, working
 
 
-def _propose(*, key: Sequence[str], at_once: bool, **choice: Any) -> Proposal:
-    """A switch of one key where one is given, else of the whole task."""
-    return switch_key(key=key, **choice) if key else switch_alternate(at_once=at_once, **choice)
+def _propose(*, key: Sequence[str], at_once: bool, along: Mapping[str, str], **choice: Any) -> Proposal:
+    """A switch of one key where one is given, else of the whole task, with others along."""
+    if key and along:
+        raise CommandError("--key is of one task alone: leave out --along, or propose the other tasks by themselves.")
+    return switch_key(key=key, **choice) if key else switch_alternate(at_once=at_once, along=along, **choice)
 
 
 class Command(ProposingCommand):
@@ -34,8 +36,10 @@ class Command(ProposingCommand):
         super().add_arguments(parser)
         parser.add_argument("task", nargs="?", help="the task's id in the dataflow; without it nothing is proposed")
         parser.add_argument("alternate", nargs="?", help="the name of the alternate that is to be on")
+        parser.add_argument(
+            "--along", metavar="TASK=ALTERNATE", action="append", default=[],
+            help="another task that switches with it, in the same wave; may be given several times")
         parser.add_argument("--hold", help="how long it stays so, whatever policies want, such as \"2 h\"; an hour")
-
         parser.add_argument("--at-once", action="store_true", help="do not warm it up first, or no longer")
         parser.add_argument("--key", action="append", default=[], metavar="VALUE",
                             help="for this key alone; once for each column by which the task is switched")
@@ -44,7 +48,13 @@ class Command(ProposingCommand):
         hold_s = options["hold"] and in_unit(options["hold"], "s")
         if options["hold"] and hold_s is None:
             raise CommandError(f"“{options['hold']}” is no time: write a number and a unit, such as \"2 h\".")
-        return {"task": options["task"], "alternate": options["alternate"] or "",
+        pairs = [pair.partition("=") for pair in options["along"]]
+        if wrong := next((pair for pair in pairs if not (pair[0] and pair[2])), None):
+            raise CommandError(f"“{''.join(wrong)}” names no task and alternate: write --along TASK=ALTERNATE.")
+        along = {task: alternate for task, _, alternate in pairs}
+        if len(along) < len(pairs):
+            raise CommandError("A task is named twice: give each --along another task.")
+        return {"task": options["task"], "alternate": options["alternate"] or "", "along": along,
                 "hold_s": float(hold_s) if hold_s is not None else None, "at_once": options["at_once"],
                 "key": options["key"]}
 
