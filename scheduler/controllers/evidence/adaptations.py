@@ -1,0 +1,289 @@
+"""What adaptation is told: dataflows with goals, their tasks with alternates, what comes and waits, and room on slots."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.adaptation.shared_slots import SlotRoom
+from scheduler.controllers.adapting import LACK, STEP_S, Adaptations, AdaptedDataflow, Adapting
+from scheduler.controllers.controller_port import Effect, MeasureSample
+from scheduler.controllers.dry_run import Frame
+from scheduler.controllers.loop_values import HOUR_S, Round
+from scheduler.history.series import MINUTE, QUERY, TASK, TEN_SECONDS, Series
+from scheduler.model.alternates import is_dynamic
+from scheduler.model.fragment import Fragment, node_of
+from scheduler.performance.alternate_costs import alternate_figures
+from scheduler.simulation.elastic import Alternate, ElasticDataflow
+
+from .lines import KeptSeries, Line
+from .world import AdaptedElement, QueryBatches, World
+
+WINDOW_S = 60.0  # over so long what comes is averaged: it is expected to last (WAAF of the thesis)
+SETTLES_S = 30.0
+LEAST = 1e-9  # seconds for an event, or events out for one: what is less counts as that
+LEAST_CORES = 0.01  # of a slot that is full: its tasks do a little all the same
+LEAST_WORTH = 0.01  # of an alternate that is on and of which nobody knows what it is worth
+
+
+def evidence(world: World) -> Adaptations | None:
+    """Every running dataflow with goals, as it is by the means of the last minute; None where nothing is known of what
+    runs."""
+    if not world.is_heard:
+        return None
+    figures = _Figures(world, world.now_s - WINDOW_S, world.now_s)
+    return _adaptations(world, figures.recent())
+
+
+def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
+    """What the dataflows of now had to do over kept history, with the alternates and slots of now."""
+    figures = _Figures(world, begin_s, end_s)
+    at_s = begin_s
+    while at_s <= end_s:
+        yield Frame(at_s, _adaptations(world, figures.at(at_s)))
+        at_s += max(MINUTE.step_s, Adapting.every_s)
+
+
+def effect(loop_round: Round, world: World) -> Effect | None:
+    """The part of what could leave that did not, since the switch had settled."""
+    if loop_round.changed_s is None or world.now_s <= (begin_s := loop_round.changed_s + SETTLES_S):
+        return None
+    figures = _Figures(world, begin_s, world.now_s)
+    samples = []
+    for at_s in figures.times_s:
+        if not begin_s <= at_s <= world.now_s - TEN_SECONDS.step_s:  # whole points alone
+            continue
+        measured = figures.at(at_s)
+        seen = _adapted(world, loop_round.decision.target, {}, measured)
+        lack = None if seen is None else _lack(seen, measured)
+        if seen is not None and lack is not None:
+            samples.append(MeasureSample(at_s, {LACK: lack}, seen.load_per_s))
+    return Effect(begin_s, tuple(samples))
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Figures of one moment: by running task events out a second, by bundle its CPU in cores, the blocks that wait for
+    it and how far apart its batches are (s). What was not measured is left out."""
+
+    out_per_s: Mapping[str, float]
+    cores: Mapping[str, float]
+    blocks: Mapping[str, float]
+    apart_s: Mapping[str, float]
+
+
+class _Figures:
+    """Kept figures of all tasks and queries over a time; both ends are part of it."""
+
+    def __init__(self, world: World, begin_s: float, end_s: float) -> None:
+        grain = MINUTE if end_s - begin_s > HOUR_S else TEN_SECONDS
+        bundles = [bundle.id for fragment in world.estate.fragments.values() for bundle in fragment.queries]
+        self._series = {
+            "rate_per_s": {task: Series(TASK, task, "rate_per_s") for task in world.estate.tasks},
+            **{metric: {name: Series(QUERY, name, metric) for name in bundles}
+               for metric in ("cpu", "backlog_blocks", "trigger_ms")}}
+        every = [line for of_metric in self._series.values() for line in of_metric.values()]
+        self._kept = KeptSeries(world.history, every, grain, begin_s, end_s)
+        self.times_s = [float(at_s) for at_s in self._kept.times_s]
+        self._lines = {
+            metric: {name: self._kept.total([line]) for name, line in of_metric.items()}
+            for metric, of_metric in self._series.items()}
+
+    def recent(self) -> _Measured:
+        """What is expected to last: means over the whole time, and what waits as it was last (WAAF of the thesis).
+
+        A forecast would take the place of these rates.
+        """
+        return self._measured(0, len(self.times_s))
+
+    def at(self, at_s: float) -> _Measured:
+        """As it was at a moment."""
+        index = min(max(0, self._kept.index(at_s)), max(0, len(self.times_s) - 1))
+        return self._measured(index, index + 1)
+
+    def _measured(self, first: int, last: int) -> _Measured:
+        def known(metric: str) -> dict[str, Line]:
+            cut = {name: line[first:last] for name, line in self._lines[metric].items()}
+            return {name: some for name, line in cut.items() if len(some := line[np.isfinite(line)])}
+
+        return _Measured(
+            {name: float(line.mean()) for name, line in known("rate_per_s").items()},
+            {name: float(line.mean()) for name, line in known("cpu").items()},
+            {name: float(line[-1]) for name, line in known("backlog_blocks").items()},
+            {name: float(line[-1]) / 1000 for name, line in known("trigger_ms").items()})
+
+
+def _adaptations(world: World, measured: _Measured) -> Adaptations:
+    elements = world.elements()
+    deciders = _deciders(world, elements)
+    found = (_adapted(
+        world, name, {task: each for task, each in elements.items() if deciders.get(task) == name}, measured)
+        for name in sorted(world.goals))
+    return Adaptations(
+        tuple(dataflow for dataflow in found if dataflow is not None), world.algorithm, world.prices.currency)
+
+
+def _deciders(world: World, elements: Mapping[str, AdaptedElement]) -> dict[str, str]:
+    """By running task the dataflow that decides about it: of those with goals that need it, the one that wants the
+    most throughput."""
+    users = world.estate.users
+    asking = {task: [user for user in users.get(task, ()) if user in world.goals and user in world.running]
+              for task in elements}
+    return {task: max(names, key=lambda name: (world.goals[name].throughput, name))
+            for task, names in asking.items() if names}
+
+
+def _adapted(
+    world: World, name: str, elements: Mapping[str, AdaptedElement], measured: _Measured
+) -> AdaptedDataflow | None:
+    """A dataflow as adaptation looks at it; None where it does not work, or nothing of it is measured.
+
+    Parameters
+    ----------
+    elements : mapping of str to AdaptedElement
+        The dynamic tasks that it decides about.
+    """
+    estate, submitted = world.estate, world.estate.submitted.get(name)
+    if submitted is None or name not in world.running or name not in world.goals:
+        return None
+    homes = {task: estate.fragments[estate.places[task][0]] for task in submitted.running.values()
+             if task in estate.places}
+    tasks = [task for task, home in homes.items() if task in home.active_tasks]
+    parents = {task: [parent for parent in estate.tasks[task].parents if parent in homes] for task in tasks}
+    sources = [task for task in tasks if not parents[task]]
+    if not tasks or any(task not in measured.out_per_s for task in sources) or any(
+            estate.tasks[task].type not in world.task_types for task in tasks):
+        return None
+    ways = {task: _ways(world, task, elements.get(task), measured) for task in tasks}
+    switchable = {task for task, (alternates, _) in ways.items() if len(alternates) > 1}
+    teams = {task: {estate.submitted[user].team for user in estate.users.get(task, ())} for task in switchable}
+    kept = tuple(f"{_name_of(submitted.running, task)} stays as it is: {each.why_not}."
+                 for task, each in elements.items() if task in ways and each.why_not)
+    return AdaptedDataflow(
+        name, submitted.team, world.goals[name],
+        ElasticDataflow(
+            {task: alternates for task, (alternates, _) in ways.items()},
+            tuple((parent, task) for task in tasks for parent in parents[task] if parent in ways)),
+        {task: on for task, (_, on) in ways.items()},
+        {task: _name_of(submitted.running, task) for task in switchable},
+        {task: tuple(sorted(own - {submitted.team})) for task, own in teams.items()},
+        {task: _offered(world, task, homes[task], measured) for task in sources},
+        _waiting({task: homes[task] for task in tasks}, parents, measured), _room(world, homes, tasks, measured),
+        max(world.prices.slot_hour(node_of(bundle.slot)) for home in homes.values() for bundle in home.queries), kept)
+
+
+def _name_of(running: Mapping[str, str], task: str) -> str:
+    return next(name for name, own in running.items() if own == task)
+
+
+def _ways(
+    world: World, task: str, element: AdaptedElement | None, measured: _Measured
+) -> tuple[dict[str, Alternate], str]:
+    """The alternates of a running task that may be on, and the one that is; one that has none has one way."""
+    running = world.estate.tasks[task]
+    if not is_dynamic(running.type):
+        kind = world.task_types[running.type]
+        return {"": Alternate(
+            "", 1.0, max(LEAST, world.costs.task_event_us(kind) / 1e6),
+            max(LEAST, _selectivity(world, task, measured, kind.selectivity)))}, ""
+    figures = alternate_figures(world.estate, task, task_types=world.task_types, prices=world.prices)
+    on = next(each.name for each in figures if each.is_on)
+    may = {on} if element is None or element.why_not else {on, *(element.allowed & element.worth.keys())}
+    worth = {} if element is None else element.worth
+    most = max(worth.values(), default=1.0)
+    return {
+        each.name: Alternate(
+            each.name, min(1.0, max(LEAST_WORTH, worth.get(each.name, each.worth or LEAST_WORTH) / (
+                most if each.name in worth else 1.0))),
+            max(LEAST, each.event_s), max(LEAST, each.selectivity))
+        for each in figures if each.name in may}, on
+
+
+def _selectivity(world: World, task: str, measured: _Measured, declared: float) -> float:
+    """Events out for each event in, as measured; of a source 1."""
+    parents = world.estate.tasks[task].parents
+    if not parents:
+        return 1.0
+    coming = sum(measured.out_per_s.get(parent, 0.0) for parent in parents)
+    return measured.out_per_s[task] / coming if coming > LEAST and task in measured.out_per_s else declared
+
+
+def _offered(world: World, task: str, home: Fragment, measured: _Measured) -> float:
+    """Events a second that a source would make: where a full channel holds it back, what it was planned with at least.
+    """
+    seen, planned = measured.out_per_s[task], world.estate.tasks[task].rate_per_s or 0.0
+    reports = dict(world.reports.queries())
+    is_held = any(getattr(reports.get(bundle.id), "throttled_by", None) for bundle in home.queries)
+    return max(seen, planned) if is_held else seen
+
+
+def _waiting(
+    homes: Mapping[str, Fragment], parents: Mapping[str, Sequence[str]], measured: _Measured
+) -> dict[str, float]:
+    """Events that wait for the first task of each query: its blocks hold those of one of its intervals each."""
+    waiting = {}
+    for task, home in homes.items():
+        if home.tasks[0] != task:
+            continue
+        coming = sum(measured.out_per_s.get(parent, 0.0) for parent in parents[task]) or measured.out_per_s.get(
+            task, 0.0)
+        blocks = max((measured.blocks.get(bundle.id, 0.0) for bundle in home.queries), default=0.0)
+        apart_s = max((measured.apart_s.get(bundle.id, 0.0) for bundle in home.queries), default=0.0)
+        # The newest block is on its way, not in wait.
+        waiting[task] = max(0.0, blocks - 1.0) * apart_s * coming
+    return waiting
+
+
+def _room(
+    world: World, homes: Mapping[str, Fragment], tasks: Collection[str], measured: _Measured
+) -> SlotRoom:
+    """What slots have for some tasks: all but what drivers, batches, and other queries and tasks take there."""
+    own = {home.id: home for home in homes.values()}
+    batches = world.batches(list(own))
+    taken: dict[str, float] = {}
+    for fragment in world.estate.fragments.values():
+        total = sum(bundle.weight for bundle in fragment.queries) or 1.0
+        for bundle in fragment.queries:
+            cores = measured.cores.get(bundle.id, 0.0)
+            if fragment.id in own:
+                cores = _beside_events(world, fragment, batches.get(fragment.id), tasks, measured)
+                cores *= bundle.weight / total
+            taken[bundle.slot] = taken.get(bundle.slot, 0.0) + cores
+    parts: dict[str, dict[str, float]] = {task: {} for task in tasks}
+    for task in tasks:
+        total = sum(bundle.weight for bundle in homes[task].queries) or 1.0
+        for bundle in homes[task].queries:
+            parts[task][bundle.slot] = parts[task].get(bundle.slot, 0.0) + bundle.weight / total
+    slots = sorted({slot for of_task in parts.values() for slot in of_task})
+    return SlotRoom(
+        {slot: max(LEAST_CORES, 1.0 - world.costs.slot_cores - taken.get(slot, 0.0)) for slot in slots}, parts)
+
+
+def _beside_events(
+    world: World, fragment: Fragment, batches: QueryBatches | None, tasks: Collection[str], measured: _Measured
+) -> float:
+    """Cores that a query takes for its batches, whatever is in them, and for tasks of others in it."""
+    cost = None if batches is None else batches.cost
+    fixed = 0.0 if cost is None or batches is None else cost.batch_cpu_s / batches.interval_s
+    others = [task for task in fragment.active_tasks if task not in tasks and not is_dynamic(
+        world.estate.tasks[task].type) and world.estate.tasks[task].type in world.task_types]
+    return fixed + sum(
+        measured.out_per_s.get(parent, 0.0) * world.costs.task_event_us(
+            world.task_types[world.estate.tasks[task].type]) / 1e6
+        for task in others for parent in world.estate.tasks[task].parents)
+
+
+def _lack(dataflow: AdaptedDataflow, measured: _Measured) -> float | None:
+    """1 − Ω as measured: of what could leave at the outputs, with what waits, the part that did not."""
+    elastic = dataflow.elastic
+    most: dict[str, float] = {}
+    for task in elastic.upstream_first:
+        most[task] = (dataflow.waiting.get(task, 0.0) / STEP_S + dataflow.rates_per_s.get(task, 0.0) + sum(
+            most[parent] for parent in elastic.parents[task])) * elastic.tasks[task][dataflow.active[task]].selectivity
+    if any(task not in measured.out_per_s for task in elastic.outputs):
+        return None
+    parts = [min(1.0, measured.out_per_s[task] / most[task]) if most[task] > LEAST else 1.0
+             for task in elastic.outputs]
+    return 1.0 - sum(parts) / len(parts)
