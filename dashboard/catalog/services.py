@@ -214,7 +214,8 @@ def _create(actor: User, team: Team, dataflow: Dataflow) -> DataflowRecord:
             remedy="Use at most 120.", path="/name"),))
     return DataflowRecord.objects.create(
         team=team, author=actor, name=dataflow.name, description=dataflow.description,
-        visibility=dataflow.visibility, tasks=len(dataflow.tasks), latency=_asked_in(dataflow), goals=_goals_in(dataflow),
+        visibility=dataflow.visibility, tasks=len(dataflow.tasks), latency=_asked_in(dataflow),
+        goals=_goals_in(dataflow),
     )
 
 

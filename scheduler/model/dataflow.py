@@ -50,8 +50,8 @@ class Dataflow:
 
     ``rates_per_s`` gives events/s for each source task id; a source's rate is part of its identity,
     because the same source at another rate is another stream. ``latency`` is None where the document says nothing of
-    it: then what the team has for all holds; empty where no limit is wanted. It is no part of a task's identity; nor are
-    ``goals``, None where the document states none.
+    it: then what the team has for all holds; empty where no limit is wanted. It is no part of a task's identity;
+    nor are ``goals``, None where the document states none.
     """
 
     name: str

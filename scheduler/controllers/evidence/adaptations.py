@@ -1,4 +1,4 @@
-"""What adaptation is told: dataflows with goals, their tasks with alternates, what comes and waits, and room on slots."""
+"""What adaptation is told: dataflows with goals, their tasks with alternates, what comes and waits, and room."""
 
 from __future__ import annotations
 
