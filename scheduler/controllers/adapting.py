@@ -32,7 +32,9 @@ from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, revers
 from .loop_values import OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
 
 LACK = "part of what could leave that does not"  # 1 − Ω
-WITHIN_S = 600.0
+EVENT_US = "CPU of its queries for an event from outside"
+WITHIN_S = 300.0
+LEAST_SAMPLES = 6
 STEP_S = 60.0  # Ω is of so long a step
 SHOWN = 12  # choices that a decision keeps of those that were looked at, the best first
 QUICK = tuple(name for name, kind in ADAPTATIONS.items() if kind.quick and kind.adapt is not None)
@@ -58,6 +60,8 @@ class AdaptedDataflow:
         What slots have for it.
     slot_hour : float
         What a slot costs for an hour.
+    event_us : float, optional
+        CPU that its queries took for each event from outside, in µs; None where that is not known.
     kept : tuple of str
         Sentences on dynamic tasks that are left as they are.
     """
@@ -73,6 +77,7 @@ class AdaptedDataflow:
     waiting: Mapping[str, float]
     room: SlotRoom
     slot_hour: float
+    event_us: float | None = None
     kept: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
@@ -82,11 +87,6 @@ class AdaptedDataflow:
     def load_tasks(self) -> tuple[str, ...]:
         """Its sources, whose rate is its load."""
         return self.elastic.sources
-
-    @property
-    def load_per_s(self) -> float:
-        """Events a second that come from outside."""
-        return sum(self.rates_per_s.values())
 
     @property
     def problem(self) -> AdaptationProblem:
@@ -154,8 +154,8 @@ class Adapting:
         return Evaluation(tuple(decisions), tuple(reasons))
 
     def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
-        """By the median of what does not leave, at about the same load."""
-        return held_to_bounds(promise, effect)
+        """By the median of what does not leave, or of the CPU that an event takes."""
+        return held_to_bounds(promise, effect, least=LEAST_SAMPLES)
 
     def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
         """Each task gets the alternate that was on before."""
@@ -175,25 +175,51 @@ def _decision(dataflow: AdaptedDataflow, answer: AdaptationAnswer, evidence: Ada
     named = {dataflow.names[task]: name for task, name in switches.items()}
     changes = tuple(
         AspectChange(Aspect.ALTERNATE, task, now.active[task], name) for task, name in sorted(switches.items()))
-    most = 1 - (goals.throughput - goals.tolerance)
-    if chosen.throughput < goals.throughput - goals.tolerance:  # all that can be had: half of the way there
-        most = 1 - (now.throughput + chosen.throughput) / 2
     words = ", ".join(f"{task} by {name}" for task, name in sorted(named.items()))
     return Decision(
         dataflow.id, dataflow.team, changes,
-        ControllerPromise(
-            f"throughput of {1 - most:.2f} at least", WITHIN_S,
-            (PromiseBound(LACK, "", max(0.0, 1 - now.throughput), most),), dataflow.load_per_s),
+        _promise(dataflow, answer),
         f"{answer.why} It is {now.throughput:.2f}, wanted {_band(goals)}. With {words} it is {chosen.throughput:.2f}; "
         f"value {now.value:.2f} → {chosen.value:.2f}, cost {now.per_hour:.4g} → {chosen.per_hour:.4g} "
         f"{evidence.currency} an hour ({evidence.algorithm}).",
         worth=abs(now.throughput - goals.throughput),
-        touched=tuple(sorted({team for task in switches for team in dataflow.sharers.get(task, ())})),
+        alongside=True, touched=tuple(sorted({team for task in switches for team in dataflow.sharers.get(task, ())})),
         arguments={
             "alternates": json.dumps(named, sort_keys=True), "load_tasks": " ".join(dataflow.load_tasks),
             "looked_at": json.dumps(list(_told(dataflow, answer))), "now": json.dumps(_figures(now)),
             "chosen": json.dumps(_figures(chosen)), "algorithm": evidence.algorithm,
             "more_slots": str(answer.more_slots)})
+
+
+def _promise(dataflow: AdaptedDataflow, answer: AdaptationAnswer) -> ControllerPromise:
+    """Where throughput is below its goal, that events take less: how much comes afterwards is nobody's promise. Else
+    that throughput stays in its band, whatever comes."""
+    goals, now = dataflow.goals, answer.now
+    if now.throughput >= goals.throughput:
+        most = 1 - (goals.throughput - goals.tolerance)
+        return ControllerPromise(
+            f"throughput of {1 - most:.2f} at least", WITHIN_S,
+            (PromiseBound(LACK, "", max(0.0, 1 - now.throughput), most),))
+    before, after = (_work(dataflow, each.active) for each in (now, answer.chosen))
+    if dataflow.event_us is None or after >= before:
+        return ControllerPromise("more of what comes leaves in time", WITHIN_S)
+    most_us = dataflow.event_us * (1 + after / before) / 2
+    return ControllerPromise(
+        f"an event takes {most_us:.3g} µs of CPU at most", WITHIN_S,
+        (PromiseBound(EVENT_US, "µs", dataflow.event_us, most_us),))
+
+
+def _work(dataflow: AdaptedDataflow, active: Mapping[str, str]) -> float:
+    """Core-seconds a second for all that comes from outside, if nothing is short."""
+    out_per_s: dict[str, float] = {}
+    work = 0.0
+    for task in dataflow.elastic.upstream_first:
+        alternate = dataflow.elastic.tasks[task][active[task]]
+        per_s = dataflow.rates_per_s.get(task, 0.0) + sum(
+            out_per_s[parent] for parent in dataflow.elastic.parents[task])
+        out_per_s[task] = per_s * alternate.selectivity
+        work += per_s * alternate.event_s
+    return work
 
 
 def _told(dataflow: AdaptedDataflow, answer: AdaptationAnswer) -> Iterator[dict[str, object]]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from scheduler.adaptation.shared_slots import SlotRoom
-from scheduler.controllers.adapting import LACK, STEP_S, Adaptations, AdaptedDataflow, Adapting
+from scheduler.controllers.adapting import EVENT_US, LACK, STEP_S, Adaptations, AdaptedDataflow, Adapting
 from scheduler.controllers.controller_port import Effect, MeasureSample
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.loop_values import HOUR_S, Round
@@ -47,7 +47,7 @@ def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
 
 
 def effect(loop_round: Round, world: World) -> Effect | None:
-    """The part of what could leave that did not, since the switch had settled."""
+    """The part of what could leave that did not, and the CPU that an event took, since the switch had settled."""
     if loop_round.changed_s is None or world.now_s <= (begin_s := loop_round.changed_s + SETTLES_S):
         return None
     figures = _Figures(world, begin_s, world.now_s)
@@ -59,7 +59,8 @@ def effect(loop_round: Round, world: World) -> Effect | None:
         seen = _adapted(world, loop_round.decision.target, {}, measured)
         lack = None if seen is None else _lack(seen, measured)
         if seen is not None and lack is not None:
-            samples.append(MeasureSample(at_s, {LACK: lack}, seen.load_per_s))
+            figures_then = {LACK: lack} | ({} if seen.event_us is None else {EVENT_US: seen.event_us})
+            samples.append(MeasureSample(at_s, figures_then))
     return Effect(begin_s, tuple(samples))
 
 
@@ -171,7 +172,17 @@ def _adapted(
         {task: tuple(sorted(own - {submitted.team})) for task, own in teams.items()},
         {task: _offered(world, task, homes[task], measured) for task in sources},
         _waiting({task: homes[task] for task in tasks}, parents, measured), _room(world, homes, tasks, measured),
-        max(world.prices.slot_hour(node_of(bundle.slot)) for home in homes.values() for bundle in home.queries), kept)
+        max(world.prices.slot_hour(node_of(bundle.slot)) for home in homes.values() for bundle in home.queries),
+        _event_us(homes.values(), sources, measured), kept)
+
+
+def _event_us(homes: Iterable[Fragment], sources: Sequence[str], measured: _Measured) -> float | None:
+    """CPU of queries for each event from outside, in µs; None where one of them was not measured."""
+    bundles = {bundle.id for home in homes for bundle in home.queries}
+    per_s = sum(measured.out_per_s[task] for task in sources)
+    if per_s <= LEAST or not bundles <= measured.cores.keys():
+        return None
+    return 1e6 * sum(measured.cores[name] for name in bundles) / per_s
 
 
 def _name_of(running: Mapping[str, str], task: str) -> str:

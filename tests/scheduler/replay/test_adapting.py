@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.applying import apply_plan
 from scheduler.controllers.changes import Aspect
-from scheduler.controllers.loop_values import ACTS, HOUR_S, OFF, RECOMMENDS, Policy
+from scheduler.controllers.loop_values import ACTS, HOUR_S, KEPT, OFF, RECOMMENDS, Policy
 from scheduler.guards.element_policies import ElementPolicy
 from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.model.estate import Estate
@@ -59,7 +59,7 @@ def switches(result: Replayed) -> list[str]:
     return [str(made.change.after) for made in result.changes if made.change.aspect is Aspect.ALTERNATE]
 
 
-THREEFOLD = [20_000.0] * 40 + [60_000.0] * 80 + [20_000.0] * 120
+THREEFOLD = [20_000.0] * 20 + [60_000.0] * 40 + [20_000.0] * 60
 
 
 def test_the_cheap_way_is_on_while_three_times_as_much_comes() -> None:
@@ -70,35 +70,32 @@ def test_the_cheap_way_is_on_while_three_times_as_much_comes() -> None:
     assert result.waiting.sum() < alone.waiting.sum() / 10
     check_rounds(result, setup.policies)
     check_work(result, setup)
-
-
-def test_each_algorithm_that_is_quick_does_so() -> None:
-    for algorithm in ("CE", "local", "SH", "WAAF"):
-        result, _ = played(THREEFOLD, algorithm=algorithm)
-        assert switches(result)[0] == "few", algorithm
-
-
-def test_rounds_say_what_else_was_looked_at() -> None:
-    result, _ = played(THREEFOLD)
+    assert [turn.phase for turn in result.rounds] == [KEPT, KEPT]
     first = result.rounds[0].decision
     assert "Throughput is below its goal" in first.why and "w by few" in first.why
     assert '"is_chosen": true' in first.arguments["looked_at"] and '"is_chosen": false' in first.arguments["looked_at"]
+
+
+def test_each_algorithm_that_is_quick_does_so() -> None:
+    for algorithm in ("local", "SH", "WAAF"):
+        result, _ = played(THREEFOLD[10:40], algorithm=algorithm)
+        assert switches(result)[0] == "few", algorithm
 
 
 def test_what_is_left_to_guards_or_has_no_goals_is_left_alone() -> None:
     for other in ({"source": "people"}, {"goals": {}}, {"guards": {"few": "rate < 0"}},
                   {"policies": {"adaptation": {"water": Policy(OFF)}}},
                   {"policies": {"adaptation": {"water": Policy(RECOMMENDS)}}}):
-        result, _ = played(THREEFOLD, **other)
+        result, _ = played(THREEFOLD[10:40], **other)
         assert switches(result) == [], other
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.integers(0, 10**6), st.sampled_from([2, 8, 40]), st.sampled_from([0.0, 0.4]))
+@settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.integers(0, 10**6), st.sampled_from([2, 8, 30]), st.sampled_from([0.0, 0.4]))
 def test_loads_that_swing_break_no_budget_and_make_nothing_go_back_and_forth(
     seed: int, periods: int, noise: float
 ) -> None:
-    rng, steps = np.random.default_rng(seed), int(4 * HOUR_S / STEP_S)
+    rng, steps = np.random.default_rng(seed), int(2 * HOUR_S / STEP_S)
     result, setup = played(*(
         waves(5_000, 70_000, steps, rng, period=steps // periods, noise=noise) for _ in range(2)))
     check_rounds(result, setup.policies)
