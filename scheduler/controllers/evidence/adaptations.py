@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,9 @@ from scheduler.history.series import MINUTE, QUERY, TASK, TEN_SECONDS, Series
 from scheduler.model.alternates import is_dynamic
 from scheduler.model.fragment import Fragment, node_of
 from scheduler.performance.alternate_costs import alternate_figures
+from scheduler.performance.alternates_at_work import LEAST_METERED_S, NOTHING, meter_key
 from scheduler.simulation.elastic import Alternate, ElasticDataflow
+from scheduler.simulation.problem import profit_of, value_of
 
 from .lines import KeptSeries, Line
 from .world import AdaptedElement, QueryBatches, World
@@ -62,6 +64,45 @@ def effect(loop_round: Round, world: World) -> Effect | None:
             figures_then = {LACK: lack} | ({} if seen.event_us is None else {EVENT_US: seen.event_us})
             samples.append(MeasureSample(at_s, figures_then))
     return Effect(begin_s, tuple(samples))
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptationPoint:
+    """A dataflow at a moment: throughput Ω, value Γ, what its tasks cost an hour, and profit Θ as if that lasted. None
+    where it was not measured."""
+
+    at_s: float
+    throughput: float | None
+    value: float
+    per_hour: float | None
+    profit: float | None
+
+
+def course_of(
+    world: World, name: str, begin_s: float, end_s: float, on_at: Callable[[float], Mapping[str, str]]
+) -> list[AdaptationPoint]:
+    """What a dataflow with goals came to over kept history; nothing where it does not run.
+
+    Parameters
+    ----------
+    on_at : callable
+        By moment (s) the alternate that was on of each running task, as far as that is known.
+    """
+    figures, points = _Figures(world, begin_s, end_s), []
+    for at_s in figures.times_s:
+        measured = figures.at(at_s)
+        seen = _adapted(world, name, world.elements(), measured, on_at(at_s))
+        if seen is None:
+            continue
+        lack = _lack(seen, measured)
+        problem, value = seen.problem, value_of(seen.elastic, seen.active)
+        per_s = seen.conditions.rates_per_s
+        per_hour = None if seen.event_us is None else (
+            seen.event_us / 1e6 * sum(per_s.values()) * problem.largest.per_hour)
+        points.append(AdaptationPoint(
+            at_s, None if lack is None else 1 - lack, value, per_hour, None if per_hour is None else profit_of(
+                seen.elastic, problem.goal, value=value, cost=per_hour * problem.hours)))
+    return points
 
 
 @dataclass(frozen=True)
@@ -137,7 +178,8 @@ def _deciders(world: World, elements: Mapping[str, AdaptedElement]) -> dict[str,
 
 
 def _adapted(
-    world: World, name: str, elements: Mapping[str, AdaptedElement], measured: _Measured
+    world: World, name: str, elements: Mapping[str, AdaptedElement], measured: _Measured,
+    on: Mapping[str, str] = NOTHING,
 ) -> AdaptedDataflow | None:
     """A dataflow as adaptation looks at it; None where it does not work, or nothing of it is measured.
 
@@ -145,6 +187,8 @@ def _adapted(
     ----------
     elements : mapping of str to AdaptedElement
         The dynamic tasks that it decides about.
+    on : mapping of str to str, optional
+        By running task the alternate that was on, where it is not the one that is.
     """
     estate, submitted = world.estate, world.estate.submitted.get(name)
     if submitted is None or name not in world.running or name not in world.goals:
@@ -157,7 +201,7 @@ def _adapted(
     if not tasks or any(task not in measured.out_per_s for task in sources) or any(
             estate.tasks[task].type not in world.task_types for task in tasks):
         return None
-    ways = {task: _ways(world, task, elements.get(task), measured) for task in tasks}
+    ways = {task: _ways(world, task, elements.get(task), measured, on.get(task)) for task in tasks}
     switchable = {task for task, (alternates, _) in ways.items() if len(alternates) > 1}
     teams = {task: {estate.submitted[user].team for user in estate.users.get(task, ())} for task in switchable}
     kept = tuple(f"{_name_of(submitted.running, task)} stays as it is: {each.why_not}."
@@ -190,7 +234,7 @@ def _name_of(running: Mapping[str, str], task: str) -> str:
 
 
 def _ways(
-    world: World, task: str, element: AdaptedElement | None, measured: _Measured
+    world: World, task: str, element: AdaptedElement | None, measured: _Measured, was_on: str | None = None
 ) -> tuple[dict[str, Alternate], str]:
     """The alternates of a running task that may be on, and the one that is; one that has none has one way."""
     running = world.estate.tasks[task]
@@ -200,7 +244,8 @@ def _ways(
             "", 1.0, max(LEAST, world.costs.task_event_us(kind) / 1e6),
             max(LEAST, _selectivity(world, task, measured, kind.selectivity)))}, ""
     figures = alternate_figures(world.estate, task, task_types=world.task_types, prices=world.prices)
-    on = next(each.name for each in figures if each.is_on)
+    on = next((each.name for each in figures if each.name == was_on), "") or next(
+        each.name for each in figures if each.is_on)
     may = {on} if element is None or element.why_not else {on, *(element.allowed & element.worth.keys())}
     worth = {} if element is None else element.worth
     most = max(worth.values(), default=1.0)
@@ -213,12 +258,18 @@ def _ways(
 
 
 def _selectivity(world: World, task: str, measured: _Measured, declared: float) -> float:
-    """Events out for each event in, as measured; of a source 1."""
+    """Events out for each event in, as metered, or as measured within its query; of a source 1. What the first task of
+    a query gives is no figure for it: events may wait there."""
     parents = world.estate.tasks[task].parents
     if not parents:
         return 1.0
+    meter = world.prices.meters.get(meter_key(task))
+    if meter is not None and meter.seconds >= LEAST_METERED_S and meter.in_per_s and meter.out_per_s is not None:
+        return meter.out_per_s / meter.in_per_s
     coming = sum(measured.out_per_s.get(parent, 0.0) for parent in parents)
-    return measured.out_per_s[task] / coming if coming > LEAST and task in measured.out_per_s else declared
+    is_within = world.estate.fragments[world.estate.places[task][0]].tasks[0] != task
+    return measured.out_per_s[task] / coming if (
+        is_within and coming > LEAST and task in measured.out_per_s) else declared
 
 
 def _offered(world: World, task: str, home: Fragment, measured: _Measured) -> float:

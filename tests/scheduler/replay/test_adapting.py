@@ -91,11 +91,11 @@ def test_what_is_left_to_guards_or_has_no_goals_is_left_alone() -> None:
 
 
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(st.integers(0, 10**6), st.sampled_from([2, 8, 30]), st.sampled_from([0.0, 0.4]))
+@given(st.integers(0, 10**6), st.sampled_from([1, 4, 15]), st.sampled_from([0.0, 0.4]))
 def test_loads_that_swing_break_no_budget_and_make_nothing_go_back_and_forth(
     seed: int, periods: int, noise: float
 ) -> None:
-    rng, steps = np.random.default_rng(seed), int(2 * HOUR_S / STEP_S)
+    rng, steps = np.random.default_rng(seed), int(HOUR_S / STEP_S)
     result, setup = played(*(
         waves(5_000, 70_000, steps, rng, period=steps // periods, noise=noise) for _ in range(2)))
     check_rounds(result, setup.policies)
