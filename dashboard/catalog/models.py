@@ -67,6 +67,11 @@ class DataflowRecord(models.Model):
         """The goals that hold for it: those chosen, else its document's; None where it has none."""
         return goals_in((self.goals if self.goals_chosen is None else self.goals_chosen) or None)
 
+    @property
+    def goals_from(self) -> str:
+        """Who said so: ``chosen``, ``document``, or ``nobody``."""
+        return "chosen" if self.goals_chosen is not None else "document" if self.goals is not None else "nobody"
+
     def chosen_after(self, document: Mapping[str, Any]) -> Any:
         """The chosen limits that go on with another version's document; None if the document's count, or the team's.
 

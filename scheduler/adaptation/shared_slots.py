@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+
 from scheduler.model.checks import require_finite
 from scheduler.simulation.cloud import Instant
 from scheduler.simulation.elastic import ElasticPlacement, RentedVm, VmClass
@@ -18,7 +20,7 @@ from scheduler.simulation.loads import Chance
 from scheduler.simulation.problem import Conditions, SimulatedStep, profit_of, value_of, work_out
 
 from .adaptation_port import AdaptationProblem, AdaptationStep
-from .adaptation_registry import AdaptationKind
+from .adaptation_registry import ADAPTATIONS, AdaptationKind
 
 SLACK = 1e-9
 GAIN = 0.01  # of profit: what a switch to what is worth more has to bring
@@ -122,6 +124,44 @@ def choose_on_slots(
     if chosen.profit <= now.profit + GAIN:
         return AdaptationAnswer(now, now, looked_at, "No other choice keeps throughput and brings more profit.")
     return AdaptationAnswer(chosen, now, looked_at, "There is room for what is worth more for its cost.", more)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotOffer:
+    """What would be on if slots were made for a dataflow, and what that costs an hour and brings."""
+
+    active: Mapping[str, str] = field(hash=False)
+    value: float
+    throughput: float
+    cores: float
+    per_hour: float
+    profit: float
+
+    def __post_init__(self) -> None:
+        require_finite(self)
+
+
+def offer_of(problem: AdaptationProblem, conditions: Conditions, *, algorithm: str) -> SlotOffer:
+    """The alternates that an algorithm would deploy at a load, without what waits, and the cores that they take.
+
+    Raises
+    ------
+    ValueError
+        There is more to do than `MOST_CORES` hold.
+    """
+    dear = {task: max(ways.values(), key=lambda each: each.event_s * max(1.0, each.selectivity)).name
+            for task, ways in problem.dataflow.tasks.items()}
+    if sum(_needs(problem, replace(conditions, waiting={}), dear).values()) > MOST_CORES:
+        raise ValueError(f"there is more to do than {MOST_CORES:g} cores hold")
+    placement = ADAPTATIONS[algorithm].deploy(problem, conditions.rates_per_s, rng=np.random.default_rng(0))
+    worked = work_out(problem.dataflow, placement, replace(conditions, waiting={}))
+    shares = sum(count for on in placement.cores.values() for count in on.values())
+    cores = shares * problem.largest.speed
+    per_hour = cores * problem.largest.per_hour
+    value = value_of(problem.dataflow, placement.active)
+    return SlotOffer(
+        dict(placement.active), value, worked.reached, cores, per_hour,
+        profit_of(problem.dataflow, problem.goal, value=value, cost=per_hour * problem.hours))
 
 
 def candidate_of(

@@ -39,6 +39,11 @@ def evidence(world: World) -> Adaptations | None:
     return _adaptations(world, figures.recent())
 
 
+def adapted_now(world: World, name: str) -> AdaptedDataflow | None:
+    """One dataflow as it is now, whoever decides about its tasks; None where nothing of it is measured."""
+    return _adapted(world, name, world.elements(), _Figures(world, world.now_s - WINDOW_S, world.now_s).recent())
+
+
 def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
     """What the dataflows of now had to do over kept history, with the alternates and slots of now."""
     figures = _Figures(world, begin_s, end_s)
