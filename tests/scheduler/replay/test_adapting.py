@@ -20,7 +20,7 @@ from scheduler.setting import plan_policy
 from scheduler.simulation.loads import waves
 from tests.scheduler.catalogue import EMPTY, PRICES, TYPES, flow, submit
 
-from .test_replay import check_rounds, check_work
+from .test_replay import LIMIT, POLICIES, check_rounds, check_work
 
 STEP_S = 30.0
 # A core does some 30,000 events a second by the dear way, some 90,000 by the cheap one.
@@ -97,6 +97,7 @@ def test_loads_that_swing_break_no_budget_and_make_nothing_go_back_and_forth(
 ) -> None:
     rng, steps = np.random.default_rng(seed), int(HOUR_S / STEP_S)
     result, setup = played(*(
-        waves(5_000, 70_000, steps, rng, period=steps // periods, noise=noise) for _ in range(2)))
+        waves(5_000, 70_000, steps, rng, period=steps // periods, noise=noise) for _ in range(2)),
+        policies=ACTING | POLICIES, limits={"d0": (LIMIT,)})
     check_rounds(result, setup.policies)
     check_work(result, setup)
