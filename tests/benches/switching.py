@@ -48,10 +48,15 @@ WITHIN_S = 120.0
 WAYS = {name: f"SELECT *, '{name}' AS {{made}} FROM input" for name in ("plain", "twice", "thrice")}
 
 
+def made_by(task_id: str) -> str:
+    """The column that a task adds; a name in a query has no hyphens."""
+    return f"made_{task_id}".replace("-", "_")
+
+
 def element(task_id: str, parent: str, *, switching: str = "fast") -> RunningTask:
     """A task with three alternates that are worth the less the later they come."""
     ways = [
-        {"name": name, "type": "sql", "value": 3 - number, "config": {"query": query.format(made=f"made_{task_id}")}}
+        {"name": name, "type": "sql", "value": 3 - number, "config": {"query": query.format(made=made_by(task_id))}}
         for number, (name, query) in enumerate(WAYS.items())]
     config = canonical_config(task_types()[DYNAMIC], {"alternates": ways, "switching": switching})
     return RunningTask(task_id, DYNAMIC, config, (parent,))
@@ -59,7 +64,7 @@ def element(task_id: str, parent: str, *, switching: str = "fast") -> RunningTas
 
 def plain(task_id: str, parent: str) -> RunningTask:
     """The same with the first alternate alone."""
-    query = WAYS["plain"].format(made=f"made_{task_id}")
+    query = WAYS["plain"].format(made=made_by(task_id))
     return RunningTask(task_id, "sql", canonical_config(task_types()["sql"], {"query": query}), (parent,))
 
 
