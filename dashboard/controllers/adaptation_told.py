@@ -27,7 +27,8 @@ from dashboard.controllers.site_world import StoredWorld
 from dashboard.controllers.stored_rounds import policies_of
 from dashboard.teams.permissions import Viewer
 from scheduler.adaptation.shared_slots import SlotOffer, offer_of
-from scheduler.controllers.adapting import AdaptedDataflow, Adapting, answer_for
+from scheduler.controllers.alternate_adaptation import NAME, AdaptedDataflow, answer_for
+from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.controllers.evidence.adaptations import AdaptationPoint, adapted_now, course_of
 from scheduler.controllers.loop_values import OFF
 from scheduler.model.dataflow_goals import DataflowGoals, goals_json
@@ -110,13 +111,13 @@ def course_told(viewer: Viewer, dataflow_id: UUID | str, begin_s: float, end_s: 
 def decisions_told(viewer: Viewer, dataflow_id: UUID | str) -> list[ToldDecision]:
     """The newest rounds of adaptation about a dataflow."""
     record = dataflow_of(viewer, dataflow_id)
-    rows = selectors.rounds(viewer, controller=Adapting.name).filter(dataflow=record)[:SHOWN]
-    told = []
+    rows = selectors.rounds(viewer, controller=NAME).filter(dataflow=record)[:SHOWN]
+    decided = []
     for row in rows:
         given = row.decision["arguments"]
-        told.append(ToldDecision(
+        decided.append(ToldDecision(
             row, row.decision["why"], tuple(json.loads(given["looked_at"])), given["algorithm"]))
-    return told
+    return decided
 
 
 def _seen(record: DataflowRecord, goals: DataflowGoals) -> AdaptedDataflow | None:
@@ -137,15 +138,15 @@ def _why(viewer: Viewer, record: DataflowRecord, goals: DataflowGoals | None, se
         return f"Adaptation is off for {record.team.name}."
     if seen is None:
         return "Nothing is measured of it yet."
-    reason = selectors.reasons(viewer, controller=Adapting.name).filter(dataflow=record).first()
-    newest = selectors.rounds(viewer, controller=Adapting.name).filter(dataflow=record).first()
+    reason = selectors.reasons(viewer, controller=NAME).filter(dataflow=record).first()
+    newest = selectors.rounds(viewer, controller=NAME).filter(dataflow=record).first()
     if reason is None or (newest is not None and newest.begun > reason.until):
         return "" if newest is None else newest.decision["why"]
     return reason.why
 
 
 def _mode(record: DataflowRecord) -> str:
-    return policies_of(Adapting())[record.team.slug].mode
+    return policies_of(CONTROLLERS[NAME])[record.team.slug].mode
 
 
 def _figures(candidate: Mapping[str, Any]) -> dict[str, float]:

@@ -11,12 +11,10 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-import numpy as np
-
 from scheduler.model.checks import require_finite
 from scheduler.simulation.cloud import Instant
 from scheduler.simulation.elastic import ElasticPlacement, RentedVm, VmClass
-from scheduler.simulation.loads import Chance
+from scheduler.simulation.loads import Rates
 from scheduler.simulation.problem import Conditions, SimulatedStep, profit_of, value_of, work_out
 
 from .adaptation_port import AdaptationProblem, AdaptationStep
@@ -29,7 +27,7 @@ MOST_CORES = 64.0  # with more to do the algorithm is not asked: it gives one sm
 
 
 @dataclass(frozen=True)
-class SlotRoom:
+class AdaptationRoom:
     """Where tasks run, and what slots have for them.
 
     Parameters
@@ -79,6 +77,16 @@ class AdaptationAnswer:
         return {task: name for task, name in self.chosen.active.items() if self.now.active[task] != name}
 
 
+class _NoChance:
+    """For algorithms that draw nothing: those that decide within a step of any size."""
+
+    def uniform(self, low: float, high: float, size: int) -> Rates:
+        raise ValueError("an algorithm that draws does not decide about slots that are shared")
+
+    def integers(self, high: int) -> int:
+        raise ValueError("an algorithm that draws does not decide about slots that are shared")
+
+
 def slot_class(slot_hour: float, *, tasks: int) -> VmClass:
     """A slot as the algorithms rent it: one standard core in many small ones, several for each task at least."""
     shares = max(100, 4 * tasks)
@@ -86,8 +94,8 @@ def slot_class(slot_hour: float, *, tasks: int) -> VmClass:
 
 
 def choose_on_slots(
-    problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str], room: SlotRoom, *,
-    kind: AdaptationKind, rng: Chance,
+    problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str], room: AdaptationRoom, *,
+    kind: AdaptationKind,
 ) -> AdaptationAnswer:
     """Choose the alternates that are to be on, by an algorithm of the registry.
 
@@ -102,6 +110,8 @@ def choose_on_slots(
         What comes, and what waits.
     active : mapping of str to str
         The alternates that are on.
+    kind : AdaptationKind
+        One that draws nothing.
     """
     now = candidate_of(problem, conditions, active, room)
     if abs(now.throughput - problem.least) < problem.tolerance:
@@ -111,7 +121,7 @@ def choose_on_slots(
     chosen, more = now, math.ceil(sum(_needs(problem, conditions, active).values()) - sum(room.cores.values()))
     if more <= MOST_CORES:
         placement = _placement(problem, conditions, active, room)
-        answer = _answered(problem, conditions, placement, room, kind, rng)
+        answer = _answered(problem, conditions, placement, room, kind)
         more = max(0, len(answer.vms) - len(placement.vms))
         chosen = candidate_of(problem, conditions, answer.active, room)
     if chosen.active not in [each.active for each in looked_at]:
@@ -153,7 +163,7 @@ def offer_of(problem: AdaptationProblem, conditions: Conditions, *, algorithm: s
             for task, ways in problem.dataflow.tasks.items()}
     if sum(_needs(problem, replace(conditions, waiting={}), dear).values()) > MOST_CORES:
         raise ValueError(f"there is more to do than {MOST_CORES:g} cores hold")
-    placement = ADAPTATIONS[algorithm].deploy(problem, conditions.rates_per_s, rng=np.random.default_rng(0))
+    placement = ADAPTATIONS[algorithm].deploy(problem, conditions.rates_per_s, rng=_NoChance())
     worked = work_out(problem.dataflow, placement, replace(conditions, waiting={}))
     shares = sum(count for on in placement.cores.values() for count in on.values())
     cores = shares * problem.largest.speed
@@ -165,7 +175,7 @@ def offer_of(problem: AdaptationProblem, conditions: Conditions, *, algorithm: s
 
 
 def candidate_of(
-    problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str], room: SlotRoom
+    problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str], room: AdaptationRoom
 ) -> AdaptationCandidate:
     """What a choice of alternates comes to on the slots that there are."""
     placement = _placement(problem, conditions, active, room)
@@ -197,8 +207,8 @@ def _answer_below(
 
 
 def _answered(
-    problem: AdaptationProblem, conditions: Conditions, placement: ElasticPlacement, room: SlotRoom,
-    kind: AdaptationKind, rng: Chance,
+    problem: AdaptationProblem, conditions: Conditions, placement: ElasticPlacement, room: AdaptationRoom,
+    kind: AdaptationKind,
 ) -> ElasticPlacement:
     if kind.adapt is None:
         raise ValueError(f"{kind.name} does not adapt what runs")
@@ -207,10 +217,10 @@ def _answered(
     instant = Instant(
         problem.starts_s + problem.step_s, placement, worked, conditions.rates_per_s,
         _on_slots(problem, conditions, room).speeds)
-    return kind.adapt(problem, AdaptationStep(0, instant), rng=rng)
+    return kind.adapt(problem, AdaptationStep(0, instant), rng=_NoChance())
 
 
-def _on_slots(problem: AdaptationProblem, conditions: Conditions, room: SlotRoom) -> Conditions:
+def _on_slots(problem: AdaptationProblem, conditions: Conditions, room: AdaptationRoom) -> Conditions:
     return replace(conditions, speeds={
         slot: max(0.0, cores) / problem.largest.cores for slot, cores in room.cores.items()})
 
@@ -238,7 +248,7 @@ def _needs(
 
 
 def _placement(
-    problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str], room: SlotRoom
+    problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str], room: AdaptationRoom
 ) -> ElasticPlacement:
     """Each slot shared by its tasks as they need it."""
     needs, kind = _needs(problem, conditions, active), problem.largest

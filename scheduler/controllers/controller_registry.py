@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .adapting import Adapting
+from .alternate_adaptation import Adapting
 from .batch_opening import BatchOpening
 from .chaining import Chaining
 from .controller_port import Controller

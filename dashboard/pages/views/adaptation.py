@@ -65,11 +65,11 @@ def adaptation_charts(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
 @login_required
 def dataflow_goals(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Choose the goals of a dataflow."""
-    record, said = catalog.dataflow(request.viewer, dataflow_id), request.POST.get("as", "")
+    record, way = catalog.dataflow(request.viewer, dataflow_id), request.POST.get("as", "")
     flash.attempt(
         request, lambda: choose_goals(
-            actor=request.user, dataflow_id=record.pk, goals=None if said else goals_of(_given(request.POST)),
-            as_document=said == "document"),
+            actor=request.user, dataflow_id=record.pk, goals=None if way else goals_of(_given(request.POST)),
+            as_document=way == "document"),
         text=_chosen_in_words, code="goals")
     return redirect("dataflow", dataflow_id)
 
@@ -85,10 +85,10 @@ def dataflow_goals_prices(request: HttpRequest, dataflow_id: UUID) -> JsonRespon
         return JsonResponse({"why": error.full_message})
 
 
-def goals_form(told: Mapping[str, Any]) -> dict[str, float]:
+def goals_form(state: Mapping[str, Any]) -> dict[str, float]:
     """Where the sliders stand, and how far they go: to four times what is spent or allowed now."""
-    goals = told["goals"] or {}
-    spent = 0.0 if told["now"] is None else told["now"]["per_hour"]
+    goals = state["goals"] or {}
+    spent = 0.0 if state["now"] is None else state["now"]["per_hour"]
     usual = DataflowGoals(most_per_hour=max(2 * spent, settings.CORE_HOUR_PRICE, 0.001))
     form = {name: goals.get(name, getattr(usual, name)) for name in GOALS}
     end = 4 * max(spent, form["most_per_hour"])

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.adaptation.shared_slots import SlotRoom
-from scheduler.controllers.adapting import EVENT_US, LACK, STEP_S, Adaptations, AdaptedDataflow, Adapting
+from scheduler.adaptation.shared_slots import AdaptationRoom
+from scheduler.controllers.alternate_adaptation import EVENT_US, EVERY_S, LACK, STEP_S, Adaptations, AdaptedDataflow
 from scheduler.controllers.controller_port import Effect, MeasureSample
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.loop_values import HOUR_S, Round
@@ -50,7 +50,7 @@ def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
     at_s = begin_s
     while at_s <= end_s:
         yield Frame(at_s, _adaptations(world, figures.at(at_s)))
-        at_s += max(MINUTE.step_s, Adapting.every_s)
+        at_s += max(MINUTE.step_s, EVERY_S)
 
 
 def effect(loop_round: Round, world: World) -> Effect | None:
@@ -165,11 +165,11 @@ class _Figures:
 def _adaptations(world: World, measured: _Measured) -> Adaptations:
     elements = world.elements()
     deciders = _deciders(world, elements)
-    found = (_adapted(
+    dataflows = (_adapted(
         world, name, {task: each for task, each in elements.items() if deciders.get(task) == name}, measured)
         for name in sorted(world.goals))
     return Adaptations(
-        tuple(dataflow for dataflow in found if dataflow is not None), world.algorithm, world.prices.currency)
+        tuple(dataflow for dataflow in dataflows if dataflow is not None), world.algorithm, world.prices.currency)
 
 
 def _deciders(world: World, elements: Mapping[str, AdaptedElement]) -> dict[str, str]:
@@ -209,7 +209,7 @@ def _adapted(
     ways = {task: _ways(world, task, elements.get(task), measured, on.get(task)) for task in tasks}
     switchable = {task for task, (alternates, _) in ways.items() if len(alternates) > 1}
     teams = {task: {estate.submitted[user].team for user in estate.users.get(task, ())} for task in switchable}
-    kept = tuple(f"{_name_of(submitted.running, task)} stays as it is: {each.why_not}."
+    left_alone = tuple(f"{_name_of(submitted.running, task)} stays as it is: {each.why_not}."
                  for task, each in elements.items() if task in ways and each.why_not)
     return AdaptedDataflow(
         name, submitted.team, world.goals[name],
@@ -222,7 +222,7 @@ def _adapted(
         {task: _offered(world, task, homes[task], measured) for task in sources},
         _waiting({task: homes[task] for task in tasks}, parents, measured), _room(world, homes, tasks, measured),
         max(world.prices.slot_hour(node_of(bundle.slot)) for home in homes.values() for bundle in home.queries),
-        _event_us(homes.values(), sources, measured), kept)
+        _event_us(homes.values(), sources, measured), left_alone)
 
 
 def _event_us(homes: Iterable[Fragment], sources: Sequence[str], measured: _Measured) -> float | None:
@@ -305,7 +305,7 @@ def _waiting(
 
 def _room(
     world: World, homes: Mapping[str, Fragment], tasks: Collection[str], measured: _Measured
-) -> SlotRoom:
+) -> AdaptationRoom:
     """What slots have for some tasks: all but what drivers, batches, and other queries and tasks take there."""
     own = {home.id: home for home in homes.values()}
     batches = world.batches(list(own))
@@ -324,7 +324,7 @@ def _room(
         for bundle in homes[task].queries:
             parts[task][bundle.slot] = parts[task].get(bundle.slot, 0.0) + bundle.weight / total
     slots = sorted({slot for of_task in parts.values() for slot in of_task})
-    return SlotRoom(
+    return AdaptationRoom(
         {slot: max(LEAST_CORES, 1.0 - world.costs.slot_cores - taken.get(slot, 0.0)) for slot in slots}, parts)
 
 

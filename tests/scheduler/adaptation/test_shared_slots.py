@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numpy as np
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,13 +13,13 @@ from scheduler.adaptation.adaptation_registry import ADAPTATIONS
 from scheduler.adaptation.shared_slots import (
     GAIN,
     MOST_CORES,
-    SlotRoom,
+    AdaptationRoom,
     candidate_of,
     choose_on_slots,
     offer_of,
     slot_class,
 )
-from scheduler.controllers.adapting import QUICK
+from scheduler.controllers.alternate_adaptation import QUICK
 from scheduler.simulation.elastic import Alternate, ElasticDataflow
 from scheduler.simulation.problem import BreakEven, Conditions
 
@@ -26,7 +27,7 @@ SLOTS = ("n1/0", "n1/1")
 
 
 @st.composite
-def chains(draw: st.DrawFn) -> tuple[AdaptationProblem, Conditions, dict[str, str], SlotRoom]:
+def chains(draw: st.DrawFn) -> tuple[AdaptationProblem, Conditions, dict[str, str], AdaptationRoom]:
     """Two to four tasks one behind the other on up to two slots, with one to three alternates each."""
     count = draw(st.integers(2, 4))
     names = [f"t{number}" for number in range(count)]
@@ -35,10 +36,10 @@ def chains(draw: st.DrawFn) -> tuple[AdaptationProblem, Conditions, dict[str, st
                for way, worth in zip("abc"[:draw(st.integers(1, 3))], (1.0, 0.8, 0.3), strict=False)}
         for name in names}
     where = {name: draw(st.sampled_from(SLOTS)) for name in names}
-    room = SlotRoom(
+    room = AdaptationRoom(
         {slot: draw(st.floats(0.05, 0.95)) for slot in SLOTS if slot in where.values()},
         {name: {slot: 1.0} for name, slot in where.items()})
-    dataflow = ElasticDataflow(tasks, tuple(zip(names, names[1:], strict=False)))
+    dataflow = ElasticDataflow(tasks, tuple(itertools.pairwise(names)))
     problem = AdaptationProblem(
         dataflow, (slot_class(0.1, tasks=count),), BreakEven(draw(st.floats(0.5, 5.0)), 0.1), step_s=60.0,
         billing="seconds")
@@ -69,7 +70,7 @@ def test_what_is_chosen_helps_and_is_not_taken_back_at_the_same_load(case: tuple
 
     def asked(on: dict[str, str]):
         return choose_on_slots(
-            problem, conditions, on, room, kind=ADAPTATIONS[algorithm], rng=np.random.default_rng(0))
+            problem, conditions, on, room, kind=ADAPTATIONS[algorithm])
 
     first = asked(active)
     assert asked(active) == first, "the same comes to the same"
@@ -108,7 +109,7 @@ def test_however_much_comes_a_choice_is_made(case: tuple) -> None:
     problem, conditions, active, room = case
     source = next(iter(conditions.rates_per_s))
     flood = Conditions({source: 1e9}, 60.0, {source: 1e12})
-    answer = choose_on_slots(problem, flood, active, room, kind=ADAPTATIONS["CE"], rng=np.random.default_rng(0))
+    answer = choose_on_slots(problem, flood, active, room, kind=ADAPTATIONS["CE"])
     assert answer.chosen.throughput >= answer.now.throughput and answer.more_slots > MOST_CORES
     with pytest.raises(ValueError, match="more to do"):
         offer_of(problem, flood, algorithm="CE")

@@ -45,7 +45,7 @@ class Command(DataflowCommand):
             before = record.goals_in_force
             record = choose_goals(actor=actor, dataflow_id=record.pk, goals=goals_of(
                 ({} if before is None else goals_json(before)) | given))
-        told = goals_told(viewer_of(actor), record.pk)
+        state = goals_told(viewer_of(actor), record.pk)
         goals = record.goals_in_force
-        words = "no goals" if goals is None else f"{goals.words} ({told['currency']})"
-        return f"{record.name}: {words}. {told['why']}".strip()
+        words = "no goals" if goals is None else f"{goals.words} ({state['currency']})"
+        return f"{record.name}: {words}. {state['why']}".strip()

@@ -11,14 +11,12 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
-import numpy as np
-
 from scheduler.adaptation.adaptation_port import AdaptationProblem
 from scheduler.adaptation.adaptation_registry import ADAPTATIONS
 from scheduler.adaptation.shared_slots import (
     AdaptationAnswer,
     AdaptationCandidate,
-    SlotRoom,
+    AdaptationRoom,
     choose_on_slots,
     slot_class,
 )
@@ -33,6 +31,8 @@ from .loop_values import OFF, ControllerPromise, Decision, IdleReason, Policy, P
 
 LACK = "part of what could leave that does not"  # 1 − Ω
 EVENT_US = "CPU of its queries for an event from outside"
+NAME = "adaptation"
+EVERY_S = 30.0
 WITHIN_S = 300.0
 LEAST_SAMPLES = 6
 STEP_S = 60.0  # Ω is of so long a step
@@ -56,8 +56,8 @@ class AdaptedDataflow:
         By such a task the other teams that run it.
     rates_per_s, waiting : mapping of str to float
         By running task: events a second that come from outside, and events that wait.
-    room : SlotRoom
-        What slots have for it.
+    room : AdaptationRoom
+        Where its tasks run, and what of each core they may take.
     slot_hour : float
         What a slot costs for an hour.
     event_us : float, optional
@@ -75,7 +75,7 @@ class AdaptedDataflow:
     sharers: Mapping[str, tuple[str, ...]]
     rates_per_s: Mapping[str, float]
     waiting: Mapping[str, float]
-    room: SlotRoom
+    room: AdaptationRoom
     slot_hour: float
     event_us: float | None = None
     kept: tuple[str, ...] = ()
@@ -119,19 +119,18 @@ class Adaptations:
 def answer_for(dataflow: AdaptedDataflow, algorithm: str) -> AdaptationAnswer:
     """What an algorithm of the registry would have on now, and what else was looked at; the same for the same."""
     return choose_on_slots(
-        dataflow.problem, dataflow.conditions, dataflow.active, dataflow.room, kind=ADAPTATIONS[algorithm],
-        rng=np.random.default_rng(0))
+        dataflow.problem, dataflow.conditions, dataflow.active, dataflow.room, kind=ADAPTATIONS[algorithm])
 
 
 class Adapting:
     """Switches alternates of dynamic tasks, so that a dataflow reaches its goals at the greatest profit."""
 
-    name = "adaptation"
+    name = NAME
     title = "Adaptation"
     about = ("Switches the alternates of dynamic tasks whose policy names controllers, so that a dataflow with goals "
              "keeps its throughput and brings the most value for its cost.")
     reads = "adaptations"
-    every_s = 30.0
+    every_s = EVERY_S
     usual = Policy(changes_per_hour=6, changes_per_day=48, cool_down_s=300.0)
     helps_limits = False
 
