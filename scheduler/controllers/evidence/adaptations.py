@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from scheduler.controllers.loop_values import HOUR_S, Round
 from scheduler.history.series import MINUTE, QUERY, TASK, TEN_SECONDS, Series
 from scheduler.model.alternates import is_dynamic
 from scheduler.model.fragment import Fragment, node_of
+from scheduler.model.ports import expect
 from scheduler.performance.alternate_costs import alternate_figures
 from scheduler.performance.alternates_at_work import LEAST_METERED_S, NOTHING, meter_key
 from scheduler.simulation.elastic import Alternate, ElasticDataflow
@@ -25,6 +27,7 @@ from .world import AdaptedElement, QueryBatches, World
 
 WINDOW_S = 60.0  # over so long what comes is averaged: it is expected to last (WAAF of the thesis)
 SETTLES_S = 30.0
+MOST_FRAMES, MOST_POINTS = 1_500, 360  # of a dry run, and of a chart
 LEAST = 1e-9  # seconds for an event, or events out for one: what is less counts as that
 LEAST_CORES = 0.01  # of a slot that is full: its tasks do a little all the same
 LEAST_WORTH = 0.01  # of an alternate that is on and of which nobody knows what it is worth
@@ -33,31 +36,35 @@ LEAST_WORTH = 0.01  # of an alternate that is on and of which nobody knows what 
 def evidence(world: World) -> Adaptations | None:
     """Every running dataflow with goals, as it is by the means of the last minute; None where nothing is known of what
     runs."""
+    if not world.goals:
+        return Adaptations((), world.algorithm)
     if not world.is_heard:
         return None
-    figures = _Figures(world, world.now_s - WINDOW_S, world.now_s)
-    return _adaptations(world, figures.recent())
+    figures = _Figures(world, world.goals, world.now_s - WINDOW_S, world.now_s)
+    return _adaptations(world, world.elements(), figures.recent())
 
 
 def adapted_now(world: World, name: str) -> AdaptedDataflow | None:
     """One dataflow as it is now, whoever decides about its tasks; None where nothing of it is measured."""
-    return _adapted(world, name, world.elements(), _Figures(world, world.now_s - WINDOW_S, world.now_s).recent())
+    figures = _Figures(world, [name], world.now_s - WINDOW_S, world.now_s)
+    return _adapted(world, name, world.elements(), figures.recent())
 
 
 def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
     """What the dataflows of now had to do over kept history, with the alternates and slots of now."""
-    figures = _Figures(world, begin_s, end_s)
+    figures, elements = _Figures(world, world.goals, begin_s, end_s), world.elements()
+    every_s = max(EVERY_S, MINUTE.step_s * math.ceil((end_s - begin_s) / MOST_FRAMES / MINUTE.step_s))
     at_s = begin_s
     while at_s <= end_s:
-        yield Frame(at_s, _adaptations(world, figures.at(at_s)))
-        at_s += max(MINUTE.step_s, EVERY_S)
+        yield Frame(at_s, _adaptations(world, elements, figures.at(at_s)))
+        at_s += every_s
 
 
 def effect(loop_round: Round, world: World) -> Effect | None:
     """The part of what could leave that did not, and the CPU that an event took, since the switch had settled."""
     if loop_round.changed_s is None or world.now_s <= (begin_s := loop_round.changed_s + SETTLES_S):
         return None
-    figures = _Figures(world, begin_s, world.now_s)
+    figures = _Figures(world, [loop_round.decision.target], begin_s, world.now_s)
     samples = []
     for at_s in figures.times_s:
         if not begin_s <= at_s <= world.now_s - TEN_SECONDS.step_s:  # whole points alone
@@ -93,10 +100,10 @@ def course_of(
     on_at : callable
         By moment (s) the alternate that was on of each running task, as far as that is known.
     """
-    figures, points = _Figures(world, begin_s, end_s), []
-    for at_s in figures.times_s:
+    figures, elements, points = _Figures(world, [name], begin_s, end_s), world.elements(), []
+    for at_s in figures.times_s[::math.ceil(len(figures.times_s) / MOST_POINTS) or 1]:
         measured = figures.at(at_s)
-        seen = _adapted(world, name, world.elements(), measured, on_at(at_s))
+        seen = _adapted(world, name, elements, measured, on_at(at_s))
         if seen is None:
             continue
         lack = _lack(seen, measured)
@@ -122,13 +129,20 @@ class _Measured:
 
 
 class _Figures:
-    """Kept figures of all tasks and queries over a time; both ends are part of it."""
+    """Kept figures of some dataflows over a time: of the tasks of their queries, of what these read, and of all queries
+    on their slots. Both ends of the time are part of it."""
 
-    def __init__(self, world: World, begin_s: float, end_s: float) -> None:
-        grain = MINUTE if end_s - begin_s > HOUR_S else TEN_SECONDS
-        bundles = [bundle.id for fragment in world.estate.fragments.values() for bundle in fragment.queries]
+    def __init__(self, world: World, names: Collection[str], begin_s: float, end_s: float) -> None:
+        estate, grain = world.estate, MINUTE if end_s - begin_s > HOUR_S else TEN_SECONDS
+        own = {estate.places[task][0] for name in names if name in estate.submitted
+               for task in estate.submitted[name].running.values() if task in estate.places}
+        tasks = {task for query in own for task in estate.fragments[query].active_tasks}
+        tasks |= {parent for task in tasks for parent in estate.tasks[task].parents}
+        slots = {bundle.slot for query in own for bundle in estate.fragments[query].queries}
+        bundles = [bundle.id for fragment in estate.fragments.values() for bundle in fragment.queries
+                   if bundle.slot in slots]
         self._series = {
-            "rate_per_s": {task: Series(TASK, task, "rate_per_s") for task in world.estate.tasks},
+            "rate_per_s": {task: Series(TASK, task, "rate_per_s") for task in sorted(tasks)},
             **{metric: {name: Series(QUERY, name, metric) for name in bundles}
                for metric in ("cpu", "backlog_blocks", "trigger_ms")}}
         every = [line for of_metric in self._series.values() for line in of_metric.values()]
@@ -162,8 +176,7 @@ class _Figures:
             {name: float(line[-1]) / 1000 for name, line in known("trigger_ms").items()})
 
 
-def _adaptations(world: World, measured: _Measured) -> Adaptations:
-    elements = world.elements()
+def _adaptations(world: World, elements: Mapping[str, AdaptedElement], measured: _Measured) -> Adaptations:
     deciders = _deciders(world, elements)
     dataflows = (_adapted(
         world, name, {task: each for task, each in elements.items() if deciders.get(task) == name}, measured)
@@ -206,6 +219,7 @@ def _adapted(
     if not tasks or any(task not in measured.out_per_s for task in sources) or any(
             estate.tasks[task].type not in world.task_types for task in tasks):
         return None
+    expect(world.prices.meters, [meter_key(task) for task in tasks])
     ways = {task: _ways(world, task, elements.get(task), measured, on.get(task)) for task in tasks}
     switchable = {task for task, (alternates, _) in ways.items() if len(alternates) > 1}
     teams = {task: {estate.submitted[user].team for user in estate.users.get(task, ())} for task in switchable}
