@@ -7,6 +7,7 @@ from django.urls import path
 
 from dashboard.pages.views import (
     account,
+    adaptation,
     alert_rules,
     alerts,
     audit,
@@ -112,6 +113,11 @@ urlpatterns = [
     path("dataflows/<uuid:dataflow_id>/latency", latency.dataflow_latency, name="dataflow_latency"),
     path("dataflows/<uuid:dataflow_id>/latency/prices", latency.dataflow_latency_prices,
          name="dataflow_latency_prices"),
+    path("dataflows/<uuid:dataflow_id>/goals", adaptation.dataflow_goals, name="dataflow_goals"),
+    path("dataflows/<uuid:dataflow_id>/goals/prices", adaptation.dataflow_goals_prices, name="dataflow_goals_prices"),
+    path("dataflows/<uuid:dataflow_id>/adaptation", adaptation.adaptation, name="adaptation"),
+    path("dataflows/<uuid:dataflow_id>/adaptation/charts.json", adaptation.adaptation_charts,
+         name="adaptation_charts"),
     path("teams/<slug:slug>/freshness", teams.freshness_set, name="team_freshness_set"),
     path("teams/<slug:slug>/when-behind", teams.when_behind_set, name="team_when_behind_set"),
     path("proposals/<uuid:proposal_id>/joining", proposals.proposal_joining, name="proposal_joining"),

@@ -65,6 +65,7 @@ _DEEDS = {
     "dataflow.recommend_isolation": "recommended to isolate a task of", "estate.set": "set the intervals of",
     "estate.choose_pacing": "chose how intervals are chosen in",
     "estate.choose_tenancy": "chose whether teams share slots in",
+    "dataflow.choose_goals": "chose the goals of", "dataflow.recommend_adaptation": "recommended alternates of",
     "dataflow.choose_latency": "chose the latency limit of", "team.set_freshness": "set the freshness of",
     "proposal.choose_joining": "chose how to reuse state in", "team.set_defragmentation": "set the defragmentation of",
     "controller.set": "set the limits of", "controller.begin": "began", "controller.carry_out": "carried out",
