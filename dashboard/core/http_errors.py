@@ -52,9 +52,8 @@ HTTP_STATUS: Mapping[str, HTTPStatus] = {
         HTTPStatus.UNPROCESSABLE_ENTITY: (
             "host_not_allowed", "invalid_beginning", "invalid_choice", "invalid_config", "invalid_dataflow",
             "invalid_guard", "invalid_profile", "invalid_range", "invalid_request", "invalid_resources",
-            "invalid_rules", "invalid_goals", "invalid_latency", "invalid_simulation", "invalid_value", "name_not_plain",
-            "nothing_read",
-            "wrong_columns"),
+            "invalid_rules", "invalid_goals", "invalid_latency", "invalid_simulation", "invalid_value",
+            "name_not_plain", "nothing_read", "wrong_columns"),
         HTTPStatus.TOO_MANY_REQUESTS: ("asked_too_often", "source_full", "too_many_logins"),
         HTTPStatus.INTERNAL_SERVER_ERROR: ("internal_error", "invalid_contract", "invalid_setting", "planning_failed"),
         HTTPStatus.SERVICE_UNAVAILABLE: ("broker_away", "database_busy", "no_node_reports", "source_paused"),
