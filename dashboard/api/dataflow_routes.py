@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -98,11 +99,11 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
         "graph": catalog.graph_of(record)}
 
 
-@router.get("/dataflows/{uuid:dataflow_id}/versions", response=list[VersionRow])
-def versions(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, Any]]:
+@router.get("/dataflows/{uuid:dataflow_id}/versions", response=Page[VersionRow])
+def versions(request: HttpRequest, dataflow_id: UUID, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
     """The versions of a dataflow's document, newest first, and which of them counts."""
     record = catalog.dataflow(request.viewer, dataflow_id)
-    return [schemas.version_row(record, version) for version in catalog.versions(record)]
+    return schemas.page_of(catalog.versions(record), page, partial(schemas.version_row, record))
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/versions/{int:number}", response=VersionDetail)

@@ -119,7 +119,7 @@ def require_calm(actor: User | None) -> None:
             remedy="Wait until it is done, then try again.")
     if seen.status == FAILED:
         raise InvalidTransition(
-            f"Another plan does not come to its end: the one to {seen.plan.kind} {seen.dataflow.name}.",
+            f"Another plan cannot finish: the one to {seen.plan.kind} {seen.dataflow.name}.",
             remedy="Read its cause, and roll it back or wait for it, then try again.", proposal=str(seen.pk))
     raise InvalidTransition(
         f"Another plan is being enacted: the one to {seen.plan.kind} {seen.dataflow.name}.",

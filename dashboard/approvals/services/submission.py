@@ -17,6 +17,7 @@ from dashboard.approvals.lifecycle import CANCELLED, COMPUTING, FAILED, PENDING,
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.permissions import proposal_for
 from dashboard.approvals.proposal_states import move_proposal
+from dashboard.approvals.review_notices import ask_reviewers
 from dashboard.approvals.services.enacting import overtake
 from dashboard.approvals.services.plan_holds import enact_if_open
 from dashboard.approvals.services.review_requests import ask, keep_approvals
@@ -339,3 +340,5 @@ def _keep(audit: Audit, proposal: Proposal, computed: _Computed) -> None:
     now = timezone.now()
     if not missing_teams(proposal, at=now):  # every team agreed beforehand, or to the very same plan
         enact_if_open(audit, proposal, generation=plan.generation, at=now)
+    else:
+        ask_reviewers(proposal)

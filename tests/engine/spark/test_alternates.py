@@ -35,6 +35,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 KEPT = {"keep_events": 1_000_000}
 DROPS = {"plain": 0, "few": 3, "odd": 2, "next": 0}  # the alternate lets go what this divides
+TURNS = 5  # in the short run; fifty in the long one
 ELEMENTS = {"fast": ("f1", "f2"), "wave": ("w1", "w2")}
 
 
@@ -160,13 +161,13 @@ def test_outputs_are_those_of_the_recorded_sequence(rig: Rig) -> None:
     switching = Switching(rig, "d")
     switching.publish()
     rig.wait(switching.is_in_force, what="first events")
-    for turn in range(10):
+    for turn in range(TURNS):
         switching.choose(chance)
         switching.publish()
-        if turn == 4:  # wherever the switch is
+        if turn == TURNS // 2:  # wherever the switch is
             os.kill(rig.slot_pid("1"), signal.SIGKILL)
         rig.wait(switching.is_in_force, what=f"switch {turn} to {switching.on}")
-    switching.check(10)
+    switching.check(TURNS)
 
 
 @pytest.mark.long
