@@ -246,6 +246,9 @@ SET_FRAGMENT = StepKind(
 SWITCH = StepKind(
     name="switch", words="{task} is done by its alternate {setting}, from the next batch of {fragment} on",
     reverse="switch", rank=6, is_done=_is_switched)
+SWITCH_KEY = StepKind(
+    name="switch_key", words="{task} is done by its alternate {alternate} for {of_key}",
+    reverse="switch_key", rank=6, is_done=lambda step, fragment, evidence: True)
 POLICY = StepKind(
     name="policy", words="{task} is switched by another policy: {setting}",
     reverse="policy", rank=6, is_done=lambda step, fragment, evidence: True, of_policy=True)
@@ -266,8 +269,8 @@ LEAVE_BUNDLE = StepKind(
 STEP_KINDS: Mapping[str, StepKind] = {
     kind.name: kind for kind in (
         CLOSE_OUTLET, CLOSE_TAIL, STOP_FRAGMENT, PAUSE_FRAGMENT, HAND_OVER, START_FRAGMENT, RESUME_FRAGMENT,
-        START_BUNDLE, MOVE_BUNDLE, HAND_OVER_BUNDLE, SET_FRAGMENT, SWITCH, POLICY, OPEN_TAIL, OPEN_OUTLET, ROUTE,
-        LEAVE_BUNDLE)}
+        START_BUNDLE, MOVE_BUNDLE, HAND_OVER_BUNDLE, SET_FRAGMENT, SWITCH, SWITCH_KEY, POLICY, OPEN_TAIL, OPEN_OUTLET,
+        ROUTE, LEAVE_BUNDLE)}
 
 
 def kind_of(step: Step) -> StepKind:

@@ -12,6 +12,7 @@ from dashboard.operations.live_view.cost_learning import SETTLED, WARM
 from dashboard.operations.live_view.task_meters import BilledHours, TaskReading, note_meters
 from dashboard.operations.models import TaskMeter
 from scheduler.model.amounts import Amounts
+from scheduler.model.warm_up import warming_of
 from scheduler.reuse.cost_shares import Need
 
 BILLED_OVER = timedelta(hours=24)
@@ -34,7 +35,8 @@ def readings_of(
     events : mapping of str to tuple of int
         Events that each took and gave.
     on, was_on : mapping of str to str
-        Which alternate is on of dynamic tasks, and which was at the first moment: what was switched has not settled.
+        Which alternate is on of dynamic tasks, and which was at the first moment: what was switched has not settled,
+        nor has what warms another one up.
     driver_since_ms : int
         When the slot's process began, in ms since the epoch.
     """
@@ -43,7 +45,7 @@ def readings_of(
     return [
         TaskReading(
             task, amounts.cpu_us / 1e6 / seconds, costs[task] / 1e9 * 3600 / seconds, seconds,
-            is_warm and on.get(task) == was_on.get(task)
+            is_warm and on.get(task) == was_on.get(task) and not warming_of(on.get(task))
             and any(need.since_ms <= settled_ms and need.until_ms is None for need in needs[task]),
             *(count / seconds for count in events[task]), on.get(task, ""))
         for task, amounts in used.items() if needs.get(task)]

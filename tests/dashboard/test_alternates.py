@@ -88,7 +88,8 @@ def test_pages_and_api_say_which_is_on_and_switch_it(world: World, client: Clien
     assert (task["task"], task["on"]) == ("work", "all")
     assert [(way["name"], way["value"], way["guard"]) for way in task["alternates"]] == [
         ("all", 1.0, ""), ("few", 0.5, "latency_ms > 2000")]
-    assert task["switches"] == [{"alternate": "all", "query": "f1-0", "batch": 0, "seq": 0, "at_ms": 7}]
+    assert task["switches"] == [{
+        "alternate": "all", "query": "f1-0", "batch": 0, "seq": 0, "at_ms": 7, "warming": ""}]
     answer = client.post(
         f"/api/dataflows/{record.pk}/alternates", {"task": "work", "alternate": "few"}, content_type="application/json")
     assert answer.status_code == 200 and answer.json()["kind"] == "set"
@@ -194,7 +195,7 @@ def test_the_recorded_sequence_is_given_to_keep(world: World, noted: AlternateSw
     answer = client.get(f"/api/dataflows/{record.pk}/switches.jsonl")
     assert answer.headers["Content-Type"] == "application/x-ndjson"
     assert [json.loads(line) for line in answer.content.splitlines()] == [
-        {"task": "work", "alternate": "all", "query": "f1-0", "batch": 0, "seq": 0, "at_ms": 7}]
+        {"task": "work", "alternate": "all", "query": "f1-0", "batch": 0, "seq": 0, "at_ms": 7, "warming": ""}]
 
 
 @pytest.mark.django_db

@@ -9,6 +9,7 @@ from dashboard.approvals.services.commenting import comment_on, edit_comment, re
 from dashboard.approvals.services.draining import empty_nodes
 from dashboard.approvals.services.enacting import drop_left_bundles, record_progress, roll_back_proposal
 from dashboard.approvals.services.guarding import guard
+from dashboard.approvals.services.key_holds import release_key, switch_key
 from dashboard.approvals.services.plan_holds import enact_held
 from dashboard.approvals.services.plan_retention import forget_plans
 from dashboard.approvals.services.policy_proposals import PolicyDraft, propose_policy
@@ -41,7 +42,7 @@ __all__ = [
     "drop_left_bundles", "edit_comment", "empty_nodes", "enact_held", "forget_plans", "forget_policies", "guard",
     "move_query",
     "pause_at_once", "pause_dataflow", "prepare_proposal", "propose_policy", "propose_schedule", "propose_version",
-    "recompute_proposal", "record_progress", "reject_proposal", "release_alternate", "remove_dataflow",
+    "recompute_proposal", "record_progress", "reject_proposal", "release_alternate", "release_key", "remove_dataflow",
     "resolve_thread", "resume_dataflow", "roll_back_proposal", "see_mentions", "set_rules", "submit_dataflow",
-    "switch_alternate",
+    "switch_alternate", "switch_key",
 ]

@@ -117,7 +117,7 @@ def move_query(
 
 def switch_alternate(
     *, actor: User, dataflow_id: UUID | str, task: str, alternate: str,
-    along: Mapping[str, str] = MappingProxyType({}), hold_s: float | None = None,
+    along: Mapping[str, str] = MappingProxyType({}), hold_s: float | None = None, at_once: bool = False,
 ) -> Proposal:
     """Propose that a dynamic task of a dataflow is done by another alternate, for all who use it; an open proposal of
     just that is returned as it is.
@@ -128,11 +128,13 @@ def switch_alternate(
         Other tasks that switch with it, and their alternates.
     hold_s : float, optional
         How long it is held then, whatever policies want: from a minute to 31 days, an hour where nothing is said. With
-        it, it may be the alternate that is on already.
+        it, it may be the alternate that is on already. While another one warms up it may be that, too: which ends.
+    at_once : bool, optional
+        It does not warm up, or no longer, where the task's alternates do.
     """
     require_hold(hold_s)
     held = {} if hold_s is None else {"hold_s": hold_s}
-    others = {"along": dict(along)} if along else {}
+    others = {**({"along": dict(along)} if along else {}), **({"at_once": True} if at_once else {})}
     return _propose(actor, dataflow_id, kind=SET, task=task, alternate=alternate, **others, **held)
 
 

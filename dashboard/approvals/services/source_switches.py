@@ -35,13 +35,14 @@ APART = timedelta(seconds=10)  # two proposals for one task at least
 def propose_switches(wanted: Iterable[WantedSwitch], estate: Estate, *, at: datetime) -> list[Proposal]:
     """Propose what sources want, where nobody holds the task; which proposals were made."""
     switches = {switch.task: switch for switch in wanted}
-    left = {task: names for task in switches if (names := _names(task, estate, at))}
+    left = {task: names for task, switch in switches.items() if (names := _names(switch, estate, at))}
     made = []
     while open_to := Counter(
-            (dataflow, switches[task].source) for task, names in left.items() for dataflow in names):
-        (dataflow, source), _ = max(open_to.items(), key=itemgetter(1))  # of equals the first
+            (dataflow, switches[task].source, switches[task].warmed)
+            for task, names in left.items() for dataflow in names):
+        (dataflow, source, warmed), _ = max(open_to.items(), key=itemgetter(1))  # of equals the first
         own = {names[dataflow]: switches[task] for task, names in left.items()
-               if dataflow in names and switches[task].source == source}
+               if dataflow in names and (switches[task].source, switches[task].warmed) == (source, warmed)}
         try:
             proposal = _propose(dataflow, own, _reason(own.values(), estate))
         except WeirError as error:  # of this dataflow alone, and the next second tries again
@@ -56,10 +57,10 @@ def propose_switches(wanted: Iterable[WantedSwitch], estate: Estate, *, at: date
     return made
 
 
-def _names(task: str, estate: Estate, at: datetime) -> Mapping[str, str]:
+def _names(switch: WantedSwitch, estate: Estate, at: datetime) -> Mapping[str, str]:
     """By dataflow that may switch a running task at a moment, what the task is called there; those that work first."""
-    users = users_of(estate, task)
-    if not users or hold_of(task, at=at) is not None:
+    users, hold = users_of(estate, switch.task), hold_of(switch.task, at=at)
+    if not users or (hold is not None and not (switch.warmed and switch.alternate == hold.alternate)):
         return {}
     names, of_task = dict(users), Q()
     for dataflow, name in users:
@@ -94,6 +95,8 @@ def _propose(dataflow: str, switches: Mapping[str, WantedSwitch], reason: str) -
         options = {"task": task, "alternate": first.alternate, "reason": reason, "source": first.source}
         if others:
             options["along"] = {name: switch.alternate for name, switch in others}
+        if first.warmed:
+            options["warmed"] = True
         proposal = open_switch(audit, record, options)
         audit.subject, audit.team = record, record.team
         audit.details = {"proposal": str(proposal.pk), **{key: options[key] for key in options if key != "reason"}}

@@ -27,7 +27,7 @@ from dashboard.approvals import services
 from dashboard.approvals.policy_drafts import PolicyDraft, policy_for
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import RUNNING
-from dashboard.operations.dynamic_reader import DynamicTask, dynamic_tasks, with_switches
+from dashboard.operations.dynamic_reader import DynamicTask, HeldKey, dynamic_tasks, with_switches
 from dashboard.operations.guard_dry_runs import MOST_HOURS, looked_at, replayed
 from dashboard.operations.live_view.chart_marks import marks_of
 from dashboard.operations.policy_reader import (
@@ -61,6 +61,7 @@ from scheduler.guards.guard_values import ACTIVATION, VALUE
 from scheduler.guards.task_figures import TASK_FIGURES
 from scheduler.history.series import DATAFLOW
 from scheduler.model.alternates import TaskAlternate, first_on, is_dynamic
+from scheduler.model.bounds import KEYS_BY_HAND
 from scheduler.model.cost_figures import ESTIMATED
 from scheduler.model.errors import WeirError
 from scheduler.performance.alternate_costs import AlternateFigures
@@ -126,6 +127,16 @@ class ElementPanel:
         return _moment(self.policy.held_until_ms)
 
     @property
+    def held_keys(self) -> list[tuple[HeldKey, datetime | None]]:
+        """The keys that people hold, each with the time until when."""
+        return [(held, _moment(held.until_ms)) for held in self.task.held_keys]
+
+    @property
+    def warm_until(self) -> datetime | None:
+        """Until when the alternate warms up that does."""
+        return _moment(self.task.warming_until_ms)
+
+    @property
     def switches(self) -> list[tuple[datetime, Any]]:
         """What the dry run would have switched, the newest first."""
         changes = self.run.switches if self.run else ()
@@ -139,13 +150,17 @@ def dynamic(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     record = catalog.dataflow(request.viewer, dataflow_id)
     span = chosen_or_default(request.GET, now_s=int(timezone.now().timestamp()))
     tasks = with_figures(request.viewer, dataflow_id, dynamic_tasks(request.viewer, dataflow_id))
+    if any(task.warming for task in tasks):
+        with suppress(jobs.BrokerAway):
+            tasks = with_switches(request.viewer, tasks)
     panels = [_panel(request, dataflow_id, task, span) for task in tasks]
     tried = request.GET.get("try", "")
     is_engineer = request.viewer.has_role(record.team_id, Role.ENGINEER)
     return render(request, "dynamic.html", {
         "record": record, "panels": panels, "tried": tried, "kinds": KINDS, "holds": HOLDS,
         "named": [task["id"] for task in catalog.graph_of(record)["tasks"] if is_dynamic(task["type"])],
-        "may_switch": is_engineer and record.status == RUNNING, "known": known_to(record.team.slug),
+        "may_switch": is_engineer and record.status == RUNNING, "most_keys": KEYS_BY_HAND.most,
+        "known": known_to(record.team.slug),
         "figures": [*((name, figure.doc) for name, figure in TASK_FIGURES.items()),
                     *((f"dataflow.{name}", figure.doc) for name, figure in DATAFLOW_FIGURES.items())],
         "range_query": span.query, "range_fields": parse_qsl(span.query),
@@ -200,17 +215,25 @@ def hold(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
     """Propose that an alternate is on and stays so for a time, alone or with those of other tasks; or let the policy
     decide again."""
     catalog.dataflow(request.viewer, dataflow_id)
+    key = request.POST.getlist("key")
     try:
+        if "release" in request.POST and key:
+            services.release_key(actor=request.user, dataflow_id=dataflow_id, task=task, key=key)
+            flash.success(request, f"Nobody holds {', '.join(key)} any more.", code="released")
+            return redirect("dynamic", dataflow_id)
         if "release" in request.POST:
             services.release_alternate(actor=request.user, dataflow_id=dataflow_id, task=task)
             flash.success(request, f"The policy of {task} decides again.", code="released")
             return redirect("dynamic", dataflow_id)
         chosen_s = request.POST.get("hold_s", "")
-        proposal = services.switch_alternate(
-            actor=request.user, dataflow_id=dataflow_id, task=task, alternate=request.POST.get("alternate", ""),
-            along={name.removeprefix(WITH): chosen for name, chosen in request.POST.items()
-                   if name.startswith(WITH) and chosen},
-            hold_s=float(chosen_s) if chosen_s.isdecimal() and len(chosen_s) < 10 else None)
+        choice = {
+            "actor": request.user, "dataflow_id": dataflow_id, "task": task,
+            "alternate": request.POST.get("alternate", ""),
+            "hold_s": float(chosen_s) if chosen_s.isdecimal() and len(chosen_s) < 10 else None}
+        along = {name.removeprefix(WITH): chosen for name, chosen in request.POST.items()
+                 if name.startswith(WITH) and chosen}
+        proposal = services.switch_key(key=key, **choice) if key else services.switch_alternate(
+            at_once="at_once" in request.POST, along=along, **choice)
     except WeirError as error:
         return _refused(request, dataflow_id, error)
     flash.proposed(request, proposal)

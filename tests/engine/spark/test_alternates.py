@@ -26,6 +26,7 @@ from .rig import Rig, catalogue, running_agent
 from .switching_estate import DROPS, ELEMENTS, static_alone, switching_estate
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
+TURNS = 5  # in the short run
 SWITCHES, KILLS, LONG_S = 50, 20, 1_200.0  # of the long form
 
 
@@ -116,13 +117,13 @@ def test_outputs_are_those_of_the_recorded_sequence(rig: Rig) -> None:
     switching = Switching(rig, "d")
     switching.publish()
     rig.wait(switching.is_in_force, what="first events")
-    for turn in range(10):
+    for turn in range(TURNS):
         switching.choose(chance)
         switching.publish()
-        if turn == 4:  # wherever the switch is
+        if turn == TURNS // 2:  # wherever the switch is
             os.kill(rig.slot_pid("1"), signal.SIGKILL)
         rig.wait(switching.is_in_force, what=f"switch {turn} to {switching.on}")
-    switching.check(10)
+    switching.check(TURNS)
 
 
 @pytest.mark.long

@@ -15,7 +15,7 @@ from operator import itemgetter
 
 import redis
 
-from scheduler.contracts.partitioning import Quota, partitioning_of
+from scheduler.contracts.partitioning import Partitioning, partitioning_of
 
 from . import keys
 
@@ -33,7 +33,7 @@ class Route:
     before it are done, so that a bundle which is not in ``partitioning`` gets nothing any more.
     """
 
-    partitioning: Quota
+    partitioning: Partitioning
     from_batch: int | None
     effective: bool
 
@@ -47,8 +47,8 @@ class RouteChange:
     from_batch: int | None
 
     @property
-    def partitioning(self) -> Quota:
-        """How part channels share."""
+    def partitioning(self) -> Partitioning:
+        """How the stream is divided among part channels."""
         return partitioning_of(json.loads(self.text))
 
 
