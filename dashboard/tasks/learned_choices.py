@@ -82,8 +82,7 @@ class LearnedChoices:
         self._known[task_id] = chosen
         query, position = estate.places[task_id]
         places = [(bundle.id, position) for bundle in estate.fragments[query].queries]
-        before = self._in_queries.get(task_id, None if known.in_force else (places, {}))
-        if (places, chosen.in_force) != before:  # or another query has taken the task over
+        if (places, chosen.in_force) != self._in_queries.get(task_id):  # or another query has taken the task over
             switch_keys(broker, task_id, places, chosen.in_force)
             self._in_queries[task_id] = places, chosen.in_force
 
