@@ -61,7 +61,7 @@ class LearnedChoices:
                     self._choose(estate, task_id, task.config, names, bounds[task_id], by_hand.get(task_id, {}))
                 self._failures.over(task_id)
             except Exception as error:  # of this task alone: its output holds what are no forecasts
-                self._failures.note(task_id, error)
+                self._failures.note(task_id, error, now_s)
         return ()
 
     def store(self) -> None:
