@@ -13,15 +13,14 @@ from collections.abc import Iterator, Mapping
 from datetime import date
 from typing import Any
 
-import structlog
 from django.db import Error as DatabaseError
 from django.utils import timezone
 
 from dashboard.core.database import writing
 from dashboard.operations.models import GuardState
 from dashboard.operations.policy_streams import calendars_of, catalog_of, read_events, subject_in
+from dashboard.operations.task_failures import TaskFailures
 from dashboard.operations.team_turns import TeamTurns
-from scheduler.guards.element_policies import ElementPolicy
 from scheduler.guards.element_watch import ElementWatch, state_with
 from scheduler.guards.figure_streams import MEASURED
 from scheduler.guards.guard_compiling import CompiledElement, compile_element
@@ -32,7 +31,6 @@ from scheduler.guards.task_figures import KeptFigures, TaskSubject, is_known, su
 from scheduler.history.series import Series
 from scheduler.model.estate import Estate
 
-log = structlog.get_logger(__name__)
 Days = Mapping[str, frozenset[date]]  # calendars by name
 
 
@@ -91,7 +89,7 @@ class GuardWatches:
 
     def __init__(self) -> None:
         self._watched: dict[str, _WatchedElement] = {}
-        self._broken: dict[str, tuple[ElementPolicy, Days]] = {}
+        self._failures = TaskFailures("guard_not_read")  # by the policy and calendars with which they fail
         self._stored: dict[str, Mapping[str, Any]] | None = None
         self._turns = TeamTurns()
 
@@ -105,22 +103,22 @@ class GuardWatches:
         if self._stored is None:
             self._stored = dict(GuardState.objects.values_list("task", "state"))
         elements = elements_of(estate, RULES) | elements_of(estate, CONTROLLERS)
+        self._failures.keep(elements)
         for gone in self._watched.keys() - elements.keys():
             del self._watched[gone]
         wanted = []
         for task in self._turns.of(estate, elements):
             element = elements[task]
             days = calendars_of(element.policy.calendars)
-            if self._broken.get(element.task) == (element.policy, days):
+            if self._failures.fails_in(task, (element.policy, days)):
                 continue
             try:
                 wanted += self._look(estate, element, days, values, now_s * 1000)
             except DatabaseError:  # of all: the next second tries again
                 raise
             except Exception as error:  # of this task alone: a calendar is gone, or Weir is of another version
-                self._broken[element.task] = element.policy, days
-                self._watched.pop(element.task, None)
-                log.warning("guard_not_read", task=element.task, error=f"{type(error).__name__}: {error}")
+                self._failures.note(task, error, (element.policy, days))
+                self._watched.pop(task, None)
         return wanted
 
     def _look(
@@ -140,7 +138,8 @@ class GuardWatches:
         watched.take([*came, *events], now_ms)
         choice = watched.watch.choice if watched.watch is not None else None
         stays = element.policy.source == CONTROLLERS and choice is not None and element.on in choice.allowed
-        if choice is not None and not choice.trouble and choice.alternate != element.on and not stays:
+        if choice is not None and not choice.trouble and not stays and choice.alternate != (
+                element.warming or element.on):
             because = f"{element.on} is not allowed any more: {choice.why}" if (
                 element.policy.source == CONTROLLERS) else watched.because or choice.why
             yield WantedSwitch(element.task, choice.alternate, because, element.policy.source)

@@ -251,9 +251,10 @@ def milliseconds(value: float) -> str:
 
 
 @register.simple_tag
-def chip(status: str) -> SafeString:
-    """A state as a chip: colour, mark and word."""
-    return format_html('<span class="chip chip-{}" data-status="{}">{}</span>', tone(status), status, words(status))
+def chip(status: str, severity: str = "") -> SafeString:
+    """A state as a chip: colour, mark and word. Of a finding the colour is its severity's."""
+    shown = {"note": "plain"}.get(severity, severity) or tone(status)
+    return format_html('<span class="chip chip-{}" data-status="{}">{}</span>', shown, status, words(status))
 
 
 @register.simple_tag
