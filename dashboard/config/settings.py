@@ -162,6 +162,7 @@ INSTALLED_APPS = [
     "dashboard.schedules",
     "dashboard.bills",
     "dashboard.profiles",
+    "dashboard.simulations",
     "dashboard.alerts",
     "dashboard.lineage",
     "dashboard.api",

@@ -137,11 +137,13 @@ class GuardWatches:
         came = read_events(estate, element.policy.streams, watched.positions, now_ms)
         watched.take([*came, *events], now_ms)
         choice = watched.watch.choice if watched.watch is not None else None
-        stays = element.policy.source == CONTROLLERS and choice is not None and element.on in choice.allowed
-        if choice is not None and not choice.trouble and not stays and choice.alternate != (
-                element.warming or element.on):
-            because = f"{element.on} is not allowed any more: {choice.why}" if (
-                element.policy.source == CONTROLLERS) else watched.because or choice.why
+        is_chosen_by_controllers = element.policy.source == CONTROLLERS
+        stays = is_chosen_by_controllers and choice is not None and element.on in choice.allowed
+        if choice is None or choice.trouble or stays:
+            return
+        if choice.alternate != (element.warming or element.on):
+            because = f"{element.on} is not allowed any more: {choice.why}" if is_chosen_by_controllers else (
+                watched.because or choice.why)
             yield WantedSwitch(element.task, choice.alternate, because, element.policy.source)
 
     def store(self) -> None:

@@ -76,6 +76,7 @@ _DEEDS = {
     "controller.unchecked": "could not check", "controller.declined": "did not do",
     "controller.stuck": "could not take back",
     "proposal.progress": "updated", "proposal.overtaken": "marked stale", "proposal.give_up": "stopped waiting for",
+    "simulation.start": "started simulating", "simulation.cancel": "cancelled simulating",
     "node.register": "registered", "node.drain": "drained", "node.undrain": "stopped draining",
     "dataflow.move_off": "moved off a drained node a query of", "estate.drop_bundles": "removed retired bundles of",
     "profile.import": "imported the profile of", "profile.measure": "measured",
