@@ -267,7 +267,7 @@ def test_a_task_opens_beside_the_graph_and_can_be_linked_to(merged: dict[str, st
     expect(card.locator("[data-event]").first).to_be_visible()
     card.get_by_text("In from in_range").click()
     expect(card.get_by_role("region", name="In from in_range").locator("[data-event]").first).to_be_visible()
-    expect(card.locator("[data-part='columns']")).to_contain_text("temperature")
+    expect(card.locator("[data-part='columns']")).to_contain_text("sensor_id")
     card.get_by_role("button", name="Close smooth").focus()
     page.keyboard.press("Escape")
     expect(card).to_be_hidden()
