@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -38,6 +39,7 @@ from dashboard.api.answers.dataflows import (
 from dashboard.api.answers.deployment import MovePreview
 from dashboard.api.answers.latency import DataflowLatency, LatencyPrices
 from dashboard.api.answers.proposals import ProposalRow
+from dashboard.api.switch_schemas import KeyIn, SwitchIn
 from dashboard.approvals import services
 from dashboard.approvals.move_previews import preview_of
 from dashboard.approvals.policy_drafts import trial_of
@@ -96,11 +98,11 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
         "graph": catalog.graph_of(record)}
 
 
-@router.get("/dataflows/{uuid:dataflow_id}/versions", response=list[VersionRow])
-def versions(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, Any]]:
+@router.get("/dataflows/{uuid:dataflow_id}/versions", response=Page[VersionRow])
+def versions(request: HttpRequest, dataflow_id: UUID, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
     """The versions of a dataflow's document, newest first, and which of them counts."""
     record = catalog.dataflow(request.viewer, dataflow_id)
-    return [schemas.version_row(record, version) for version in catalog.versions(record)]
+    return schemas.page_of(catalog.versions(record), page, partial(schemas.version_row, record))
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/versions/{int:number}", response=VersionDetail)
@@ -188,18 +190,28 @@ def switches(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates", response=ProposalRow)
-def switch(request: HttpRequest, dataflow_id: UUID, choice: schemas.SwitchIn) -> dict[str, Any]:
+def switch(request: HttpRequest, dataflow_id: UUID, choice: SwitchIn) -> dict[str, Any]:
     """Propose that a dynamic task, or several, are done by another of their alternates, and held so for a time: an hour
-    where none is said, whatever its policy wants."""
+    where none is said, whatever its policy wants; or that the task is for one ``key`` alone."""
+    if choice.key:
+        return schemas.proposal_row(services.switch_key(
+            actor=request.user, dataflow_id=dataflow_id, task=choice.task, key=choice.key, alternate=choice.alternate,
+            hold_s=choice.hold_s))
     return schemas.proposal_row(services.switch_alternate(
         actor=request.user, dataflow_id=dataflow_id, task=choice.task, alternate=choice.alternate,
-        along=choice.along, hold_s=choice.hold_s))
+        along=choice.along, hold_s=choice.hold_s, at_once=choice.at_once))
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates/{task}/release", response=PolicyAnswer)
-def release(request: HttpRequest, dataflow_id: UUID, task: str) -> dict[str, Any]:
-    """Let the policy of a dynamic task decide again that somebody holds; by an engineer of the dataflow's team."""
-    services.release_alternate(actor=request.user, dataflow_id=dataflow_id, task=task)
+def release(
+    request: HttpRequest, dataflow_id: UUID, task: str, choice: KeyIn | None = None
+) -> dict[str, Any]:
+    """Let the policy of a dynamic task decide again that somebody holds, or whatever chooses for keys about one that
+    somebody has set; by an engineer of the dataflow's team."""
+    if choice is None:
+        services.release_alternate(actor=request.user, dataflow_id=dataflow_id, task=task)
+    else:
+        services.release_key(actor=request.user, dataflow_id=dataflow_id, task=task, key=choice.key)
     return policy(request, dataflow_id, task)
 
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-import structlog
 from django.db import Error as DatabaseError
 from django.utils import timezone
 
 from dashboard.core.database import writing
 from dashboard.operations.models import GuardState
 from dashboard.operations.policy_streams import calendars_of, catalog_of, read_events, subject_in
+from dashboard.operations.task_failures import TaskFailures
 from dashboard.operations.team_turns import TeamTurns
 from scheduler.guards.element_policies import ElementPolicy, policy_of
 from scheduler.guards.element_watch import ElementWatch, state_with
@@ -27,22 +27,24 @@ from scheduler.guards.guard_values import GuardEvent
 from scheduler.guards.policy_sources import RULES, WantedSwitch
 from scheduler.guards.task_figures import KeptFigures, TaskSubject, is_known, subject_of
 from scheduler.history.series import Series
-from scheduler.model.alternates import TaskAlternate, alternates_in, guards_kind, is_dynamic, on_in
+from scheduler.model.alternates import TaskAlternate, alternates_in, guards_kind, is_dynamic, working_in
 from scheduler.model.estate import Estate
 from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.warm_up import on_of, warming_of
 
-log = structlog.get_logger(__name__)
 Days = Mapping[str, frozenset[date]]  # calendars by name
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchedTask:
-    """A dynamic task that a source decides about: its alternates, the one that is set, and its policy."""
+    """A dynamic task that a source decides about: its alternates, the one that is set, its policy, and the alternate
+    that warms up."""
 
     task: str
     alternates: tuple[TaskAlternate, ...]
     on: str
     policy: ElementPolicy
+    warming: str = ""
 
 
 def elements_of(estate: Estate, source: str) -> dict[str, SwitchedTask]:
@@ -55,8 +57,8 @@ def elements_of(estate: Estate, source: str) -> dict[str, SwitchedTask]:
         alternates = alternates_in(task.type, task.config)
         policy = policy_of(task.id, alternates, settings, guards_kind(task.config))
         if policy.source == source and policy.decides:
-            on = on_in(task.type, task.config, settings.alternates.get(task.id))
-            elements[task.id] = SwitchedTask(task.id, alternates, on, policy)
+            at_work = working_in(task.type, task.config, settings.alternates.get(task.id))
+            elements[task.id] = SwitchedTask(task.id, alternates, on_of(at_work), policy, warming_of(at_work))
     return elements
 
 
@@ -115,7 +117,7 @@ class GuardWatches:
 
     def __init__(self) -> None:
         self._watched: dict[str, _WatchedElement] = {}
-        self._broken: dict[str, tuple[ElementPolicy, Days]] = {}
+        self._failures = TaskFailures("guard_not_read")  # by the policy and calendars with which they fail
         self._stored: dict[str, Mapping[str, Any]] | None = None
         self._turns = TeamTurns()
 
@@ -129,22 +131,22 @@ class GuardWatches:
         if self._stored is None:
             self._stored = dict(GuardState.objects.values_list("task", "state"))
         elements = elements_of(estate, RULES)
+        self._failures.keep(elements)
         for gone in self._watched.keys() - elements.keys():
             del self._watched[gone]
         wanted = []
         for task in self._turns.of(estate, elements):
             element = elements[task]
             days = calendars_of(element.policy.calendars)
-            if self._broken.get(element.task) == (element.policy, days):
+            if self._failures.fails_in(task, (element.policy, days)):
                 continue
             try:
                 wanted += self._look(estate, element, days, values, now_s * 1000)
             except DatabaseError:  # of all: the next second tries again
                 raise
             except Exception as error:  # of this task alone: a calendar is gone, or Weir is of another version
-                self._broken[element.task] = element.policy, days
-                self._watched.pop(element.task, None)
-                log.warning("guard_not_read", task=element.task, error=f"{type(error).__name__}: {error}")
+                self._failures.note(task, error, (element.policy, days))
+                self._watched.pop(task, None)
         return wanted
 
     def _look(
@@ -163,7 +165,7 @@ class GuardWatches:
         came = read_events(estate, element.policy.streams, watched.positions, now_ms)
         watched.take([*came, *events], now_ms)
         choice = watched.watch.choice if watched.watch is not None else None
-        if choice is not None and not choice.trouble and choice.alternate != element.on:
+        if choice is not None and not choice.trouble and choice.alternate != (element.warming or element.on):
             yield WantedSwitch(element.task, choice.alternate, watched.because or choice.why)
 
     def store(self) -> None:

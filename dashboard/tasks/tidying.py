@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from dashboard import queue
 from dashboard.alerts.evaluating import forget_alerts
-from dashboard.approvals.services import forget_plans
+from dashboard.approvals.services import forget_plans, forget_policies
 from dashboard.audit.audit_archive import archive_months
 from dashboard.bills.rollup import roll_up_days
 from dashboard.core.database import give_back_space
@@ -22,7 +22,7 @@ from dashboard.queue import app
 log = structlog.get_logger(__name__)
 
 STEPS: tuple[Callable[[datetime], int], ...] = (
-    archive_months, forget_series, forget_plans, roll_up_days, drop_ended_sessions, forget_alerts,
+    archive_months, forget_series, forget_plans, forget_policies, roll_up_days, drop_ended_sessions, forget_alerts,
     forget_deliveries, give_back_space)
 
 

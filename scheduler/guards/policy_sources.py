@@ -49,12 +49,14 @@ POLICY_SOURCES: Mapping[str, PolicySource] = {
 
 @dataclass(frozen=True, slots=True)
 class WantedSwitch:
-    """A source wants another alternate of a running task than the one that is set, and why."""
+    """A source wants another alternate of a running task than the one that is set, and why; or it has ``warmed`` up.
+    """
 
     task: str
     alternate: str
     because: str
     source: str = RULES
+    warmed: bool = False
 
 
 class AlternateChooser(Protocol):

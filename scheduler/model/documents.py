@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import yaml
 
-from .alternates import ALTERNATES, BEGIN, BY, GUARDS, LEARNED, dynamic_config, in_waves, is_dynamic
+from .alternates import ALTERNATES, DYNAMIC_KEYS, LEARNED, dynamic_config, in_waves, is_dynamic
 from .bounds import DOCUMENT_BYTES
 from .canonical import canonical_config, canonical_json, plain
 from .column_checks import TaskColumns, columns_by_task
@@ -178,7 +178,7 @@ def type_and_config(stated: Mapping[str, Any], *, switching: str | None = None) 
 def _way_of(task: Task) -> dict[str, Any]:
     """How a task is done, as a document says it: a type and a config, or alternates."""
     if is_dynamic(task.type):
-        stated = {key: task.config.get(key) for key in (ALTERNATES, GUARDS, BEGIN, BY, LEARNED)}
+        stated = {key: task.config.get(key) for key in DYNAMIC_KEYS}
         return {key: plain(value) for key, value in stated.items() if value or (key == LEARNED and value is not None)}
     return {"type": task.type} | ({"config": plain(task.config)} if task.config else {})
 

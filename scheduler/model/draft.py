@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from .alternate_state import check_alternate_state
-from .alternates import ALTERNATES, BEGIN, BY, GUARDS, LEARNED, dynamic_config, is_dynamic, why_no_alternate
+from .alternates import ALTERNATES, BEGIN, DYNAMIC_KEYS, GUARDS, dynamic_config, is_dynamic, why_no_alternate
 from .bounds import DOCUMENT_QUERIES, DOCUMENT_TASKS, DYNAMIC_TASKS, LOOP_ITERATIONS
 from .draft_values import Draft, DraftLoop, DraftStream, DraftTask
 from .graph_checks import check_graph
@@ -170,7 +170,7 @@ class DraftReader:
             listed.append(stated.plain() | (way.config if way.path is not None else {}))
         if task_id is None:
             return
-        parameters = {key: node.value[key] for key in (ALTERNATES, GUARDS, BEGIN, BY, LEARNED) if key in node.value}
+        parameters = {key: node.value[key] for key in DYNAMIC_KEYS if key in node.value}
         kind, config = dynamic_config(
             {key: parameter.plain() for key, parameter in parameters.items()} | {ALTERNATES: listed},
             switching=WAVE if self._in_waves else None)

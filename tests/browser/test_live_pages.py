@@ -62,7 +62,7 @@ def test_a_lost_connection_is_said_and_made_again(merged: dict[str, str], page_o
 
 
 def test_a_dataflow_shows_rates_latencies_and_its_newest_events(merged: dict[str, str], page_of: PageOf) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(merged["stats"])
     settled(page)
     drawn(page)
@@ -109,7 +109,7 @@ def test_a_query_that_was_given_up_marks_its_task_and_is_tried_again(
     fragment, task = next(
         (f["id"], task["id"]) for slot in desired["slots"].values() for f in slot["fragments"] for task in f["tasks"]
         if task["type"] == "kalman_filter")
-    page = page_of()
+    page = page_of(at=None)
     page.goto(merged["stats"])
     settled(page)
     drawn(page)
@@ -136,7 +136,7 @@ def test_a_query_that_was_given_up_marks_its_task_and_is_tried_again(
 
 
 def test_charts_are_drawn_and_their_range_is_in_the_address(merged: dict[str, str], page_of: PageOf) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(merged["etl"] + "#plots")
     settled(page)
     panel, rate = page.locator("[data-charts]"), page.locator("[data-chart='rate']")
@@ -169,7 +169,7 @@ def test_charts_are_drawn_and_their_range_is_in_the_address(merged: dict[str, st
 def test_a_frame_in_a_chart_is_the_range_of_all_and_live_charts_move_on(
     merged: dict[str, str], page_of: PageOf
 ) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(merged["etl"] + "?range=5m#plots")
     settled(page)
     axis = "document.querySelector('[data-chart=rate] .plot').layout?.xaxis.range[0]"
@@ -188,7 +188,7 @@ def test_a_frame_in_a_chart_is_the_range_of_all_and_live_charts_move_on(
 
 @pytest.mark.long
 def test_a_figure_that_does_not_come_says_so_until_it_does(merged: dict[str, str], page_of: PageOf) -> None:
-    page = page_of(logs="500 for")
+    page = page_of(logs="500 for", at=None)
     page.route("**/charts.json*", lambda route: route.fulfill(status=500, body="{}"))
     page.goto(merged["etl"] + "#plots")
     settled(page)
@@ -204,7 +204,7 @@ def test_from_a_problem_to_its_cause_in_two_clicks(merged: dict[str, str], site:
     site.node.failing[query] = "ValueError: no number"
     site.node.failures[query] = {"failures": 4, "traceback": "Traceback: in clean"}
     try:
-        page = page_of()
+        page = page_of(at=None)
         page.goto(f"{site.url}/problems/")
         settled(page)
         problem = page.locator(f"[data-problem='query/{query}']")
@@ -223,7 +223,7 @@ def test_from_a_problem_to_its_cause_in_two_clicks(merged: dict[str, str], site:
 def test_the_wall_fills_the_screen_at_a_key_and_is_live(
     merged: dict[str, str], site: RunningSite, page_of: PageOf
 ) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/wall/")
     settled(page)
     page.locator("[data-chart='rate'][data-drawn]").wait_for(state="attached")
@@ -240,7 +240,7 @@ def test_the_wall_fills_the_screen_at_a_key_and_is_live(
 
 
 def test_the_graph_is_read_with_the_keyboard(merged: dict[str, str], page_of: PageOf) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(merged["stats"])
     settled(page)
     drawn(page)
@@ -390,7 +390,7 @@ def _labels(page: Page, kind: str) -> list[str]:
 @pytest.mark.long  # the short run takes the main ways of a page
 def test_what_changed_before_the_first_snapshot_is_shown(site: RunningSite, page_of: PageOf) -> None:
     """A plan may be there after the page was made and before its first live state came."""
-    page = page_of("carla")
+    page = page_of("carla", at=None)
 
     def late(route: Route) -> None:
         time.sleep(2)

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from django.test import Client
 from django.utils import timezone
+from structlog.testing import capture_logs
 
 from dashboard import jobs
 from dashboard.approvals.lifecycle import EXECUTING
@@ -24,6 +25,7 @@ from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.models import GuardState
 from dashboard.operations.policy_reader import hold_of, users_of
+from dashboard.operations.task_failures import TaskFailures
 from dashboard.operations.team_turns import TeamTurns
 from dashboard.plans.models import PlanRecord
 from dashboard.teams.permissions import viewer_of
@@ -274,3 +276,18 @@ def test_page_and_api_show_guards_and_try_others(
     [task] = client.get(alternates).json()
     assert task["readings"]["rate"] == 20.0
     assert client.get(f"{address}/wrk/charts.json").status_code == 404
+
+
+def test_a_task_that_failed_and_is_gone_is_forgotten_and_told_once_in_each_case() -> None:
+    failures = TaskFailures("not_read")
+    error = ValueError("no")
+    with capture_logs() as entries:
+        for circumstances in ("a", "a", "b"):
+            failures.note("t", error, circumstances)
+    assert [(each["event"], each["task"]) for each in entries] == [("not_read", "t")] * 2
+    assert failures.fails_in("t", "b") and not failures.fails_in("t", "a")
+    failures.keep({"u"})
+    assert not failures.fails_in("t", "b")
+    failures.note("u", error)
+    failures.over("u")
+    assert not failures.fails_in("u", None)

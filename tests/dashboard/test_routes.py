@@ -230,7 +230,7 @@ class Everything:
             "api/teams/<slug:slug>/events/<str:stream>": {"values": {"level": "red"}},
             "api/alerts/<int:alert_id>/mute": {"what": "both", "minutes": 60},
             "api/alert-rules/<str:kind>": {"team": "city", "for_s": 5},
-            "api/alert-choices": {"choices": [{"severity": "info", "email": True, "webhook": False}]},
+            "api/notice-choices": {"choices": [{"subject": "info", "email": True, "webhook": False}]},
             "api/webhooks": {"name": "hook", "url": "http://127.0.0.1:9/x", "team": "city"},
             "alerts/<int:alert_id>/mute": {"what": "both", "minutes": "60"},
             "alerts/rules/set": {"team": "city", "kind": "latency", "for_s": "5"},
@@ -291,7 +291,7 @@ def everything(world: World, monkeypatch: pytest.MonkeyPatch, settings: Any) -> 
 
 
 def drawn(request: pytest.FixtureRequest, patterns: list[str]) -> list[str]:
-    """All addresses in the long run, and a fourth of them in the short one: others each time, so that many draw all."""
+    """All addresses in the long run, an eighth of them in the short one: others each time, so that many draw all."""
     return patterns if request.config.getoption("--long") else random.sample(patterns, len(patterns) // SHARE)
 
 
@@ -324,7 +324,7 @@ def test_no_row_lets_another_team_in_where_it_is_a_teams(everything: Everything)
         if not pattern.startswith(("healthz", "readyz", "metrics", "api/openapi.json")):
             assert marks[0] == "-", (method, pattern)
         own = (  # tokens and choices of one's own; leaving; what one says
-            "api/tokens", "tokens/new", "teams/<slug:slug>/members/remove", "api/alert-choices",
+            "api/tokens", "tokens/new", "teams/<slug:slug>/members/remove", "api/notice-choices",
             "alerts/notifications/set", "api/proposals/<uuidstr:proposal_id>/comments",
             "proposals/<uuid:proposal_id>/comments")
         assert "+" not in marks[4] or pattern in own, "a viewer changes something"

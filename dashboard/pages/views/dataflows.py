@@ -178,7 +178,8 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "record": record, "live": live, "tasks": tasks, "tabs": TABS,
         "graph": _graph_as_it_runs(graph, live), "site": request.build_absolute_uri("/").rstrip("/"),
         "queries": queries_of(request.viewer, dataflow_id), "outputs": _outputs(request, record, live),
-        "document": catalog.current_version(record), "versions": catalog.versions(record), "proposals": proposals[:10],
+        "document": catalog.current_version(record), "proposals": proposals[:10],
+        "versions": catalog.versions(record)[:catalog.VERSIONS_SHOWN],
         "entries": trail.entries_of(record, *proposals[:10])[:30],
         "failing": failures(request.viewer, dataflow_id), "may_try_again": may,
         "findings": [
@@ -227,7 +228,7 @@ def dataflow_version(request: HttpRequest, dataflow_id: UUID, number: int) -> Ht
         "changes": line_changes(before.text, version.text) if before else [],
         "may_propose": request.viewer.has_role(record.team_id, Role.ENGINEER) and record.status == RUNNING
         and number != record.version,
-        "versions": catalog.versions(record),
+        "versions": catalog.versions(record)[:catalog.VERSIONS_SHOWN],
         "proposals": approvals.proposals(request.viewer, dataflow_id=record.pk).filter(plan__version=number)[:10],
     })
 
