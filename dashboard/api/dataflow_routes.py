@@ -15,6 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Field, Query, Router, Schema, Status
 
 from dashboard.api import schemas
+from dashboard.api.answers.adaptation import GoalsAnswer, GoalsOffer
 from dashboard.api.answers.common import Page
 from dashboard.api.answers.dataflows import (
     AskedToWrite,
@@ -45,8 +46,9 @@ from dashboard.approvals.move_previews import preview_of
 from dashboard.approvals.policy_drafts import trial_of
 from dashboard.bills.dataflow_costs import cost_of
 from dashboard.catalog import selectors as catalog
-from dashboard.catalog.document_checks import limits_for
-from dashboard.catalog.services import choose_latency, choose_when_behind
+from dashboard.catalog.document_checks import goals_of, limits_for
+from dashboard.catalog.services import choose_goals, choose_latency, choose_when_behind
+from dashboard.controllers.adaptation_told import goals_told, offer_told
 from dashboard.controllers.latency_told import latency_prices_told, latency_told
 from dashboard.operations import dynamic_reader, fragmentation_reader
 from dashboard.operations import selectors as operations
@@ -60,6 +62,13 @@ from scheduler.model.encoding import to_json
 from scheduler.model.errors import NotFound
 
 router = Router()
+
+
+class GoalsIn(Schema):
+    """Goals by the keys of a document; null for none. With ``as_document`` those of the dataflow's document."""
+
+    goals: dict[str, float | None] | None = None
+    as_document: bool = False
 
 
 class PauseAtOnceIn(Schema):
@@ -277,6 +286,32 @@ def choose_limits(request: HttpRequest, dataflow_id: UUID, choice: schemas.Laten
     record = catalog.dataflow(request.viewer, dataflow_id)
     choose_latency(actor=request.user, dataflow_id=record.pk, limits=limits_for(record, choice.latency))
     return latency_told(request.viewer, dataflow_id)
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/goals", response=GoalsAnswer)
+def goals(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """What adaptation is to reach for a dataflow, what it comes to now, and why it is left as it is."""
+    return goals_told(request.viewer, dataflow_id)
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/goals/prices", response=GoalsOffer)
+def prices_of_goals(
+    request: HttpRequest, dataflow_id: UUID, most_per_hour: float, least_per_hour: float = 0.0,
+    throughput: float = 0.8, tolerance: float = 0.05, hours: float = 12.0
+) -> dict[str, Any]:
+    """What a dataflow would have on with such goals, and what that costs and brings at the load of now."""
+    return offer_told(request.viewer, dataflow_id, goals_of({
+        "most_per_hour": most_per_hour, "least_per_hour": least_per_hour, "throughput": throughput,
+        "tolerance": tolerance, "hours": hours}))
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/goals", response=GoalsAnswer)
+def choose_goals_of(request: HttpRequest, dataflow_id: UUID, choice: GoalsIn) -> dict[str, Any]:
+    """Say what adaptation is to reach for a dataflow; by an engineer of its team. Nothing changes by it at once."""
+    choose_goals(
+        actor=request.user, dataflow_id=dataflow_id, goals=None if choice.goals is None else goals_of(choice.goals),
+        as_document=choice.as_document)
+    return goals_told(request.viewer, dataflow_id)
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/fragmentation", response=FragmentationAnswer)

@@ -31,6 +31,7 @@ ISOLATES = ENVIRONMENT.flag("WEIR_ISOLATE")
 TRIGGER_MS = ENVIRONMENT.integer("WEIR_TRIGGER_MS", minimum=1)
 PACING = ENVIRONMENT.choice("WEIR_PACING", "planned", "steps")
 TENANCY = ENVIRONMENT.choice("WEIR_TENANCY", "shared", "team")
+ADAPTATION = ENVIRONMENT.choice("WEIR_ADAPTATION", "CE", "local", "SH", "WAAF")
 REAL_TIME = ENVIRONMENT.flag("WEIR_REAL_TIME")
 LONGEST_TRIGGER_MS = ENVIRONMENT.integer("WEIR_LONGEST_TRIGGER_MS", minimum=20)
 CORE_HOUR_PRICE = ENVIRONMENT.number("WEIR_CORE_HOUR_PRICE", minimum=0.0)
@@ -161,6 +162,7 @@ INSTALLED_APPS = [
     "dashboard.schedules",
     "dashboard.bills",
     "dashboard.profiles",
+    "dashboard.simulations",
     "dashboard.alerts",
     "dashboard.lineage",
     "dashboard.api",

@@ -1,5 +1,8 @@
 """The policy source ``rules``: the guards of dynamic tasks, evaluated once a second; and what is kept of them.
 
+Where a policy names controllers, its guards say what these may choose among: they are evaluated alike, and switch only
+where what is on is not allowed any more.
+
 One process does so at a time (`dashboard.tasks.recording`). What it needs to go on is stored every few seconds, so that
 another one goes on after it is killed: windows keep what they have seen but for the last seconds.
 """
@@ -7,7 +10,6 @@ another one goes on after it is killed: windows keep what they have seen but for
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
@@ -19,47 +21,17 @@ from dashboard.operations.models import GuardState
 from dashboard.operations.policy_streams import calendars_of, catalog_of, read_events, subject_in
 from dashboard.operations.task_failures import TaskFailures
 from dashboard.operations.team_turns import TeamTurns
-from scheduler.guards.element_policies import ElementPolicy, policy_of
 from scheduler.guards.element_watch import ElementWatch, state_with
 from scheduler.guards.figure_streams import MEASURED
 from scheduler.guards.guard_compiling import CompiledElement, compile_element
 from scheduler.guards.guard_values import GuardEvent
-from scheduler.guards.policy_sources import RULES, WantedSwitch
+from scheduler.guards.policy_sources import CONTROLLERS, RULES, WantedSwitch
+from scheduler.guards.switched_tasks import SwitchedTask, elements_of
 from scheduler.guards.task_figures import KeptFigures, TaskSubject, is_known, subject_of
 from scheduler.history.series import Series
-from scheduler.model.alternates import TaskAlternate, alternates_in, guards_kind, is_dynamic, working_in
 from scheduler.model.estate import Estate
-from scheduler.model.settings_of_fragments import USUAL
-from scheduler.model.warm_up import on_of, warming_of
 
 Days = Mapping[str, frozenset[date]]  # calendars by name
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchedTask:
-    """A dynamic task that a source decides about: its alternates, the one that is set, its policy, and the alternate
-    that warms up."""
-
-    task: str
-    alternates: tuple[TaskAlternate, ...]
-    on: str
-    policy: ElementPolicy
-    warming: str = ""
-
-
-def elements_of(estate: Estate, source: str) -> dict[str, SwitchedTask]:
-    """The running dynamic tasks that a policy source decides about."""
-    elements = {}
-    for task in estate.tasks.values():
-        if not is_dynamic(task.type) or task.id not in estate.places:
-            continue
-        settings = estate.settings.get(estate.places[task.id][0], USUAL)
-        alternates = alternates_in(task.type, task.config)
-        policy = policy_of(task.id, alternates, settings, guards_kind(task.config))
-        if policy.source == source and policy.decides:
-            at_work = working_in(task.type, task.config, settings.alternates.get(task.id))
-            elements[task.id] = SwitchedTask(task.id, alternates, on_of(at_work), policy, warming_of(at_work))
-    return elements
 
 
 class _WatchedElement:
@@ -130,7 +102,7 @@ class GuardWatches:
         """Take in the values of a second; what guards want to be otherwise than it is set."""
         if self._stored is None:
             self._stored = dict(GuardState.objects.values_list("task", "state"))
-        elements = elements_of(estate, RULES)
+        elements = elements_of(estate, RULES) | elements_of(estate, CONTROLLERS)
         self._failures.keep(elements)
         for gone in self._watched.keys() - elements.keys():
             del self._watched[gone]
@@ -165,8 +137,14 @@ class GuardWatches:
         came = read_events(estate, element.policy.streams, watched.positions, now_ms)
         watched.take([*came, *events], now_ms)
         choice = watched.watch.choice if watched.watch is not None else None
-        if choice is not None and not choice.trouble and choice.alternate != (element.warming or element.on):
-            yield WantedSwitch(element.task, choice.alternate, watched.because or choice.why)
+        is_chosen_by_controllers = element.policy.source == CONTROLLERS
+        stays = is_chosen_by_controllers and choice is not None and element.on in choice.allowed
+        if choice is None or choice.trouble or stays:
+            return
+        if choice.alternate != (element.warming or element.on):
+            because = f"{element.on} is not allowed any more: {choice.why}" if is_chosen_by_controllers else (
+                watched.because or choice.why)
+            yield WantedSwitch(element.task, choice.alternate, because, element.policy.source)
 
     def store(self) -> None:
         """Keep what the next process needs to go on, and what pages show."""

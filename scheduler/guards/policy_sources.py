@@ -44,7 +44,7 @@ POLICY_SOURCES: Mapping[str, PolicySource] = {
         PolicySource(name=RULES, doc="the guards of its policy"),
         PolicySource(name=PEOPLE, doc="people, by hand", by_itself=False, holds=True),
         PolicySource(name=MODELS, doc="a model that has learned"),
-        PolicySource(name=CONTROLLERS, doc="a controller"))}
+        PolicySource(name=CONTROLLERS, doc="a controller, among what guards allow"))}
 
 
 @dataclass(frozen=True, slots=True)

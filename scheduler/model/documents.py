@@ -18,6 +18,7 @@ from .canonical import canonical_config, canonical_json, plain
 from .column_checks import TaskColumns, columns_by_task
 from .columns import ColumnsOf
 from .dataflow import Dataflow, Stream, Task
+from .dataflow_goals import goals_in, goals_json
 from .draft import DraftReader
 from .draft_values import Draft, DraftTask
 from .duplicates import deduplicate, equivalent_tasks
@@ -139,6 +140,7 @@ def dataflow_from_json(document: Mapping[str, Any]) -> Dataflow:
         ),
         rates_per_s={task_id: float(rate) for task_id, rate in document.get("rates", {}).items()},
         latency=from_json(document.get("latency")),
+        goals=goals_in(document.get("goals")),
     )
 
 
@@ -164,6 +166,8 @@ def to_document(dataflow: Dataflow) -> dict[str, Any]:
         document["rates"] = dict(dataflow.rates_per_s)
     if dataflow.latency is not None:
         document["latency"] = to_json(dataflow.latency)
+    if dataflow.goals is not None:
+        document["goals"] = goals_json(dataflow.goals)
     return document
 
 
@@ -319,6 +323,7 @@ def _built(draft: Draft) -> Dataflow:
         ),
         rates_per_s=draft.rates_per_s,
         latency=draft.latency,
+        goals=draft.goals,
     )
 
 

@@ -13,6 +13,7 @@ from .alternate_state import check_alternate_state
 from .alternates import ALTERNATES, BEGIN, DYNAMIC_KEYS, GUARDS, dynamic_config, is_dynamic, why_no_alternate
 from .bounds import DOCUMENT_QUERIES, DOCUMENT_TASKS, DYNAMIC_TASKS, LOOP_ITERATIONS
 from .draft_values import Draft, DraftLoop, DraftStream, DraftTask
+from .goals_reading import read_goals
 from .graph_checks import check_graph
 from .latency_reading import read_latency
 from .names import described, not_plain
@@ -80,6 +81,7 @@ class DraftReader:
             self._rates(rates)
         self.draft.latency = read_latency(
             document.get("latency"), self.problems, tasks=self.draft.tasks, streams=self._ends())
+        self.draft.goals = read_goals(document.get("goals"), self.problems)
         return self.draft
 
     def _tasks_and_streams(self, node: DocumentNode) -> None:

@@ -72,6 +72,10 @@ if (document.querySelector("[data-what-if]")) {
   const { startWhatIf } = await import("./what_if.js");
   startWhatIf();
 }
+if (document.querySelector("#goals")) {
+  const { startGoals } = await import("./goals.js");
+  startGoals();
+}
 if (document.querySelector("[data-latency]")) {
   const { startLatency } = await import("./latency.js");
   startLatency();

@@ -40,6 +40,8 @@ BEYOND_SCHEMAS = {
     "invalid_dataflow": {
         "POST /api/dataflows", "POST /api/dataflows/{dataflow_id}/versions", "POST /api/near-misses",
         "POST /api/streams", "POST /api/streams/looks"},
+    "invalid_goals": {
+        "POST /api/dataflows/{dataflow_id}/goals", "GET /api/dataflows/{dataflow_id}/goals/prices"},
     "invalid_latency": {"POST /api/dataflows/{dataflow_id}/latency"},
     "invalid_profile": {"POST /api/profiles"},
     "bad_input": {

@@ -29,6 +29,7 @@ from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.models import AlternateHold
 from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.profiles.models import ProfileRecord, SweepRecord
+from dashboard.simulations.services import start_replay
 from dashboard.teams.models import TokenScope
 from dashboard.teams.permissions import NOBODY, viewer_of
 from dashboard.teams.services import create_token, set_calendar, set_secret
@@ -139,6 +140,7 @@ class Everything:
             "look_id": "none", "username": "vera", "provider_id": "oidc",
             "way": "pause", "task": "out", "team": "city", "controller": "defragmentation", "kind": "latency",
             "comment_id": comment_on(actor=world.carla, proposal_id=proposal.pk, text="Why 7?").pk,
+            "run_id": start_replay(actor=world.carla, proposal_id=proposal.pk).pk,
         } | measured(world) | alerted(world) | _parts(str(record.pk))
         source, sink = {"dataflow_id": links.pk, "task": "posted"}, {"dataflow_id": links.pk, "task": "away"}
         dynamic = {"dataflow_id": several.pk, "task": "work"}
@@ -216,6 +218,8 @@ class Everything:
             "teams/<slug:slug>/calendars": {"name": "holidays", "days": "2026-12-25"},
             "teams/<slug:slug>/containment": {"on": "0"},
             "controllers/<slug:controller>/set": {"team": "city", "mode": "acts"},
+            "api/dataflows/<uuidstr:dataflow_id>/simulations": {"algorithms": ["CE"]},
+            "dataflows/<uuid:dataflow_id>/simulate/start": {"algorithms": ["CE"], "hours": "1"},
             "api/tenancy": {"tenancy": "team"}, "estate/tenancy/choose": {"tenancy": "team"},
             "api/pacing": {"pacing": "steps"}, "estate/pacing/choose": {"pacing": "steps"},
             "teams/<slug:slug>/when-behind": {"choice": "pause"},

@@ -260,7 +260,7 @@ def open_proposal(
     if is_bounded:
         opened = Proposal.objects.open().filter(dataflow__team=record.team_id, author__isnull=False)
         require_room(PROPOSALS, owner=record.team.name, taken=opened.count())
-    by_policies = bool((options or {}).get("source"))
+    by_policies = loop_round is None and bool((options or {}).get("source"))  # rounds have budgets of their own
     if is_bounded or by_policies:
         _require_plan(record.team, by_policies=by_policies)
     plan = plans.request_plan(actor=audit.actor, dataflow=record, kind=kind, options=options, version=version)

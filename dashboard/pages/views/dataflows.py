@@ -25,6 +25,7 @@ from dashboard.bills.dataflow_costs import cost_of
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, PAUSED, RUNNING
 from dashboard.catalog.services import choose_when_behind
+from dashboard.controllers.adaptation_told import goals_told
 from dashboard.controllers.latency_told import latency_card_told
 from dashboard.core.http_errors import http_status
 from dashboard.explorer.preview import preview_submission
@@ -41,6 +42,7 @@ from dashboard.pages.editor_words import GUARD_LANGUAGE
 from dashboard.pages.event_table import event_table
 from dashboard.pages.graphs import dataflow_graph, pair_graph, preview_graph
 from dashboard.pages.line_changes import line_changes
+from dashboard.pages.views.adaptation import goals_form
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from scheduler.contracts.reports import FAILING
@@ -199,6 +201,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "stop": emergency_stops([record.pk]).get(str(record.pk)),
         "limit_severity": next((row["severity"] for row in live["health"].values() if row["part"] == "limit"), "note"),
         "latency": latency_card_told(request.viewer, record), "longest_ms": settings.LONGEST_TRIGGER_MS,
+        "goals": (goals := goals_told(request.viewer, dataflow_id)) | {"form": goals_form(goals)},
         "may_choose_latency": may, "may_choose_behind": request.viewer.has_role(record.team_id, Role.APPROVER),
         "when_behind_choices": WORDS, "when_behind_words": WORDS[record.behind_choice],
     })
