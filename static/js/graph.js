@@ -144,10 +144,22 @@ export class Graph {
     this.open = new Set(); // dynamic tasks whose alternates are drawn
     this.canvas.addEventListener("keydown", (event) => this.onKey(event));
     document.addEventListener("weir:theme", () => this.cy?.style(graphStyle({ large: this.graph.tasks.length > MANY })));
-    new ResizeObserver(() => this.cy?.resize()).observe(this.canvas);
+    new ResizeObserver(() => this.resized()).observe(this.canvas);
+  }
+
+  /** What is behind another tab is drawn once it has a place. */
+  resized() {
+    if (!this.waits || !this.stage.clientWidth) this.cy?.resize();
+    else this.draw(this.given);
   }
 
   draw(graph) {
+    this.waits = !this.stage.clientWidth;
+    if (this.waits) {
+      this.given = graph;
+      this.stage.dataset.drawn = String(graph.tasks.length);
+      return;
+    }
     ruler.font = `500 12px ${getComputedStyle(document.body).fontFamily}`;
     const shape = this.shape();
     this.given = graph;

@@ -13,8 +13,14 @@ export class DataflowPanel extends GraphPanel {
 
   async load() {
     await super.load();
+    this.choose();
+  }
+
+  /** The task that was chosen, here or by the address. */
+  choose() {
     const named = this.selected?.id ?? new URLSearchParams(location.search).get("task");
     if (this.graph.cy && this.graph.byId.has(named)) this.graph.select(named);
+    else if (this.graph.waits) document.addEventListener("weir:tab", () => setTimeout(() => this.choose(), 100), { once: true });
   }
 
   live(state) {

@@ -78,7 +78,7 @@ def test_a_task_of_a_dataflow_is_shown_beside_its_graph(world: World, client_of:
     assert panel.every("h3")[0].text == "parse" and panel.links(f"/dataflows/{jams.pk}/")
     sense, parse = (traffic.uses.get(task_id=name).running_task_id for name in ("sense", "parse"))
     assert panel.values("data-output") == [f"/estate/tasks/{running_id}/events" for running_id in (parse, sense)]
-    assert "temperature" in panel.one("data-part", "columns").text
+    assert "sensor_id" in panel.one("data-part", "columns").text
     sink = Markup(client.get(f"/dataflows/{traffic.pk}/tasks/out").text)
     assert f"/dataflows/{traffic.pk}/outputs/out" in sink.values("data-output")
     assert client.get(f"/dataflows/{traffic.pk}/tasks/nothing").status_code == 404

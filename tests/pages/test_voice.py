@@ -18,7 +18,7 @@ MARKUP = re.compile(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}", re.DOTALL)
 
 @pytest.mark.parametrize("pattern", AVOIDED)
 def test_no_page_says(pattern: str) -> None:
-    said = [
+    matches = [
         f"{path.relative_to(ROOT)}: {match[0]!r}" for path in sorted((ROOT / "templates").rglob("*.html"))
         for match in re.finditer(pattern, MARKUP.sub("", path.read_text()))]
-    assert said == [], AVOIDED[pattern]
+    assert matches == [], AVOIDED[pattern]
