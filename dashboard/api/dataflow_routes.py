@@ -40,7 +40,7 @@ from dashboard.api.answers.dataflows import (
 from dashboard.api.answers.deployment import MovePreview
 from dashboard.api.answers.latency import DataflowLatency, LatencyPrices
 from dashboard.api.answers.proposals import ProposalRow
-from dashboard.api.switch_schemas import KeyIn, SwitchIn
+from dashboard.api.switch_schemas import SwitchIn
 from dashboard.approvals import services
 from dashboard.approvals.move_previews import preview_of
 from dashboard.approvals.policy_drafts import trial_of
@@ -62,6 +62,7 @@ from scheduler.model.encoding import to_json
 from scheduler.model.errors import NotFound
 
 router = Router()
+OF_KEY = Query([], description="The values of a key's columns: it is for that key alone.")
 
 
 class GoalsIn(Schema):
@@ -213,14 +214,14 @@ def switch(request: HttpRequest, dataflow_id: UUID, choice: SwitchIn) -> dict[st
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates/{task}/release", response=PolicyAnswer)
 def release(
-    request: HttpRequest, dataflow_id: UUID, task: str, choice: KeyIn | None = None
+    request: HttpRequest, dataflow_id: UUID, task: str, key: list[str] = OF_KEY
 ) -> dict[str, Any]:
     """Let the policy of a dynamic task decide again that somebody holds, or whatever chooses for keys about one that
     somebody has set; by an engineer of the dataflow's team."""
-    if choice is None:
-        services.release_alternate(actor=request.user, dataflow_id=dataflow_id, task=task)
+    if key:
+        services.release_key(actor=request.user, dataflow_id=dataflow_id, task=task, key=key)
     else:
-        services.release_key(actor=request.user, dataflow_id=dataflow_id, task=task, key=choice.key)
+        services.release_alternate(actor=request.user, dataflow_id=dataflow_id, task=task)
     return policy(request, dataflow_id, task)
 
 

@@ -19,9 +19,3 @@ class SwitchIn(Schema):
     hold_s: float | None = None
     at_once: bool = False
     key: list[str] = []
-
-
-class KeyIn(Schema):
-    """A key of a dynamic task: the values of the columns by which it is switched, as texts."""
-
-    key: list[str]

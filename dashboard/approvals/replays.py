@@ -37,7 +37,6 @@ from scheduler.simulation.loads import recorded
 
 LONGEST_H = 24.0 * 7
 STEP_S = 30.0
-COARSE_STEP_S = 60.0  # of days that are played as parts
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +79,16 @@ def replayed(*, hours: float, at: datetime, proposal: Proposal | None = None) ->
     return ReplayOfProposal(now, then, {key: record.name for key, record in records.items()})
 
 
-def replayed_part(*, begin: datetime, end: datetime, generation: int, proposal: Proposal | None = None) -> Replayed:
+def replayed_part(
+    *, begin: datetime, end: datetime, step_s: float, generation: int, proposal: Proposal | None = None
+) -> Replayed:
     """A part of the time that was recorded, by itself: queues are empty when it begins, and controllers have done
     nothing yet.
 
     Parameters
     ----------
+    step_s : float
+        How long a step is: 10 s, 20 s, 30 s, or whole minutes.
     generation : int
         Of the estate that the parts before were played with.
     proposal : Proposal, optional
@@ -107,7 +110,7 @@ def replayed_part(*, begin: datetime, end: datetime, generation: int, proposal: 
     looked_at = estate if proposal is None else _applied(estate, proposal)
     records = {str(record.pk): record for record in DataflowRecord.objects.filter(
         pk__in=looked_at.submitted).select_related("team")}
-    return replay(_setup(looked_at, recorded_rates, records, step_s=COARSE_STEP_S))
+    return replay(_setup(looked_at, recorded_rates, records, step_s=step_s))
 
 
 def _applied(estate: Estate, proposal: Proposal) -> Estate:
@@ -144,12 +147,22 @@ class _RecordedRates:
         rate_per_s = planned_per_s
         for at, measured in enumerate(minutes):
             minutes[at] = rate_per_s = rate_per_s if np.isnan(measured) else float(measured)
-        a_step = step_s / MINUTE.step_s
-        return recorded(minutes, int(self.minutes / a_step), samples_a_step=a_step)
+        return in_steps(minutes, step_s)
 
     def _mean(self, task: str) -> float:
         values = self._per_s.get(task)
         return 0.0 if values is None or np.isnan(values).all() else float(np.nanmean(values))
+
+
+def in_steps(minutes: NDArray[np.float64], step_s: float) -> NDArray[np.float64]:
+    """Figures of minutes as those of steps: the minute's in each step within it, the mean of the minutes in a longer
+    one."""
+    a_step = step_s / MINUTE.step_s
+    if a_step <= 1:
+        return recorded(minutes, int(len(minutes) / a_step), samples_a_step=a_step)
+    whole = int(a_step)
+    steps: NDArray[np.float64] = minutes[:len(minutes) // whole * whole].reshape(-1, whole).mean(axis=1)
+    return steps
 
 
 def _setup(

@@ -23,7 +23,8 @@ def adapted_elements(estate: Estate, *, at: datetime) -> dict[str, AdaptedElemen
     return {
         task: _element(
             element, seen.get(task), held.get(task, "") or (
-                "its alternates are chosen by key" if estate.tasks[task].config.get(BY) else ""))
+                "its alternates are chosen by key" if estate.tasks[task].config.get(BY) else
+                f"{element.warming} warms up" if element.warming else ""))
         for task, element in elements.items()}
 
 

@@ -110,14 +110,15 @@ class GuardWatches:
         for task in self._turns.of(estate, elements):
             element = elements[task]
             days = calendars_of(element.policy.calendars)
-            if self._failures.fails_in(task, (element.policy, days)):
+            if self._failures.waits(task, (element.policy, days), now_s):
                 continue
             try:
                 wanted += self._look(estate, element, days, values, now_s * 1000)
+                self._failures.over(task)
             except DatabaseError:  # of all: the next second tries again
                 raise
-            except Exception as error:  # of this task alone: a calendar is gone, or Weir is of another version
-                self._failures.note(task, error, (element.policy, days))
+            except Exception as error:  # of this task alone: a calendar is gone, or what came is no event
+                self._failures.note(task, error, now_s, (element.policy, days))
                 self._watched.pop(task, None)
         return wanted
 

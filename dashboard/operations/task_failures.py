@@ -8,10 +8,11 @@ from typing import Any
 import structlog
 
 log = structlog.get_logger(__name__)
+AGAIN_S = 60  # so seldom is tried again what fails in the same circumstances
 
 
 class TaskFailures:
-    """The tasks that fail, each with the circumstances in which it does.
+    """The tasks that fail, each with the circumstances in which it does, and when it was tried last.
 
     Parameters
     ----------
@@ -21,22 +22,23 @@ class TaskFailures:
 
     def __init__(self, event: str) -> None:
         self._event = event
-        self._in: dict[str, Any] = {}
+        self._failed: dict[str, tuple[Any, int]] = {}
 
     def keep(self, tasks: Collection[str]) -> None:
         """Forget all but these tasks: the others are gone."""
-        self._in = {task: circumstances for task, circumstances in self._in.items() if task in tasks}
+        self._failed = {task: failure for task, failure in self._failed.items() if task in tasks}
 
-    def fails_in(self, task: str, circumstances: Any) -> bool:
-        """Whether a task has failed in just these circumstances."""
-        return task in self._in and self._in[task] == circumstances
+    def waits(self, task: str, circumstances: Any, now_s: int) -> bool:
+        """Whether a task has failed in just these circumstances so lately that it is not tried again yet."""
+        failed_in, at_s = self._failed.get(task, (None, now_s - AGAIN_S))
+        return failed_in == circumstances and now_s - at_s < AGAIN_S
 
-    def note(self, task: str, error: Exception, circumstances: Any = None) -> None:
+    def note(self, task: str, error: Exception, now_s: int, circumstances: Any = None) -> None:
         """A task has failed; it is told unless it fails in these circumstances already."""
-        if not self.fails_in(task, circumstances):
+        if task not in self._failed or self._failed[task][0] != circumstances:
             log.warning(self._event, task=task, error=f"{type(error).__name__}: {error}"[:300])
-        self._in[task] = circumstances
+        self._failed[task] = circumstances, now_s
 
     def over(self, task: str) -> None:
         """A task works again."""
-        self._in.pop(task, None)
+        self._failed.pop(task, None)

@@ -68,7 +68,8 @@ def _wanted(chart: AdaptationChart, goals: DataflowGoals | None) -> Mapping[str,
 
 
 def _level(name: str, value: float) -> dict[str, Any]:
+    # The goal and the lowest are near each other: what is said of the one is above its line.
     return {
         "type": "line", "xref": "paper", "x0": 0, "x1": 1, "yref": "y", "y0": value, "y1": value, "tone": "limit",
-        "label": {"text": f"{name}: {value:.4g}", "textposition": "start", "xanchor": "left", "yanchor": "top",
-                  "font": {"size": 10}}}
+        "label": {"text": f"{name}: {value:.4g}", "textposition": "start", "xanchor": "left",
+                  "yanchor": "bottom" if name == "goal" else "top", "font": {"size": 10}}}

@@ -33,6 +33,7 @@ LONGEST_PART_S = 90.0
 TELLS_S = 1.0  # how far it is, and whether it is still wanted
 KEPT = timedelta(days=30)
 A_FIGURE_S = 600.0  # replays keep one of so long
+STEP_S, STEP_OF_LONG_S = 60.0, 300.0  # of a replay; where it is longer than a part
 
 
 class SimulationTooLong(InvalidSimulation):
@@ -127,6 +128,7 @@ def _replay(run: SimulationRun) -> dict[str, Any]:
     begin = end - timedelta(hours=run.asked["hours"]) + timedelta(hours=PART_H * day)
     played = replayed_part(
         begin=begin, end=min(end, begin + timedelta(hours=PART_H)), generation=run.asked["generation"],
+        step_s=STEP_S if days == 1 else STEP_OF_LONG_S,
         proposal=run.proposal if side == THEN else None)
     return {"side": side, **_figures(played)}
 

@@ -61,7 +61,7 @@ class LearnedChoices:
                     self._choose(estate, task_id, task.config, names, bounds[task_id], by_hand.get(task_id, {}))
                 self._failures.over(task_id)
             except Exception as error:  # of this task alone: its output holds what are no forecasts
-                self._failures.note(task_id, error)
+                self._failures.note(task_id, error, now_s)
         return ()
 
     def store(self) -> None:
@@ -82,8 +82,7 @@ class LearnedChoices:
         self._known[task_id] = chosen
         query, position = estate.places[task_id]
         places = [(bundle.id, position) for bundle in estate.fragments[query].queries]
-        before = self._in_queries.get(task_id, None if known.in_force else (places, {}))
-        if (places, chosen.in_force) != before:  # or another query has taken the task over
+        if (places, chosen.in_force) != self._in_queries.get(task_id):  # or another query has taken the task over
             switch_keys(broker, task_id, places, chosen.in_force)
             self._in_queries[task_id] = places, chosen.in_force
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.latency.real_time import BatchModes
 from scheduler.latency.triggers import BatchCost
-from scheduler.model.alternates import selectivity_at_work, types_at_work
+from scheduler.model.alternates import is_dynamic, on_in, selectivity_at_work, types_at_work
 from scheduler.model.costs import Costs
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle
@@ -67,7 +67,8 @@ class EstateFlow:
     def _alternate(self, task: str) -> Alternate:
         """A task as it is done now: of a dynamic one by the alternate that is on."""
         running = self.estate.tasks[task]
-        own = self.estate.settings.get(self.estate.places[task][0], USUAL).alternates.get(task, "")
+        chosen = self.estate.settings.get(self.estate.places[task][0], USUAL).alternates.get(task)
+        own = on_in(running.type, running.config, chosen) if is_dynamic(running.type) else ""
         steps = types_at_work(running.type, running.config, self.task_types, on=own)
         declared = selectivity_at_work(running.type, running.config, self.task_types, on=own)
         events_out = self.selectivity.get(task, declared if running.parents else 1.0)

@@ -323,4 +323,5 @@ def _element(switched: SwitchedTask) -> AdaptedElement:
     element = switched.policy.element(switched.task, switched.alternates)
     return AdaptedElement(
         switched, frozenset(each.name for each in element.alternates if not each.guard.strip()),
-        {each.name: each.value for each in element.alternates if isinstance(each.value, int | float)})
+        {each.name: each.value for each in element.alternates if isinstance(each.value, int | float)},
+        f"{switched.warming} warms up" if switched.warming else "")

@@ -27,7 +27,7 @@ from dashboard.history.models import AnnotationRow
 from dashboard.operations import policy_choosers
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.guard_watches import GuardWatches, elements_of
-from dashboard.operations.models import AlternateHold, PolicyVersion
+from dashboard.operations.models import AlternateHold, KeyHold, PolicyVersion
 from dashboard.operations.policy_choosers import PolicyChoosers
 from dashboard.operations.policy_reader import hold_of, policy_told
 from dashboard.teams.account_errors import InvalidValue
@@ -171,16 +171,18 @@ def test_what_is_over_and_policies_of_tasks_that_are_gone_are_forgotten(world: W
     hour = timedelta(hours=1)
     for name, until in ((task, now + hour), ("gone", now + hour), ("over", now - hour)):
         AlternateHold.objects.create(task=name, alternate="all", until=until, by=world.carla)
+        KeyHold.objects.create(task=name, key="m0", alternate="all", until=until, by=world.carla)
     gone = PolicyVersion.objects.get()
     gone.pk, gone.task = None, "gone"
     gone.save()
     going = switch_alternate(actor=world.carla, dataflow_id=record.pk, task="work", alternate="few")
     going = approved(prepare_proposal(proposal_id=going.pk), world.ana)
     assert going.status == EXECUTING
-    assert forget_policies(now) == 1, "while a plan is under way tasks may come back"
+    assert forget_policies(now) == 2, "while a plan is under way tasks may come back"
     assert set(AlternateHold.objects.values_list("task", flat=True)) == {task, "gone"}
     enacted(going)
-    assert forget_policies(timezone.now()) == 2
+    assert forget_policies(timezone.now()) == 3
+    assert set(KeyHold.objects.values_list("task", flat=True)) == {task}
     assert set(AlternateHold.objects.values_list("task", flat=True)) == {task}
     assert set(PolicyVersion.objects.values_list("task", flat=True)) == {task}
-    assert forget_policies(now + timedelta(days=8)) == 2, "the event and the hold"
+    assert forget_policies(now + timedelta(days=8)) == 3, "the event and the holds"

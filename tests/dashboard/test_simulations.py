@@ -6,10 +6,12 @@ import json
 from datetime import timedelta
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 from django.test import Client
 from django.utils import timezone
 
+from dashboard.approvals.replays import in_steps
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.simulations import selectors, services, simulation_driver
 from dashboard.simulations.lifecycle import CANCELLED, DONE, FAILED, QUEUED
@@ -96,7 +98,8 @@ def test_a_week_is_played_day_by_day(world: World, monkeypatch: pytest.MonkeyPat
     recorded(world)
     proposal, played = planned(world.mo, world.mobility, document("jams", window=20)), []
 
-    def part(*, begin, end, generation, proposal):
+    def part(*, begin, end, step_s, generation, proposal):
+        assert step_s == 300
         played.append((begin, end, proposal is not None))
         return SimpleNamespace()
 
@@ -109,6 +112,13 @@ def test_a_week_is_played_day_by_day(world: World, monkeypatch: pytest.MonkeyPat
         lengths = [end - begin for begin, end, _ in played[first:first + 3]]
         assert lengths == [timedelta(hours=each) for each in (24, 24, 12)]
         assert played[first][1] == played[first + 1][0]
+
+
+def test_minutes_become_steps() -> None:
+    minutes = np.array([1.0, 2.0, 3.0, 4.0, 9.0])
+    assert in_steps(minutes, 30.0).tolist() == [1, 1, 2, 2, 3, 3, 4, 4, 9, 9]
+    assert in_steps(minutes, 60.0).tolist() == minutes.tolist()
+    assert in_steps(minutes, 120.0).tolist() == [1.5, 3.5], "what is no whole step is left out"
 
 
 def test_a_replay_of_an_estate_that_has_changed_says_so(world: World) -> None:

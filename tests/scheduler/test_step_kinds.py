@@ -16,7 +16,8 @@ from scheduler.step_kinds import STEP_KINDS, EnactmentEvidence, StepKind, in_ord
 
 WORDS = {  # that a step's words may use: what dashboard.approvals.wording knows of a step
     "fragment", "slot", "queries", "tasks", "task", "reader", "active", "active_before", "inherits", "bundle",
-    "bundle_before", "place", "threads", "threads_before", "place_before", "weights", "setting"}
+    "bundle_before", "place", "threads", "threads_before", "place_before", "weights", "setting",
+    "of_key", "alternate"}
 
 
 @pytest.mark.parametrize("kind", STEP_KINDS.values(), ids=lambda kind: kind.name)

@@ -41,6 +41,7 @@ def hold_switched(audit: Audit, proposal: Proposal, *, at: datetime) -> None:
     for step in plan.steps:
         if step.of_key is not None:
             until = at + timedelta(seconds=for_s)
+            KeyHold.objects.filter(until__lte=at).delete()
             KeyHold.objects.update_or_create(task=step.task, key=step.of_key, defaults={
                 "alternate": step.alternate, "until": until, "by": proposal.author})
             audit.details["held_until"] = until.isoformat()

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from dashboard.approvals.models import Proposal
 from dashboard.core.database import writing
-from dashboard.operations.models import AlternateHold, PolicyVersion, PostedEvent, RunningTaskRow
+from dashboard.operations.models import AlternateHold, KeyHold, PolicyVersion, PostedEvent, RunningTaskRow
 from dashboard.operations.posted_events import KEPT
 
 
@@ -18,9 +18,10 @@ def forget_policies(at: datetime) -> int:
     """
     with writing():
         count, _ = PostedEvent.objects.filter(posted__lt=at - KEPT).delete()
-        count += AlternateHold.objects.filter(until__lte=at).delete()[0]
+        for hold in (AlternateHold, KeyHold):
+            count += hold.objects.filter(until__lte=at).delete()[0]
         if not Proposal.objects.under_way().exists():
             running = RunningTaskRow.objects.values("pk")
-            for model in (AlternateHold, PolicyVersion):
+            for model in (AlternateHold, KeyHold, PolicyVersion):
                 count += model.objects.exclude(task__in=running).delete()[0]
         return count
