@@ -1,7 +1,7 @@
 """Partitioning: how a stream is divided among the bundles of one reader. A value, by which its writer deals events out.
 
-There is one way today, `Quota`. Another, by keys on a ring, is a class beside it with the same properties, an entry of
-`partitioning_of`, and a ``Partitioning`` in Java.
+There are two ways: `Quota`, by weights, and `Ring`, by keys, which routes in the broker may be. A way is a class with
+these properties, an entry of `partitioning_of`, and a ``Partitioning`` in Java.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any, Protocol
 
 from pydantic import GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
+
+from scheduler.model.ring import Ring
 
 
 class Partitioning(Protocol):
@@ -96,6 +98,8 @@ class Quota(Mapping[str, float]):
         return dict(self._weights)
 
 
-def partitioning_of(document: Mapping[str, Any]) -> Quota:
-    """The partitioning that a document says: weights by bundle."""
-    return document if isinstance(document, Quota) else Quota(document)
+def partitioning_of(document: Quota | Ring | Mapping[str, Any]) -> Quota | Ring:
+    """The partitioning that a document says: the tokens of a ring, or weights by bundle."""
+    if isinstance(document, Quota | Ring):
+        return document
+    return Ring(**document) if "tokens" in document else Quota(document)

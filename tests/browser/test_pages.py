@@ -150,14 +150,14 @@ def test_a_proposal_tells_what_starts_and_what_is_reused(merged: dict[str, str],
 
 def test_a_removal_asks_first_and_can_be_cancelled(merged: dict[str, str], page_of: PageOf) -> None:
     page = page_of(at=None)
-    page.goto(merged["etl"])
+    page.goto(merged["etl"] + "#settings")
     settled(page)
     page.get_by_role("button", name="Remove").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("Propose to remove City ETL?")
     dialog.get_by_role("button", name="Cancel").click()
     expect(dialog).to_be_hidden()
-    assert page.url == merged["etl"]
+    assert page.url == merged["etl"] + "#settings"
     page.get_by_role("button", name="Remove").click()
     dialog.get_by_role("button", name="Propose removal").click()
     page.wait_for_url(re.compile("/proposals/"))

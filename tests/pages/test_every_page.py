@@ -54,6 +54,8 @@ def addresses(world: World) -> list[str]:
         reverse("proposal", args=[jams.pk]), reverse("proposal", args=[removal.pk]),
         reverse("proposal", args=[pause.pk]), reverse("proposal", args=[step.pk]),
         f"{reverse('dataflow_new')}?again={traffic.pk}", f"{reverse('estate_graph')}?dataflow={traffic.pk}",
+        reverse("simulate", args=[cars.pk]), reverse("simulate", args=[jams.dataflow_id]),
+        reverse("proposal_replay", args=[jams.pk]),
         reverse("running_task", args=[parse.running_task_id]), reverse("overlap_pair", args=[traffic.pk, cars.pk]),
     ]
 

@@ -10,7 +10,8 @@ from typing import Any
 import redis
 
 from scheduler.contracts.offsets import START, Offset
-from scheduler.contracts.partitioning import partitioning_of
+from scheduler.contracts.partitioning import Partitioning, partitioning_of
+from workers.engine.slot_values import batches_in
 
 from . import block_codec, keys, scripts
 from .channel_config import CAPACITY_BLOCKS
@@ -218,7 +219,7 @@ class Channels:
             entries = self._redis.xrevrange(keys.channel(channel), max=before, min="-", count=8)
             for entry, fields in entries:
                 if len(events) < n:
-                    events = block_codec.block_rows(fields[b"b"]) + events
+                    events = [row for batch in batches_in(fields.get(b"b")) for row in batch.to_pylist()] + events
                 before = f"({entry.decode()}"
             if len(entries) < 8:
                 break
@@ -256,7 +257,7 @@ class Channels:
         return texts(self._redis.hgetall(keys.valve(fragment)))
 
     def route(
-        self, fragment: str, position: int, reader: str, partitioning: Mapping[str, float], *,
+        self, fragment: str, position: int, reader: str, partitioning: Partitioning | Mapping[str, Any], *,
         channel: str | None = None, from_batch: int | None = None, instead: bool = False,
     ) -> bool:
         """Divide a task's stream among the bundles of one reader, from the next batch boundary on.
@@ -286,7 +287,7 @@ class Channels:
         Raises
         ------
         ValueError
-            Nothing can be divided so: a weight is negative or not finite, or none is positive.
+            Nothing can be divided so (``Partitioning.why_not``).
         """
         how = partitioning_of(partitioning)
         if how.why_not:
@@ -300,7 +301,7 @@ class Channels:
         return self._change_route(fragment, position, reader, {}, None)
 
     def _change_route(
-        self, fragment: str, position: int, reader: str, parts: Mapping[str, float], from_batch: int | None, *,
+        self, fragment: str, position: int, reader: str, parts: Mapping[str, Any], from_batch: int | None, *,
         whole: str | None = None,
     ) -> bool:
         first = "" if from_batch is None else from_batch

@@ -15,7 +15,7 @@ from operator import itemgetter
 
 import redis
 
-from scheduler.contracts.partitioning import Quota, partitioning_of
+from scheduler.contracts.partitioning import Partitioning, partitioning_of
 
 from . import keys
 
@@ -33,7 +33,7 @@ class Route:
     before it are done, so that a bundle which is not in ``partitioning`` gets nothing any more.
     """
 
-    partitioning: Quota
+    partitioning: Partitioning
     from_batch: int | None
     effective: bool
 
@@ -47,8 +47,8 @@ class RouteChange:
     from_batch: int | None
 
     @property
-    def partitioning(self) -> Quota:
-        """How part channels share."""
+    def partitioning(self) -> Partitioning:
+        """How the stream is divided among part channels."""
         return partitioning_of(json.loads(self.text))
 
 
@@ -96,12 +96,6 @@ def alternates_of(state: Mapping[str, str]) -> dict[int, tuple[str, bool]]:
     return {
         position: (route.partitioning.bundles[0], route.effective)
         for (position, reader), route in _newest(state).items() if reader == _ELEMENT}
-
-
-def alternates_by_key(state: Mapping[str, str], position: int) -> dict[str, str]:
-    """The alternate that is to work for each key at an element; keys that are not there have that of the element."""
-    changes = changes_of(state).get((position, _KEYS))
-    return json.loads(changes[-1].text) if changes else {}
 
 
 def _newest(state: Mapping[str, str]) -> dict[tuple[int, str], Route]:

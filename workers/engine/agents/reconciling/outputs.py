@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Set
 from types import MappingProxyType
 
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment, made_in
-from scheduler.contracts.partitioning import Partitioning, Quota
+from scheduler.contracts.partitioning import Partitioning
 from scheduler.model.alternates import BY, is_dynamic
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import KEEP_EVENTS
@@ -278,7 +278,7 @@ def parts_of(control: Control, fragment: WantedFragment) -> Mapping[tuple[int, s
 
 
 def divided(
-    snapshot: Snapshot, fragment: WantedFragment, position: int, reader: str, partitioning: Quota
+    snapshot: Snapshot, fragment: WantedFragment, position: int, reader: str, partitioning: Partitioning
 ) -> list[Instruction]:
     """What follows when a route is asked for: whoever read the whole stream for that reader does so no longer."""
     over = snapshot.predecessors_of(fragment, reader) | {reader}

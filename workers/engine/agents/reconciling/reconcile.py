@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from scheduler.contracts.desired import Input, Outlets, Routes, WantedFragment
-from scheduler.contracts.partitioning import Quota
+from scheduler.contracts.partitioning import Partitioning
 from scheduler.model.errors import InvalidTransition
 
 from .delays import HURRIED_MS
@@ -121,7 +121,7 @@ class DivideStream:
     fragment_id: str
     position: int
     reader: str
-    partitioning: Quota
+    partitioning: Partitioning
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,12 +1,16 @@
 package weir;
 
 import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.sql.Dataset;
+import org.apache.spark.sql.Row;
+import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
@@ -27,6 +31,22 @@ public final class Probe {
     int[] parts = new int[count];
     for (int i = 0; i < count; i++) parts[i] = partitioner.next();
     return parts;
+  }
+
+  /** The key group of each row, and the part of a ring (JSON) that gets it, in turn. */
+  public static String[] dealtByKey(Dataset<Row> rows, String ring) throws JsonProcessingException {
+    JsonNode document = JSON.readTree(ring);
+    List<String> by = new ArrayList<>();
+    document.get("by").forEach(column -> by.add(column.asText()));
+    KeyText key = new KeyText(by, rows.schema());
+    Partitioning how = Partitioning.of(document);
+    Partitioning.Partitioner partitioner = how.partitioner(0, rows.schema());
+    List<String> dealt = new ArrayList<>();
+    for (InternalRow row : rows.queryExecution().executedPlan().executeCollect()) {
+      dealt.add(String.valueOf(Ring.keyGroup(key.of(row))));
+      dealt.add(how.parts().get(partitioner.next(row)));
+    }
+    return dealt.toArray(new String[0]);
   }
 
   /** The histogram bucket of a latency. */

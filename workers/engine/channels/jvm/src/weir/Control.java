@@ -5,7 +5,6 @@ import com.fasterxml.jackson.core.type.TypeReference;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.util.ArrayList;
-import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
@@ -206,7 +205,7 @@ final class Control {
       Change inForce = inForce(changes, batch);
       boolean isOurs = route.startsWith(position + ":") && !route.equals(position + ":" + ALTERNATE)
           && !route.equals(position + ":" + KEYS);
-      if (inForce != null && !inForce.ends() && isOurs) routes.add(new Quota(weights(inForce.partitioning)));
+      if (inForce != null && !inForce.ends() && isOurs) routes.add(Partitioning.of(parsed(inForce.partitioning)));
     });
     return routes;
   }
@@ -254,7 +253,7 @@ final class Control {
   }
 
   private static String alternate(Change change) {
-    return weights(change.partitioning).keySet().iterator().next();
+    return parsed(change.partitioning).fieldNames().next();
   }
 
   /**
@@ -316,9 +315,9 @@ final class Control {
     }
   }
 
-  private static LinkedHashMap<String, Double> weights(String partitioning) {
+  private static JsonNode parsed(String partitioning) {
     try {
-      return JSON.readValue(partitioning, new TypeReference<LinkedHashMap<String, Double>>() {});
+      return JSON.readTree(partitioning);
     } catch (JsonProcessingException broken) {
       throw new IllegalStateException("not how a stream is divided: " + partitioning, broken);
     }

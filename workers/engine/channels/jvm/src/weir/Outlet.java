@@ -21,7 +21,7 @@ final class Outlet {
 
   /** One reader's parts of it. */
   Outlet(Valve.Spec spec, Broker broker, long batch, long wave, Partitioning how) {
-    this(spec, broker, batch, wave, how.parts(), how.partitioner(batch));
+    this(spec, broker, batch, wave, how.parts(), how.partitioner(batch, spec.schema));
   }
 
   private Outlet(
@@ -36,7 +36,7 @@ final class Outlet {
   }
 
   void add(InternalRow event) {
-    int part = partitioner == null ? 0 : partitioner.next();
+    int part = partitioner == null ? 0 : partitioner.next(event);
     if (writers[part] == null) writers[part] = new BlockWriter(spec, channels.get(part), broker, batch, wave);
     writers[part].add(event);
   }

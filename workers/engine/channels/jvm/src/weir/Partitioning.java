@@ -1,17 +1,30 @@
 package weir;
 
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
+import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.types.StructType;
 
-/** How a stream is divided among the parts of one reader; what a change of a route asks for. {@link Quota} is one way. */
+/** How a stream is divided among the parts of one reader; what a change of a route asks for: a {@link Quota} or a {@link Ring}. */
 interface Partitioning {
   /** The channels of the parts that get events. */
   List<String> parts();
 
-  /** Deals out the events of one batch: of a repeated batch as before. */
-  Partitioner partitioner(long batch);
+  /** Deals out the events of one batch, which have this schema: of a repeated batch as before. */
+  Partitioner partitioner(long batch, StructType schema);
+
+  /** What a document says: the tokens of a ring, or weights by part. */
+  static Partitioning of(JsonNode document) {
+    if (document.has("tokens")) return new Ring(document);
+    Map<String, Double> weights = new LinkedHashMap<>();
+    document.properties().forEach(weight -> weights.put(weight.getKey(), weight.getValue().asDouble()));
+    return new Quota(weights);
+  }
 
   /** Which part each event of a batch goes to, in their order. */
   interface Partitioner {
-    int next();
+    int next(InternalRow event);
   }
 }

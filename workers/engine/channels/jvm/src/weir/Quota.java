@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.apache.spark.sql.types.StructType;
 
 /** In proportion to weights, by the Quota Method; a part whose weight is not above zero gets nothing. */
 final class Quota implements Partitioning {
@@ -21,8 +22,9 @@ final class Quota implements Partitioning {
   }
 
   @Override
-  public Partitioner partitioner(long batch) {
-    return new QuotaPartitioner(QuotaPartitioner.shares(weights), batch);
+  public Partitioner partitioner(long batch, StructType schema) {
+    QuotaPartitioner dealt = new QuotaPartitioner(QuotaPartitioner.shares(weights), batch);
+    return event -> dealt.next();
   }
 
   /** By part; all above zero. */

@@ -11,7 +11,7 @@ import java.util.Map;
  * spread over the parts as large ones do. Nothing is carried from batch to batch: a repeated batch is divided the same
  * way. What partitioners of other versions computed must not change, for a batch may be repeated after an upgrade.
  */
-final class QuotaPartitioner implements Partitioning.Partitioner {
+final class QuotaPartitioner {
   private static final long STARTS = 4_096; // positions of the sequence at which a batch may start
 
   private final double[] shares;
@@ -36,8 +36,7 @@ final class QuotaPartitioner implements Partitioning.Partitioner {
   }
 
   /** The part of the next event: of those that may have one more, the one whose share is due first. */
-  @Override
-  public int next() {
+  int next() {
     position++;
     int chosen = 0;
     double earliest = Double.POSITIVE_INFINITY;

@@ -1,0 +1,128 @@
+"""Copies of keyed state at the neighbours on the ring, and which losses they survive (thesis [3], 6.4.2 and 6.6)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.model.ring import Ring
+
+Holders = Mapping[int, tuple[str, ...]]  # token -> who has the state of its range, the owner first
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class BundleHome:
+    """Where a bundle runs: a machine, and the fault zone that this is in."""
+
+    machine: str
+    zone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Survival:
+    """Which simultaneous losses leave each range with a living holder: any so many machines, or all of one zone."""
+
+    machines: int
+    zones: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """In words.
+
+        Examples
+        --------
+        >>> str(Survival(2, ("b",))), str(Survival(0, ()))
+        ('any two machines, or zone b', 'no machine')
+        """
+        words = ("no", "any one", "any two", "any three")
+        count = words[self.machines] if self.machines < len(words) else f"any {self.machines}"
+        machines = f"{count} machine{'s' if self.machines > 1 else ''}"
+        return ", or ".join([machines, *(f"zone {zone}" for zone in self.zones)])
+
+
+def holders(ring: Ring, homes: Mapping[str, BundleHome], *, copies: int) -> Holders:
+    """Who holds each range: its owner, and clockwise the nearest bundles on other machines, zones in turn.
+
+    A copy is on a machine of its own. Of the bundles whose zones have fewest copies of the range, the nearest one
+    clockwise has the next. Where there are fewer machines than that takes, there are fewer copies.
+
+    Parameters
+    ----------
+    copies : int
+        r of the thesis: besides the owner's; from 0.
+    """
+    return {each.token: _holders_of(ring, each.token, homes, copies) for each in ring.ranges}
+
+
+def _holders_of(ring: Ring, token: int, homes: Mapping[str, BundleHome], copies: int) -> tuple[str, ...]:
+    chosen = [ring.tokens[token]]
+    while len(chosen) <= copies:
+        machines = {homes[bundle].machine for bundle in chosen}
+        zones = Counter(homes[bundle].zone for bundle in chosen)
+        nearest: str | None = None
+        for other in ring.clockwise(token):
+            home = homes[other.bundle]
+            if home.machine in machines:
+                continue
+            if nearest is None or zones[home.zone] < zones[homes[nearest].zone]:
+                nearest = other.bundle
+                if not zones[home.zone]:
+                    break  # no zone has fewer
+        if nearest is None:
+            break
+        chosen.append(nearest)
+    return tuple(chosen)
+
+
+def survival(held: Holders, homes: Mapping[str, BundleHome]) -> Survival:
+    """What the holders of a ring survive: exactly, for the loss of all machines of one range loses that."""
+    least = min(len({homes[bundle].machine for bundle in bundles}) for bundles in held.values())
+    zones = sorted({homes[bundle].zone for bundles in held.values() for bundle in bundles})
+    return Survival(least - 1, tuple(
+        zone for zone in zones
+        if all(any(homes[bundle].zone != zone for bundle in bundles) for bundles in held.values())))
+
+
+def zones_in_turn(homes: Mapping[str, BundleHome]) -> tuple[str, ...]:
+    """Bundles in an order in which neighbours on a ring are in different zones and on different machines, as far as
+    that can be: each next one is of the zone that has most left, but for the one before.
+
+    Examples
+    --------
+    >>> places = {"f1-0": BundleHome("m1", "a"), "f1-1": BundleHome("m2", "a"), "f1-2": BundleHome("m3", "b")}
+    >>> zones_in_turn(places)
+    ('f1-0', 'f1-2', 'f1-1')
+    """
+    left: dict[str, list[str]] = {}
+    for bundle in sorted(homes, key=lambda name: (homes[name], name)):
+        left.setdefault(homes[bundle].zone, []).append(bundle)
+    return tuple(_drawn(left, homes))
+
+
+def _drawn(left: dict[str, list[str]], homes: Mapping[str, BundleHome]) -> Iterator[str]:
+    before: BundleHome | None = None
+    while left:
+        zone = max(left, key=lambda each: (before is None or each != before.zone, len(left[each])))
+        others = [bundle for bundle in left[zone] if before is None or homes[bundle].machine != before.machine]
+        bundle = (others or left[zone])[0]
+        left[zone].remove(bundle)
+        if not left[zone]:
+            del left[zone]
+        before = homes[bundle]
+        yield bundle
+
+
+def home_between(
+    ring: Ring, group: int, homes: Mapping[str, BundleHome], free: Sequence[BundleHome]
+) -> BundleHome | None:
+    """Where a bundle that gets a token at a group is to begin; None where nothing is free.
+
+    On a machine and in a zone that neither neighbour has, as far as that can be, and where fewest bundles are.
+    """
+    before = ring.range_of(group)
+    behind = next(ring.clockwise(before.token), before)
+    beside = [homes[each.bundle] for each in (before, behind)]
+    bundles = Counter(homes[bundle].machine for bundle in ring.served)
+    return min(free, default=None, key=lambda home: (
+        sum(home.machine == other.machine for other in beside), sum(home.zone == other.zone for other in beside),
+        bundles[home.machine], home))

@@ -1,0 +1,233 @@
+"""A ring of tokens: which bundle has which keys, by consistent hashing (Karger and others, 1997).
+
+The ring [0, 1) is cut into `KEY_GROUPS` stretches of one length, its key groups. The hash of a key's text says in which
+group it is: Spark's ``xxhash64``, so that Spark, Java (``Ring.java``) and this agree. A token stands at the beginning
+of a group. A key belongs to the nearest token counter-clockwise: the last one at or before its group, and, before the
+first token, the last of the ring. Clockwise is where the numbers of groups rise.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from .xxhash64 import xxhash64
+
+KEY_GROUPS = 65_536
+
+
+def key_group(text: str) -> int:
+    """The group of a key, by its text as folds keep it (``workers.library.state.key_text``); from 0."""
+    return xxhash64(text.encode()) >> 48
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """The groups from a token up to the next one, clockwise: ``size`` of them, and over the ring's end."""
+
+    token: int
+    size: int
+    bundle: str
+
+    @property
+    def groups(self) -> Iterator[int]:
+        return (group % KEY_GROUPS for group in range(self.token, self.token + self.size))
+
+    def has(self, group: int) -> bool:
+        """Whether a group is in it."""
+        return (group - self.token) % KEY_GROUPS < self.size
+
+
+@dataclass(frozen=True)
+class Ring:
+    """How a stream is divided by keys: each event goes to the bundle that has the token of its key.
+
+    Parameters
+    ----------
+    by : tuple of str
+        The columns of the key.
+    tokens : mapping of int to str
+        The first group of each range, and the bundle that has it. A bundle may have several.
+    leaving : tuple of str
+        Bundles without a token any more: they get nothing, and read what they have to its end.
+
+    Examples
+    --------
+    >>> ring = Ring(("sensor",), {0: "f1-0", 16_384: "f1-1"}, leaving=("f0-9",))
+    >>> ring.bundles, ring.served
+    (('f0-9', 'f1-0', 'f1-1'), ('f1-0', 'f1-1'))
+    >>> ring.owner(16_383), ring.owner(16_384)
+    ('f1-0', 'f1-1')
+    """
+
+    by: tuple[str, ...]
+    tokens: Mapping[int, str]
+    leaving: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        tokens = {int(token): self.tokens[token] for token in sorted(self.tokens, key=int)}
+        object.__setattr__(self, "tokens", tokens)
+        object.__setattr__(self, "by", tuple(self.by))
+        object.__setattr__(self, "leaving", tuple(sorted(self.leaving)))
+
+    @classmethod
+    def even(cls, by: Sequence[str], bundles: Sequence[str]) -> Ring:
+        """Bundles clockwise in this order, from the ring's beginning on, with ranges of the same size but for one."""
+        return cls(tuple(by), {place * KEY_GROUPS // len(bundles): bundle for place, bundle in enumerate(bundles)})
+
+    @cached_property
+    def bundles(self) -> tuple[str, ...]:
+        """All that have a token or are leaving, sorted."""
+        return tuple(sorted({*self.tokens.values(), *self.leaving}))
+
+    @cached_property
+    def served(self) -> tuple[str, ...]:
+        """Those that have a token, sorted."""
+        return tuple(sorted(set(self.tokens.values())))
+
+    @property
+    def why_not(self) -> str:
+        """There is no key, no token, or one that is no group; or who leaves has one."""
+        if self.by and self._sorted and self._sorted[0] >= 0 and self._sorted[-1] < KEY_GROUPS and not set(
+                self.leaving) & set(self.tokens.values()):
+            return ""
+        return (f"cannot be divided by the keys {list(self.by)} and the tokens {dict(self.tokens)}, with "
+                f"{list(self.leaving)} leaving: there must be a key and a token, tokens are from 0 to "
+                f"{KEY_GROUPS - 1}, and who leaves has none")
+
+    def renamed(self, name_of: Callable[[str], str]) -> Ring:
+        """The same for bundles of other names."""
+        return replace(
+            self, tokens={token: name_of(bundle) for token, bundle in self.tokens.items()},
+            leaving=tuple(name_of(bundle) for bundle in self.leaving))
+
+    def document(self) -> dict[str, Any]:
+        """As contracts, reports and the broker have it."""
+        return {
+            "by": list(self.by), "tokens": {str(token): bundle for token, bundle in self.tokens.items()},
+            "leaving": list(self.leaving)}
+
+    def owner(self, group: int) -> str:
+        """The bundle that has a group: read from a table."""
+        return self._table[0][self._table[1][group]]
+
+    def range_of(self, group: int) -> KeyRange:
+        """The range that a group is in."""
+        return self._range(bisect_right(self._sorted, group) - 1)
+
+    @cached_property
+    def ranges(self) -> tuple[KeyRange, ...]:
+        """All of them, clockwise from the first token."""
+        return tuple(self._range(place) for place in range(len(self._sorted)))
+
+    def clockwise(self, token: int) -> Iterator[KeyRange]:
+        """The ranges behind a token's own, each once, up to the one before it."""
+        place = self._place(token)
+        return (self._range((place + step) % len(self._sorted)) for step in range(1, len(self._sorted)))
+
+    def with_token(self, token: int, bundle: str) -> Ring:
+        """Another token: its bundle takes what is behind it of the range that it stands in.
+
+        Raises
+        ------
+        ValueError
+            It stands where there is one, or on no group.
+        """
+        if token in self.tokens or not 0 <= token < KEY_GROUPS:
+            why = f"{self.tokens[token]} has it" if token in self.tokens else f"groups are 0 to {KEY_GROUPS - 1}"
+            raise ValueError(f"token {token} cannot be set for {bundle}: {why}; choose a group inside of a range")
+        return replace(
+            self, tokens={**self.tokens, token: bundle},
+            leaving=tuple(other for other in self.leaving if other != bundle))
+
+    def without_token(self, token: int) -> Ring:
+        """One token less: the range before it goes on to its end. A bundle whose last one it was leaves.
+
+        Raises
+        ------
+        ValueError
+            There is none there, or no other.
+        """
+        self._place(token)
+        if len(self.tokens) == 1:
+            raise ValueError(f"token {token} is the last one: set another one before it goes")
+        tokens = {other: bundle for other, bundle in self.tokens.items() if other != token}
+        gone = {self.tokens[token]} - set(tokens.values())
+        return replace(self, tokens=tokens, leaving=(*self.leaving, *gone))
+
+    def with_token_moved(self, token: int, to: int) -> Ring:
+        """A token elsewhere between its neighbours: it and the range before it change, no other does.
+
+        Raises
+        ------
+        ValueError
+            There is none, or the place is not between the token before it and the one behind it.
+        """
+        place, count = self._place(token), len(self._sorted)
+        before, behind = self._sorted[place - 1], self._sorted[(place + 1) % count]
+        reach = (behind - before) % KEY_GROUPS or KEY_GROUPS
+        if not 0 <= to < KEY_GROUPS or not (count == 1 or 0 < (to - before) % KEY_GROUPS < reach):
+            raise ValueError(f"token {token} cannot move to {to}: choose a group between {before} and {behind}")
+        tokens = {other: bundle for other, bundle in self.tokens.items() if other != token}
+        return replace(self, tokens={**tokens, to: self.tokens[token]})
+
+    def with_owner(self, token: int, bundle: str) -> Ring:
+        """The range of a token with another bundle. Who has none any more leaves.
+
+        Raises
+        ------
+        ValueError
+            There is none there.
+        """
+        self._place(token)
+        tokens = {**self.tokens, token: bundle}
+        gone = {self.tokens[token]} - set(tokens.values())
+        return replace(self, tokens=tokens, leaving=(*(other for other in self.leaving if other != bundle), *gone))
+
+    def merged(self) -> Ring:
+        """The same without tokens that make no difference: those behind another one of the same bundle."""
+        needed = {
+            token: bundle for place, (token, bundle) in enumerate(self.tokens.items())
+            if self.tokens[self._sorted[place - 1]] != bundle}
+        return replace(self, tokens=needed or {self._sorted[0]: self.tokens[self._sorted[0]]})
+
+    def moved_to(self, after: Ring) -> tuple[tuple[KeyRange, str], ...]:
+        """What changes hands where another ring of the same key takes its place: ranges as they were cut by the tokens
+        of both, each with its new bundle; ``KeyRange.bundle`` is the old one."""
+        cuts = sorted({*self._sorted, *after._sorted})
+        moves = []
+        for place, cut in enumerate(cuts):
+            size = (cuts[(place + 1) % len(cuts)] - cut) % KEY_GROUPS or KEY_GROUPS
+            old, new = self.owner(cut), after.owner(cut)
+            if old != new:
+                moves.append((KeyRange(cut, size, old), new))
+        return tuple(moves)
+
+    def _place(self, token: int) -> int:
+        place = bisect_right(self._sorted, token) - 1
+        if place < 0 or self._sorted[place] != token:
+            raise ValueError(f"there is no token {token}: choose one of {list(self._sorted)}")
+        return place
+
+    def _range(self, place: int) -> KeyRange:
+        token = self._sorted[place]
+        size = (self._sorted[(place + 1) % len(self._sorted)] - token) % KEY_GROUPS or KEY_GROUPS
+        return KeyRange(token, size, self.tokens[token])
+
+    @cached_property
+    def _sorted(self) -> tuple[int, ...]:
+        return tuple(self.tokens)
+
+    @cached_property
+    def _table(self) -> tuple[tuple[str, ...], array[int]]:
+        """Bundles, and by group the place of its own among them: so that an owner is found in O(1)."""
+        bundles = self.served
+        index = {bundle: place for place, bundle in enumerate(bundles)}
+        table = array("H", [index[self.tokens[self._sorted[-1]]]]) * KEY_GROUPS
+        for token, behind in zip(self._sorted, (*self._sorted[1:], KEY_GROUPS), strict=True):
+            table[token:behind] = array("H", [index[self.tokens[token]]]) * (behind - token)
+        return bundles, table

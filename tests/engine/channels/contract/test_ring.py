@@ -1,0 +1,105 @@
+"""A stream is divided by keys: Spark, Java and Python find the same bundle, which has all events of its keys."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from decimal import Decimal
+from random import Random
+
+import pytest
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from scheduler.model.ring import KEY_GROUPS, Ring, key_group
+from workers.engine.channels import keys
+from workers.engine.spark import queries
+from workers.library.state import key_of, key_text
+
+from .rig import EVERYTHING, Rig, wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+KINDS = (
+    "text STRING, whole BIGINT, small TINYINT, flag BOOLEAN, real DOUBLE, single FLOAT, price DECIMAL(20,4), day DATE, "
+    "at TIMESTAMP, local TIMESTAMP_NTZ, bytes BINARY")
+
+
+def values_of(chance: Random) -> list[tuple]:
+    """Rows of every kind: what is hard about each, and some by chance."""
+    texts = ["", "a", "\x00", "\x1f", "\x1b", "a\x1fb", "x" * 31, "y" * 32, "z" * 65, "Grüße, 世界 🌍"]
+    reals = [0.0, -0.0, float("nan"), float("inf"), -1.5, 0.1, 1e300, 3.0]
+    when = dt.datetime(1969, 12, 31, 23, 59, 59, 999_999)
+    of_kind = [
+        texts, [0, -1, 2**63 - 1, -(2**63), 7], [0, -128, 127], [True, False], reals, reals,
+        [Decimal("0.0000"), Decimal("-12.3400"), Decimal("9999999999999999.9999")],
+        [dt.date(1970, 1, 1), dt.date(2024, 2, 29)],
+        [when, dt.datetime(2024, 2, 29, 12, 34, 56), dt.datetime(2026, 1, 1, 0, 0, 0, 120_000)],
+        [when, dt.datetime(2024, 2, 29, 12, 34, 56)], [b"", b"\x00\x1f\xff"],
+    ]
+    texts += ["".join(chr(chance.randrange(0x20, 0x3000)) for _ in range(chance.randrange(80))) for _ in range(40)]
+    of_kind[1] += [chance.randrange(-(2**63), 2**63) for _ in range(40)]
+    reals += [chance.gauss(0, 1e6) for _ in range(40)]
+    return [tuple(chance.choice([None, *values]) for values in of_kind) for _ in range(400)]
+
+
+def test_spark_java_and_python_find_the_same_group_for_every_kind_of_key(rig: Rig) -> None:
+    rows = rig.spark.createDataFrame(values_of(Random(40)), StructType.fromDDL(KINDS)).coalesce(1).cache()
+    ring = Ring.even(["text"], ["f1-2", "f1-0", "f1-1"])
+    several = (["text", "whole"], ["real", "text", "bytes"], ["flag", "text", "day"])
+    for by in (*([name] for name in rows.columns), *several):
+        of = Ring(tuple(by), ring.tokens)
+        texts = rows.select(key_text(rows, by).alias("text"), F.xxhash64(key_text(rows, by)).alias("hash")).collect()
+        dealt = list(rig.probe.dealtByKey(rows._jdf, json.dumps(of.document())))
+        assert [int(group) for group in dealt[::2]] == [key_group(each.text) for each in texts] == [
+            each.hash % 2**64 // (2**64 // KEY_GROUPS) for each in texts], by
+        assert dealt[1::2] == [of.owner(key_group(each.text)) for each in texts]
+    known = rows.select("text", "whole", "small", "flag").collect()
+    texts = rows.select(key_text(rows, ["text", "whole", "small", "flag"]).alias("key")).collect()
+    assert [key_of(row) for row in known] == [each.key for each in texts]
+    rows.unpersist()
+
+
+def test_keys_that_folds_hold_for_one_are_one(rig: Rig) -> None:
+    rows = rig.spark.createDataFrame(
+        [(0.0, 1), (-0.0, 1), (float("nan"), 2), (-float("nan"), 2), (None, 3)], "real DOUBLE, key INT").coalesce(1)
+    groups = list(rig.probe.dealtByKey(rows._jdf, json.dumps(Ring.even(["real"], ["a"]).document())))[::2]
+    assert groups[0] == groups[1] and groups[2] == groups[3] and len(set(groups)) == 3
+
+
+def test_tokens_change_between_two_batches_and_no_key_is_in_two_bundles(rig: Rig) -> None:
+    small = rig.with_config(max_rows=60)
+    bundles = ("r", "s", "t")
+    rings = [
+        Ring.even(["sensor"], ["r", "s"]),
+        Ring.even(["sensor"], ["r", "s"]).with_token(9_000, "t"),
+        Ring.even(["sensor"], ["r", "s"]).with_token_moved(KEY_GROUPS // 2, 50_000),
+        Ring(("sensor",), {0: "t"}, leaving=("r", "s"))]
+
+    def stream():
+        ticks = small.ticks("a", rate_per_s=500)
+        return ticks.withColumn("sensor", F.concat(F.lit("sensor "), F.col("_seq") % 50))
+
+    rig.open_parts(stream(), "a.0", bundles, capacity=EVERYTHING)
+    rig.channels.route("a", 0, "r", rings[0], from_batch=0)
+    from_batch = {0: rings[0]}
+    for ring in rings[1:]:
+        query = rig.start(rig.publish(stream(), "a"), "a")
+        before = len(rig.batches("a.0"))
+        wait_until(lambda before=before: len(rig.batches("a.0")) > before + 1, what="batches", alive=(query,))
+        assert rig.channels.route("a", 0, "r", ring)
+        wait_until(lambda: rig.channels.routed("a", 0, "r").effective, what="the boundary", alive=(query,))
+        from_batch[rig.channels.routed("a", 0, "r").from_batch] = ring
+        if ring is not rings[-1]:
+            query.stop()  # wherever it is: the next one repeats what is not done
+    assert queries.rest(query, pause=lambda: rig.channels.pause("a"))
+    query.stop()
+    assert rig.channels.routed("a", 0, "r").partitioning == rings[-1]
+    whole = rig.batches("a.0")
+    parts = {bundle: rig.batches(keys.part("a.0", bundle)) for bundle in bundles}
+    for batch, numbers in whole.items():
+        ring = from_batch[max(first for first in from_batch if first <= batch)]
+        for bundle in bundles:
+            assert parts[bundle].get(batch, []) == [
+                number for number in numbers if ring.owner(key_group(f"sensor {number % 50}")) == bundle]
+    numbers = rig.numbers("a.0")
+    assert numbers == list(range(len(numbers))) and len(from_batch) == len(rings)

@@ -1,0 +1,1 @@
+"""Tests of what decides about keyed state on a ring."""

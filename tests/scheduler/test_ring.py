@@ -1,0 +1,133 @@
+"""A ring of tokens: who has which keys, and that a change of one token moves the keys beside it and no other."""
+
+from __future__ import annotations
+
+import doctest
+
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from scheduler.model import ring as ring_module
+from scheduler.model import xxhash64 as hash_module
+from scheduler.model.ring import KEY_GROUPS, Ring, key_group
+from scheduler.model.xxhash64 import xxhash64
+
+groups = st.integers(0, KEY_GROUPS - 1)
+rings = st.dictionaries(groups, st.sampled_from([f"f1-{n}" for n in range(9)]), min_size=1, max_size=12).map(
+    lambda tokens: Ring(("sensor",), tokens))
+KEYS = [f"sensor {number}" for number in range(4_000)]
+
+
+def nearest(ring: Ring, group: int) -> str:
+    """Who has a group, by walking counter-clockwise to the first token."""
+    return ring.tokens[min(ring.tokens, key=lambda token: (group - token) % KEY_GROUPS)]
+
+
+@given(rings, st.lists(groups, min_size=1, max_size=30))
+def test_a_key_belongs_to_the_nearest_token_counter_clockwise(ring: Ring, some: list[int]) -> None:
+    for group in some:
+        assert ring.owner(group) == nearest(ring, group) == ring.range_of(group).bundle
+        assert ring.range_of(group).has(group)
+
+
+@given(rings)
+def test_ranges_are_the_ring(ring: Ring) -> None:
+    assert sum(each.size for each in ring.ranges) == KEY_GROUPS
+    first, *others = ring.ranges
+    assert list(ring.clockwise(first.token)) == others
+    small = [each for each in ring.ranges if each.size < 50]
+    assert all(ring.owner(group) == each.bundle for each in small for group in each.groups)
+
+
+@given(rings, groups)
+def test_another_token_takes_of_the_range_that_it_stands_in_and_of_no_other(ring: Ring, token: int) -> None:
+    assume(token not in ring.tokens)
+    after = ring.with_token(token, "f2-0")
+    was = ring.range_of(token)
+    assert [(move.bundle, to) for move, to in ring.moved_to(after)] == [(was.bundle, "f2-0")]
+    moved = ring.moved_to(after)[0][0]
+    assert moved.token == token and was.has(token) and moved.size == was.size - (token - was.token) % KEY_GROUPS
+    assert after.without_token(token).tokens == ring.tokens
+
+
+@given(rings, st.data())
+def test_a_token_taken_away_leaves_its_range_to_the_one_before(ring: Ring, data: st.DataObject) -> None:
+    assume(len(ring.tokens) > 1)
+    gone = data.draw(st.sampled_from(ring.ranges))
+    after = ring.without_token(gone.token)
+    before = ring.range_of((gone.token - 1) % KEY_GROUPS).bundle
+    assert [(move, to) for move, to in ring.moved_to(after)] == ([(gone, before)] if before != gone.bundle else [])
+    assert (gone.bundle in after.leaving) == (gone.bundle not in after.tokens.values())
+    assert not after.why_not
+
+
+@given(rings, st.data())
+def test_a_token_that_moves_changes_hands_with_its_neighbour_alone(ring: Ring, data: st.DataObject) -> None:
+    moving = data.draw(st.sampled_from(ring.ranges))
+    to = data.draw(groups)
+    try:
+        after = ring.with_token_moved(moving.token, to)
+    except ValueError:
+        return
+    beside = {moving.bundle, ring.range_of((moving.token - 1) % KEY_GROUPS).bundle}
+    assert all({move.bundle, new} <= beside for move, new in ring.moved_to(after))
+    for move, new in ring.moved_to(after):
+        assert after.owner(move.token) == new and ring.owner(move.token) == move.bundle
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(2, 40))
+def test_a_bundle_more_or_less_moves_about_one_nth_of_the_keys(bundles: int) -> None:
+    names = [f"f1-{number}" for number in range(bundles)]
+    ring = Ring.even(["sensor"], names)
+    sizes = [each.size for each in ring.ranges]
+    assert max(sizes) - min(sizes) <= 1 and sum(sizes) == KEY_GROUPS
+    less = ring.without_token(ring.ranges[-1].token)
+    moved = [key for key in KEYS if ring.owner(key_group(key)) != less.owner(key_group(key))]
+    assert {ring.owner(key_group(key)) for key in moved} <= {names[-1]}
+    # Of 4,000 keys so many are in one of n equal ranges, but for five standard deviations.
+    expected, deviation = len(KEYS) / bundles, (len(KEYS) / bundles * (1 - 1 / bundles)) ** 0.5
+    assert abs(len(moved) - expected) <= 5 * deviation + 1
+
+
+@given(rings)
+def test_a_change_is_undone_by_the_way_back(ring: Ring) -> None:
+    even = Ring.even(ring.by, ["a", "b", "c"])
+    forth, back = ring.moved_to(even), even.moved_to(ring)
+    assert [(move.token, move.size, move.bundle, to) for move, to in forth] == [
+        (move.token, move.size, to, move.bundle) for move, to in back]
+    assert not ring.moved_to(ring)
+
+
+@given(rings)
+def test_tokens_that_make_no_difference_go(ring: Ring) -> None:
+    merged = ring.merged()
+    assert not ring.moved_to(merged) and merged.served == ring.served
+    ranges = merged.ranges
+    assert len(ranges) == 1 or all(
+        each.bundle != ranges[place - 1].bundle for place, each in enumerate(ranges))
+
+
+@pytest.mark.parametrize("change", [
+    lambda ring: ring.with_token(0, "f2-0"),
+    lambda ring: ring.with_token(KEY_GROUPS, "f2-0"),
+    lambda ring: ring.without_token(7),
+    lambda ring: ring.without_token(0).without_token(100),
+    lambda ring: ring.with_token_moved(100, 0),
+    lambda ring: ring.with_token_moved(7, 8),
+    lambda ring: ring.with_owner(7, "f2-0"),
+])
+def test_what_no_token_can_do_is_refused(change) -> None:
+    with pytest.raises(ValueError, match=r"token \d+ (cannot|is the last)|there is no token"):
+        change(Ring(("sensor",), {0: "f1-0", 100: "f1-1"}))
+
+
+@given(st.text(max_size=100))
+def test_a_group_is_the_upper_sixteen_bits(text: str) -> None:
+    assert key_group(text) == xxhash64(text.encode()) // 2**48 < KEY_GROUPS
+
+
+def test_the_examples_hold() -> None:
+    assert doctest.testmod(ring_module) == (0, 3)
+    assert doctest.testmod(hash_module) == (0, 1)

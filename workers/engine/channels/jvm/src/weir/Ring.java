@@ -1,0 +1,55 @@
+package weir;
+
+import com.fasterxml.jackson.databind.JsonNode;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.TreeMap;
+import java.util.TreeSet;
+import org.apache.spark.sql.catalyst.expressions.XXH64;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
+
+/**
+ * By keys, by consistent hashing: an event goes to the part that has the nearest token counter-clockwise of its key, so that
+ * each part has all events of its keys, in their order. {@code scheduler/model/ring.py} says what a ring is, and agrees.
+ */
+final class Ring implements Partitioning {
+  static final int KEY_GROUPS = 65_536;
+  private static final long SEED = 42; // of Spark's SQL function
+
+  private final List<String> by = new ArrayList<>();
+  private final List<String> parts;
+  private final int[] partOf = new int[KEY_GROUPS]; // by key group
+
+  Ring(JsonNode document) {
+    document.get("by").forEach(column -> by.add(column.asText()));
+    TreeMap<Integer, String> tokens = new TreeMap<>();
+    document.get("tokens").properties().forEach(
+        token -> tokens.put(Integer.valueOf(token.getKey()), token.getValue().asText()));
+    parts = new ArrayList<>(new TreeSet<>(tokens.values()));
+    int before = parts.indexOf(tokens.lastEntry().getValue()), from = 0; // before the first token, the ring's last
+    for (int token : tokens.keySet()) {
+      Arrays.fill(partOf, from, token, before);
+      before = parts.indexOf(tokens.get(token));
+      from = token;
+    }
+    Arrays.fill(partOf, from, KEY_GROUPS, before);
+  }
+
+  @Override
+  public List<String> parts() {
+    return parts;
+  }
+
+  @Override
+  public Partitioner partitioner(long batch, StructType schema) {
+    KeyText key = new KeyText(by, schema);
+    return event -> partOf[keyGroup(key.of(event))];
+  }
+
+  /** The group of a key, by its text. */
+  static int keyGroup(UTF8String key) {
+    return (int) (XXH64.hashUTF8String(key, SEED) >>> 48);
+  }
+}
