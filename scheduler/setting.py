@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .guards.element_policies import ElementPolicy
-from .model.alternates import alternates_in, is_dynamic, on_in
+from .model.alternates import BY, alternates_in, is_dynamic, working_in
 from .model.errors import InvalidTransition, NotFound
 from .model.estate import Submitted
 from .model.fragment import Fragment, RunningTask
@@ -23,10 +23,11 @@ from .model.ports import EstateView
 from .model.prices import Prices
 from .model.settings_of_fragments import USUAL, FragmentSettings
 from .model.task_types import TaskTypes
+from .model.warm_up import on_of, warm_s, warming_of, working
 from .performance.alternate_costs import switched_cost
 from .plan_building import heads_of, plan_of_rearrangement, plan_taking_back, submitted_in
 from .reuse.activity import FragmentChange
-from .step_kinds import POLICY, SET_FRAGMENT, SWITCH, StepKind, kind_of
+from .step_kinds import POLICY, SET_FRAGMENT, SWITCH, SWITCH_KEY, StepKind, kind_of
 
 
 def plan_settings(
@@ -85,9 +86,13 @@ def plan_settings(
 
 def plan_switch(
     estate: EstateView, dataflow_id: str, *, task: str, alternate: str, along: Mapping[str, str] = MappingProxyType({}),
-    task_types: TaskTypes, prices: Prices, stays: bool = False, why: str = "",
+    task_types: TaskTypes, prices: Prices, stays: bool = False, at_once: bool = False, warmed: bool = False,
+    why: str = "",
 ) -> Plan:
     """Plan that a dynamic task is done by another of its alternates, for all who use it; or several tasks are.
+
+    Where the task's alternates warm up, the other one first does; where one warms up, and the alternate that is on is
+    named, that ends.
 
     Parameters
     ----------
@@ -98,7 +103,11 @@ def plan_switch(
     along : mapping of str to str, optional
         Other tasks that switch with it, and their alternates: those that switch in waves do so in one.
     stays : bool, optional
-        It may be the one that is on: it is to be held.
+        It may be the one that is on, or warms up: it is to be held.
+    at_once : bool, optional
+        It does not warm up, or no longer.
+    warmed : bool, optional
+        It has warmed up for its time.
     why : str, optional
         What it is for, for those who look at the plan.
 
@@ -109,16 +118,25 @@ def plan_switch(
     NotFound
         The dataflow has no such dynamic task, or the task no such alternate.
     InvalidTransition
-        That alternate is on already.
+        That alternate is on, or warms up, already; it has ``warmed``, and that was cancelled meanwhile; or tasks that
+        are one running task are to have several.
     """
     submitted = submitted_in(estate, dataflow_id)
     before: dict[str, FragmentSettings] = {}
     after: dict[str, FragmentSettings] = {}
     switched: dict[str, str] = {}
-    for name, chosen in {task: alternate, **along}.items():
-        running, on = _switched(estate, submitted, name, chosen, stays=stays)
+    named: dict[str, str] = {}  # the task by whose name each running task is switched
+    for name, chosen in [(task, alternate), *along.items()]:
+        running, was, becomes = _switched(
+            estate, submitted, name, chosen, stays=stays, at_once=at_once, warmed=warmed)
+        first = named.setdefault(running.id, name)
+        if switched.get(running.id, chosen) != chosen:
+            task_named = name if name == first else f"{first} and {name}, which are one running task,"
+            raise InvalidTransition(
+                f"{task_named} cannot be done by {switched[running.id]} and {chosen} at once.",
+                remedy="Name one alternate for it.", dataflow=dataflow_id, task=name, alternate=chosen)
         own = estate.places[running.id][0]
-        for settings, which in ((before, on), (after, chosen)):
+        for settings, which in ((before, was), (after, becomes)):
             now = settings.get(own, estate.settings.get(own, USUAL))
             settings[own] = replace(now, alternates={**now.alternates, running.id: which})
         switched[running.id] = chosen
@@ -128,23 +146,75 @@ def plan_switch(
         prices=prices, begins=begins, ceases=ceases, settings_before=before, settings_after=after, why=why)
 
 
-def _switched(
-    estate: EstateView, submitted: Submitted, task: str, alternate: str, *, stays: bool
-) -> tuple[RunningTask, str]:
-    """The running task that is to be done by another alternate, and which is on now."""
+def plan_key_switch(
+    estate: EstateView, dataflow_id: str, *, task: str, alternate: str, of_key: str, task_types: TaskTypes,
+    prices: Prices,
+) -> Plan:
+    """Plan that a dynamic task is done by an alternate for one of its keys, for all who use it; whoever switches keys
+    tells the queries.
+
+    Parameters
+    ----------
+    task, alternate : str
+        The task's id in the dataflow, and the alternate's name.
+    of_key : str
+        The text of the key (`key_texts`).
+
+    Raises
+    ------
+    NotSubmitted
+        The estate has no dataflow of that id.
+    NotFound
+        The dataflow has no such dynamic task, or the task no such alternate.
+    InvalidTransition
+        The task is not switched by key.
+    """
+    submitted = submitted_in(estate, dataflow_id)
     running = _dynamic_task(estate, submitted, task)
+    _require_alternate(running, alternate, submitted, task)
+    if not running.config.get(BY):
+        raise InvalidTransition(
+            f"{task} has one alternate for all keys.", remedy="Switch the task, or name a key in its by.",
+            dataflow=submitted.id, task=task)
+    fragment = estate.fragments[estate.places[running.id][0]]
+    own = {fragment.id: estate.settings.get(fragment.id, USUAL)}
+    step = Step(SWITCH_KEY.name, fragment.id, task=running.id, of_key=of_key, alternate=alternate)
+    return plan_of_rearrangement(
+        SET, estate, submitted, FragmentChange({fragment.id: fragment}, {fragment.id: fragment}, (step,)),
+        heads=[running.id], task_types=task_types, prices=prices, cores_delta=0.0, settings_before=own,
+        settings_after=own)
+
+
+def _require_alternate(running: RunningTask, alternate: str, submitted: Submitted, task: str) -> None:
     names = [each.name for each in alternates_in(running.type, running.config)]
     if alternate not in names:
         raise NotFound(
             f"Task {task} has no alternate {alternate}.", remedy=_one_of(alternate, names), dataflow=submitted.id,
             task=task, alternate=alternate)
+
+
+def _switched(
+    estate: EstateView, submitted: Submitted, task: str, alternate: str, *, stays: bool, at_once: bool, warmed: bool
+) -> tuple[RunningTask, str, str]:
+    """The running task that is to be done by another alternate; what is to work there when that is taken back, and what
+    works there then."""
+    running = _dynamic_task(estate, submitted, task)
+    _require_alternate(running, alternate, submitted, task)
     own = estate.settings.get(estate.places[running.id][0], USUAL)
-    on = on_in(running.type, running.config, own.alternates.get(running.id))
-    if on == alternate and not stays:
+    was = working_in(running.type, running.config, own.alternates.get(running.id))
+    on, warming = on_of(was), warming_of(was)
+    if warmed and warming != alternate:
         raise InvalidTransition(
-            f"Alternate {alternate} of {task} is on already.", remedy="There is nothing to change.",
+            f"Alternate {alternate} of {task} no longer warms up.", remedy="There is nothing to change.",
             dataflow=submitted.id, task=task)
-    return running, on
+    warms = alternate != on and not (at_once or warmed) and warm_s(running.type, running.config) > 0
+    becomes = working(on, alternate) if warms else alternate
+    if becomes == was and not stays:
+        raise InvalidTransition(
+            f"Alternate {alternate} of {task} {'warms up' if warming else 'is on'} already.",
+            remedy="Wait, or switch at once." if warming else "There is nothing to change.",
+            dataflow=submitted.id, task=task)
+    return running, was if becomes in (on, was) else on, becomes
 
 
 def plan_policy(
@@ -217,6 +287,12 @@ def _with(own: FragmentSettings, of: str, task: str, chosen: Any) -> FragmentSet
 
 def _plan_tasks_back(estate: EstateView, plan: Plan, submitted: Submitted, steps: Sequence[Step]) -> Plan:
     kind = kind_of(steps[0])
+    if steps[0].of_key is not None:  # what was held is held no longer
+        fragments = {name: estate.fragments[name] for step in steps if (name := step.fragment) in estate.fragments}
+        own = {name: estate.settings.get(name, USUAL) for name in fragments}
+        return plan_taking_back(
+            estate, plan, FragmentChange(fragments, fragments, tuple(steps)), heads=[step.task or "" for step in steps],
+            settings_before=own, settings_after=own)
     of = "policies" if kind.of_policy else "alternates"
     before: dict[str, FragmentSettings] = {}
     after: dict[str, FragmentSettings] = {}

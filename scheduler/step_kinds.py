@@ -19,7 +19,8 @@ from .model.settings_of_fragments import USUAL, FragmentSettings
 @dataclass(frozen=True, slots=True)
 class EnactmentEvidence:
     """What is known of the estate while a plan is enacted: reports by node, nodes and slots that are ``gone``, and the
-    ``settings`` of fragments as they are now, which may be others than the plan made them.
+    ``settings`` of fragments, and how many tasks work in each (``active``), as they are now: which may be others than
+    the plan made them.
 
     A node or slot leaves the estate only when nothing is to run on it: steps that concern it alone are done. As long as
     a node that is ``awaited`` does not report, nobody knows by which weights is written there.
@@ -29,6 +30,7 @@ class EnactmentEvidence:
     gone: Collection[str] = ()
     awaited: Collection[str] = ()
     settings: Mapping[str, FragmentSettings] = field(default_factory=dict)
+    active: Mapping[str, int] = field(default_factory=dict)
 
     def is_gone(self, slot: str) -> bool:
         """Whether a slot, or its node, is no longer in the estate."""
@@ -244,6 +246,9 @@ SET_FRAGMENT = StepKind(
 SWITCH = StepKind(
     name="switch", words="{task} is done by its alternate {setting}, from the next batch of {fragment} on",
     reverse="switch", rank=6, is_done=_is_switched)
+SWITCH_KEY = StepKind(
+    name="switch_key", words="{task} is done by its alternate {alternate} for {of_key}",
+    reverse="switch_key", rank=6, is_done=lambda step, fragment, evidence: True)
 POLICY = StepKind(
     name="policy", words="{task} is switched by another policy: {setting}",
     reverse="policy", rank=6, is_done=lambda step, fragment, evidence: True, of_policy=True)
@@ -264,8 +269,8 @@ LEAVE_BUNDLE = StepKind(
 STEP_KINDS: Mapping[str, StepKind] = {
     kind.name: kind for kind in (
         CLOSE_OUTLET, CLOSE_TAIL, STOP_FRAGMENT, PAUSE_FRAGMENT, HAND_OVER, START_FRAGMENT, RESUME_FRAGMENT,
-        START_BUNDLE, MOVE_BUNDLE, HAND_OVER_BUNDLE, SET_FRAGMENT, SWITCH, POLICY, OPEN_TAIL, OPEN_OUTLET, ROUTE,
-        LEAVE_BUNDLE)}
+        START_BUNDLE, MOVE_BUNDLE, HAND_OVER_BUNDLE, SET_FRAGMENT, SWITCH, SWITCH_KEY, POLICY, OPEN_TAIL, OPEN_OUTLET,
+        ROUTE, LEAVE_BUNDLE)}
 
 
 def kind_of(step: Step) -> StepKind:
@@ -279,8 +284,23 @@ def in_order(steps: Iterable[Step]) -> tuple[Step, ...]:
 
 
 def steps_done(plan: Plan, evidence: EnactmentEvidence) -> set[str]:
-    """Keys of the plan's steps that the evidence shows to be in force."""
+    """Keys of the plan's steps that the evidence shows to be in force, or of which nothing more is to come because a
+    later plan has put to rest what they begin.
+    """
     fragments = {**plan.fragments_before, **plan.fragments_after}
     return {
         step.key for step in plan.steps
-        if step.fragment in fragments and kind_of(step).is_done(step, fragments[step.fragment], evidence)}
+        if step.fragment in fragments and (
+            kind_of(step).is_done(step, fragments[step.fragment], evidence) or _rests_since(step, plan, evidence))}
+
+
+def _rests_since(step: Step, plan: Plan, evidence: EnactmentEvidence) -> bool:
+    """Whether a later plan has put to rest what a step begins, or whom it begins it for."""
+    wanted, active = plan.fragments_after.get(step.fragment), evidence.active
+    if wanted is None or step.fragment not in active:  # it is to stop
+        return False
+    if active[step.fragment] == 0 < wanted.active:
+        return True
+    if step.kind == OPEN_TAIL.name:
+        return (step.active or 0) > active[step.fragment]
+    return step.kind == OPEN_OUTLET.name and active.get(step.reader or "") == 0

@@ -34,7 +34,7 @@ gc.set_threshold(50_000, 20, 20)
 hypothesis.settings.register_profile("weir", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("same", hypothesis.settings.get_profile("weir"), derandomize=True)
 BEGAN_S = pytest.StashKey[float]()
-SHARE, FEWEST = 4, 5  # a default run draws a fourth of the cases of a property, and so many at least; a long one all
+SHARE, FEWEST = 8, 5  # a default run draws an eighth of the cases of a property, and so many at least; a long one all
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -157,11 +157,18 @@ def locked(folder: Path) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A SQLite database with every migration, made once for all workers of a run: that takes long."""
+    """A SQLite database with every migration: the one that set-up keeps, else made once for all workers of a run."""
+    from django.db.migrations.loader import MigrationLoader
+
+    from dashboard.core.migrated_database import template_file
+
     folder = shared_folder(tmp_path_factory, "migrated")
     path = folder / "weir.sqlite3"
     with locked(folder):
-        if not path.exists():
+        template = None if path.exists() else template_file(MigrationLoader(None))
+        if template is not None and template.is_file():
+            shutil.copyfile(template, path)
+        elif not path.exists():
             variables = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
             making = folder / "making"
             subprocess.run(

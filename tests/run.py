@@ -1,8 +1,8 @@
 """`./weir test`: pytest over the whole suite, and one closing line.
 
-It takes one worker more than there are cores (up to four), for most tests wait now and then. Where paths or a marker
-expression are given, one process does what was asked. `--changed` runs what a change reaches, what is nearest to it
-first, for two minutes: see ``changed.py``.
+It takes two workers more than there are cores (up to four), for tests wait for a third of their time or more. Where
+paths or a marker expression are given, one process does what was asked. `--changed` runs what a change reaches, what is
+nearest to it first, for two minutes: see ``changed.py``.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def names_tests(arguments: Sequence[str]) -> bool:
 def in_parallel() -> list[str]:
     """Options that spread a run's files over the cores."""
     cores = len(os.sched_getaffinity(0))
-    return ["-n", str(min(MOST_WORKERS, cores + 1)), *GROUPED] if cores > 1 else []
+    return ["-n", str(min(MOST_WORKERS, cores + 2)), *GROUPED] if cores > 1 else []
 
 
 def of_changes(option: str) -> list[str]:

@@ -142,18 +142,6 @@ class MuteRow(models.Model):
         return self.text[:120]
 
 
-class Preference(models.Model):
-    """How somebody wants to be told of alerts of one severity."""
-
-    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
-    severity = models.CharField(max_length=10, choices=_SEVERITIES)
-    email = models.BooleanField()
-    webhook = models.BooleanField()
-
-    class Meta:
-        constraints = [models.UniqueConstraint(fields=["user", "severity"], name="one_preference_a_severity")]
-
-
 class EvaluatorClock(models.Model):
     """The last round that was evaluated: whoever comes with an earlier one, or the same, has nothing to do."""
 

@@ -11,18 +11,17 @@ from django.db.models import Q
 from django.urls import reverse
 from django.utils import timezone
 
-from dashboard.alerts.models import Alert, MuteRow, NoticeGroup, Preference
-from dashboard.outbox.models import EMAIL, WEBHOOK, Delivery, Endpoint
+from dashboard.alerts.models import Alert, MuteRow, NoticeGroup
+from dashboard.outbox.models import Delivery, Endpoint
+from dashboard.outbox.notice_choices import NoticeMessage, chosen_by, deliveries_to, webhook_delivery
 from dashboard.outbox.sending import enqueue
 from dashboard.teams.models import Team, User
-from scheduler.alerting.alert_values import CRITICAL, RESOLVED, SEVERITIES, Element
+from scheduler.alerting.alert_values import RESOLVED, SEVERITIES, Element
 from scheduler.alerting.grouping import MORE, OVER, Group, Member, Mute, look_at
 from scheduler.history.series import DATAFLOW
 
 SHOWN = 50  # alerts in one message
 _WORDS = {MORE: "More: ", OVER: "Over: "}
-# Who has chosen nothing gets mail for what cannot wait, where an address is known.
-DEFAULT_CHOICE = {severity: (severity == CRITICAL, severity == CRITICAL) for severity in SEVERITIES}
 
 
 def tell(now_s: int) -> None:
@@ -97,41 +96,25 @@ def mail_text(payload: Mapping[str, Any]) -> str:
         lines += [f"  {alert['remedy']}"] if alert["remedy"] and payload["what"] != OVER else []
     if payload["count"] > len(payload["alerts"]):
         lines.append(f"- and {payload['count'] - len(payload['alerts'])} more")
-    return "\n".join([*lines, "", payload["link"], "", "You choose what you are told under Alerts, Notifications."])
+    return "\n".join([*lines, "", payload["link"], "", "Choose your notifications under Alerts, Notifications."])
 
 
 def _deliveries(group: NoticeGroup, what: str, alerts: Sequence[Alert]) -> Iterator[Delivery]:
     """One message to each receiver, named by group, number and receiver: told once however often this is done."""
     payload = payload_of(group, what, alerts)
-    key = f"notice:{group.pk}:{group.notices}"
-    for user, (by_mail, by_webhook) in people_of(group.team, payload["severity"]):
-        if by_mail and user.email:
-            yield Delivery(
-                key=f"{key}:mail:{user.pk}", channel=EMAIL, user=user, to=user.email,
-                subject=f"[Weir] {payload['title']}"[:200], payload={"text": mail_text(payload)})
-        for endpoint in Endpoint.objects.filter(user=user) if by_webhook else ():
-            yield _webhook(key, endpoint, payload)
+    notice = NoticeMessage(f"notice:{group.pk}:{group.notices}", payload, mail_text(payload))
+    for user, choice in chosen_by(people_of(group.team), payload["severity"]):
+        yield from deliveries_to(user, choice, notice)
     worst = SEVERITIES.index(payload["severity"])
     for endpoint in Endpoint.objects.filter(team=group.team) if group.team else ():
         if worst <= SEVERITIES.index(endpoint.least):
-            yield _webhook(key, endpoint, payload)
+            yield webhook_delivery(endpoint, notice)
 
 
-def _webhook(key: str, endpoint: Endpoint, payload: dict[str, Any]) -> Delivery:
-    return Delivery(
-        key=f"{key}:hook:{endpoint.pk}", channel=WEBHOOK, endpoint=endpoint, subject=payload["title"][:300],
-        payload=payload)
-
-
-def people_of(team: Team | None, severity: str) -> Iterator[tuple[User, tuple[bool, bool]]]:
-    """Who may be told of a team's alerts, or the estate's (its administrators), and how: by mail, by webhook."""
+def people_of(team: Team | None) -> list[User]:
+    """Who may be told of a team's alerts, or the estate's: its administrators."""
     wanted = Q(is_superuser=True) if team is None else Q(memberships__team=team)
-    users = list(User.objects.filter(wanted, is_active=True).distinct().order_by("pk"))
-    chosen = {
-        row.user_id: (row.email, row.webhook)
-        for row in Preference.objects.filter(user__in=users, severity=severity)}
-    for user in users:
-        yield user, chosen.get(user.pk, DEFAULT_CHOICE[severity])
+    return list(User.objects.filter(wanted, is_active=True).distinct().order_by("pk"))
 
 
 def trial_payload(username: str) -> dict[str, Any]:

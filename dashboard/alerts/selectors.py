@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from dashboard.alerts.models import Alert, MuteRow, Preference
-from dashboard.alerts.notices import DEFAULT_CHOICE, current_mutes, is_muted
-from dashboard.teams.models import User
+from dashboard.alerts.models import Alert, MuteRow
+from dashboard.alerts.notices import current_mutes, is_muted
 from dashboard.teams.permissions import Viewer
 from scheduler.alerting.alert_values import FIRING, PENDING, RESOLVED, SEVERITIES
 from scheduler.model.errors import NotFound
@@ -33,15 +32,6 @@ class AlertFilter:
     team: str = ""
     dataflow: str = ""
     group: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NoticeChoice:
-    """How somebody is told of alerts of one severity."""
-
-    severity: str
-    email: bool
-    webhook: bool
 
 
 def visible(viewer: Viewer) -> QuerySet[Alert]:
@@ -94,11 +84,3 @@ def mutes(viewer: Viewer) -> QuerySet[MuteRow]:
     """Mutes that hold, of what the viewer may know of."""
     rows = MuteRow.objects.filter(until__gt=timezone.now()).select_related("team", "by")
     return rows if viewer.superuser else rows.filter(Q(team__in=viewer.team_ids) | Q(team=None))
-
-
-def choices(user: User) -> list[NoticeChoice]:
-    """How somebody is told, by severity."""
-    chosen = {row.severity: row for row in Preference.objects.filter(user=user)}
-    return [
-        NoticeChoice(severity, chosen[severity].email, chosen[severity].webhook) if severity in chosen
-        else NoticeChoice(severity, *DEFAULT_CHOICE[severity]) for severity in SEVERITIES]

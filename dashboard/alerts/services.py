@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.core.exceptions import ValidationError
-from django.core.validators import validate_email
 from django.utils import timezone
 
-from dashboard.alerts.models import Alert, MuteRow, Preference, RuleRow
+from dashboard.alerts.models import Alert, MuteRow, RuleRow
 from dashboard.alerts.rules_in_force import kinds_of, scope_of
 from dashboard.alerts.selectors import alert_for, mutes
 from dashboard.audit.trail import audited
@@ -54,7 +51,7 @@ def acknowledge(*, actor: User, alert_id: int) -> Alert:
 
 
 def mute(*, actor: User, alert_id: int, what: str, until: datetime) -> MuteRow:
-    """Tell nobody of an alert's rule, or of the element that it is about, until a time.
+    """Tell nobody of an alert's rule, or of the element that it is about, until a time; in place of the mute before.
 
     Parameters
     ----------
@@ -74,7 +71,9 @@ def mute(*, actor: User, alert_id: int, what: str, until: datetime) -> MuteRow:
         element = {} if what == "rule" else {"element_kind": alert.element_kind, "element": alert.element}
         words = {"rule": f"All of “{alert.title}”", "element": f"All of {alert.element_kind}: {alert.text}",
                  "both": f"“{alert.title}”: {alert.text}"}[what]
-        row = MuteRow.objects.create(team=alert.team, until=until, by=actor, text=words[:300], **rule, **element)
+        muted = {"team": alert.team, "rule_id": "", "element_kind": "", "element": ""} | rule | element
+        MuteRow.objects.filter(**muted).delete()
+        row = MuteRow.objects.create(**muted, until=until, by=actor, text=words[:300])
         audit.subject, audit.team = row, alert.team
         audit.details = {"until": until.isoformat(), "what": what, "rule": alert.rule_id}
         return row
@@ -140,27 +139,6 @@ def reset_rule(*, actor: User, team: Team | None, kind: str, dataflow_id: str = 
             raise NotFound("This rule is as it is by default.", remedy="Reload the page.")
         audit.subject, audit.details = RuleRow(pk=row.pk), {"rule": f"{row.scope}/{row.kind}"}
         row.delete()
-
-
-def set_choices(*, actor: User, choices: Collection[tuple[str, bool, bool]], email: str) -> None:
-    """Say how the actor is told of alerts: by severity, by mail or not, by webhook or not; and at which address."""
-    email = email.strip()
-    if email:
-        try:
-            validate_email(email)
-        except ValidationError:
-            raise BadInput("That is no address of mail.", remedy="Write it as name@example.org.") from None
-    if {severity for severity, *_ in choices} - set(SEVERITIES):
-        raise BadInput("There is no such severity.", remedy=f"There are {', '.join(SEVERITIES)}.")
-    with audited(actor=actor, verb="alert_choices.set", subject=actor) as audit:
-        for severity, by_mail, by_webhook in choices:
-            Preference.objects.update_or_create(
-                user=actor, severity=severity, defaults={"email": by_mail, "webhook": by_webhook})
-        if actor.email != email:
-            actor.email = email
-            actor.save(update_fields=["email"])
-        audit.details = {
-            severity: {"email": by_mail, "webhook": by_webhook} for severity, by_mail, by_webhook in choices}
 
 
 def _require_admin(actor: User, team: Team | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Annotated, Any
 from uuid import UUID
@@ -26,8 +27,10 @@ from dashboard.api.answers.alerts import (
 )
 from dashboard.api.answers.common import Page
 from dashboard.api.schemas import page_of
+from dashboard.outbox import notice_choices
 from dashboard.outbox import services as outbox
 from dashboard.outbox.models import FORMATS, Delivery, Endpoint
+from dashboard.outbox.notice_choices import SUBJECTS, NoticeChoice
 from dashboard.teams.models import Team
 from dashboard.teams.selectors import team as team_for
 from scheduler.alerting.alert_values import SEVERITIES
@@ -35,6 +38,7 @@ from scheduler.alerting.rule_kinds import RULE_KINDS
 
 router = Router()
 SeverityName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(SEVERITIES)})]
+SubjectName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(SUBJECTS)})]
 KindName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(RULE_KINDS)})]
 FormatName = Annotated[str, WithJsonSchema({"type": "string", "enum": [name for name, _ in FORMATS]})]
 ShowName = Annotated[str, WithJsonSchema({"type": "string", "enum": list(selectors.SHOWS)})]
@@ -63,15 +67,16 @@ class RuleIn(Schema):
 
 
 class ChoiceIn(Schema):
-    """How the caller wants to be told of alerts of one severity."""
+    """How the caller wants to be told of one subject; ``daily`` in a digest."""
 
-    severity: SeverityName
+    subject: SubjectName
     email: bool
     webhook: bool
+    daily: bool = False
 
 
 class ChoicesIn(Schema):
-    """The choice by severity, and the address of mail; empty for none."""
+    """The choice by subject, and the address of mail; empty for none."""
 
     email: str = Field("", max_length=254)
     choices: list[ChoiceIn]
@@ -160,18 +165,19 @@ def reset_alert_rule(
     return Status(204, None)
 
 
-@router.get("/alert-choices", response=Choices)
-def alert_choices(request: HttpRequest) -> dict[str, Any]:
-    """How the caller is told of alerts."""
+@router.get("/notice-choices", response=Choices)
+def notice_choices_of_caller(request: HttpRequest) -> dict[str, Any]:
+    """How the caller is told of alerts and proposals."""
     return _choices(request)
 
 
-@router.put("/alert-choices", response=Choices)
-def put_alert_choices(request: HttpRequest, wanted: ChoicesIn) -> dict[str, Any]:
-    """Say how the caller wants to be told of alerts."""
-    services.set_choices(
+@router.put("/notice-choices", response=Choices)
+def put_notice_choices(request: HttpRequest, wanted: ChoicesIn) -> dict[str, Any]:
+    """Say how the caller wants to be told of alerts and proposals."""
+    outbox.set_choices(
         actor=request.user, email=wanted.email.replace("\0", ""),
-        choices=[(choice.severity, choice.email, choice.webhook) for choice in wanted.choices])
+        choices=[NoticeChoice(choice.subject, choice.email, choice.webhook, choice.daily)
+                 for choice in wanted.choices])
     return _choices(request)
 
 
@@ -223,8 +229,7 @@ def _team(request: HttpRequest, slug: str | None) -> Team | None:
 
 def _choices(request: HttpRequest) -> dict[str, Any]:
     return {"email": request.user.email, "choices": [
-        {"severity": choice.severity, "email": choice.email, "webhook": choice.webhook}
-        for choice in selectors.choices(request.user)]}
+        asdict(choice) for choice in notice_choices.choices_of(request.user)]}
 
 
 def _alert_row(alert: Alert) -> dict[str, Any]:

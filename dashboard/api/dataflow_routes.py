@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +15,7 @@ from django.http import HttpRequest, HttpResponse
 from ninja import Field, Query, Router, Schema, Status
 
 from dashboard.api import schemas
+from dashboard.api.answers.adaptation import GoalsAnswer, GoalsOffer
 from dashboard.api.answers.common import Page
 from dashboard.api.answers.dataflows import (
     AskedToWrite,
@@ -38,13 +40,15 @@ from dashboard.api.answers.dataflows import (
 from dashboard.api.answers.deployment import MovePreview
 from dashboard.api.answers.latency import DataflowLatency, LatencyPrices
 from dashboard.api.answers.proposals import ProposalRow
+from dashboard.api.switch_schemas import SwitchIn
 from dashboard.approvals import services
 from dashboard.approvals.move_previews import preview_of
 from dashboard.approvals.policy_drafts import trial_of
 from dashboard.bills.dataflow_costs import cost_of
 from dashboard.catalog import selectors as catalog
-from dashboard.catalog.document_checks import limits_for
-from dashboard.catalog.services import choose_latency, choose_when_behind
+from dashboard.catalog.document_checks import goals_of, limits_for
+from dashboard.catalog.services import choose_goals, choose_latency, choose_when_behind
+from dashboard.controllers.adaptation_told import goals_told, offer_told
 from dashboard.controllers.latency_told import latency_prices_told, latency_told
 from dashboard.operations import dynamic_reader, fragmentation_reader
 from dashboard.operations import selectors as operations
@@ -58,6 +62,14 @@ from scheduler.model.encoding import to_json
 from scheduler.model.errors import NotFound
 
 router = Router()
+OF_KEY = Query([], description="The values of a key's columns: it is for that key alone.")
+
+
+class GoalsIn(Schema):
+    """Goals by the keys of a document; null for none. With ``as_document`` those of the dataflow's document."""
+
+    goals: dict[str, float | None] | None = None
+    as_document: bool = False
 
 
 class PauseAtOnceIn(Schema):
@@ -96,11 +108,11 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
         "graph": catalog.graph_of(record)}
 
 
-@router.get("/dataflows/{uuid:dataflow_id}/versions", response=list[VersionRow])
-def versions(request: HttpRequest, dataflow_id: UUID) -> list[dict[str, Any]]:
+@router.get("/dataflows/{uuid:dataflow_id}/versions", response=Page[VersionRow])
+def versions(request: HttpRequest, dataflow_id: UUID, page: int = Query(1, ge=1, le=10**6)) -> dict[str, Any]:
     """The versions of a dataflow's document, newest first, and which of them counts."""
     record = catalog.dataflow(request.viewer, dataflow_id)
-    return [schemas.version_row(record, version) for version in catalog.versions(record)]
+    return schemas.page_of(catalog.versions(record), page, partial(schemas.version_row, record))
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/versions/{int:number}", response=VersionDetail)
@@ -188,18 +200,28 @@ def switches(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates", response=ProposalRow)
-def switch(request: HttpRequest, dataflow_id: UUID, choice: schemas.SwitchIn) -> dict[str, Any]:
+def switch(request: HttpRequest, dataflow_id: UUID, choice: SwitchIn) -> dict[str, Any]:
     """Propose that a dynamic task, or several, are done by another of their alternates, and held so for a time: an hour
-    where none is said, whatever its policy wants."""
+    where none is said, whatever its policy wants; or that the task is for one ``key`` alone."""
+    if choice.key:
+        return schemas.proposal_row(services.switch_key(
+            actor=request.user, dataflow_id=dataflow_id, task=choice.task, key=choice.key, alternate=choice.alternate,
+            hold_s=choice.hold_s))
     return schemas.proposal_row(services.switch_alternate(
         actor=request.user, dataflow_id=dataflow_id, task=choice.task, alternate=choice.alternate,
-        along=choice.along, hold_s=choice.hold_s))
+        along=choice.along, hold_s=choice.hold_s, at_once=choice.at_once))
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/alternates/{task}/release", response=PolicyAnswer)
-def release(request: HttpRequest, dataflow_id: UUID, task: str) -> dict[str, Any]:
-    """Let the policy of a dynamic task decide again that somebody holds; by an engineer of the dataflow's team."""
-    services.release_alternate(actor=request.user, dataflow_id=dataflow_id, task=task)
+def release(
+    request: HttpRequest, dataflow_id: UUID, task: str, key: list[str] = OF_KEY
+) -> dict[str, Any]:
+    """Let the policy of a dynamic task decide again that somebody holds, or whatever chooses for keys about one that
+    somebody has set; by an engineer of the dataflow's team."""
+    if key:
+        services.release_key(actor=request.user, dataflow_id=dataflow_id, task=task, key=key)
+    else:
+        services.release_alternate(actor=request.user, dataflow_id=dataflow_id, task=task)
     return policy(request, dataflow_id, task)
 
 
@@ -265,6 +287,32 @@ def choose_limits(request: HttpRequest, dataflow_id: UUID, choice: schemas.Laten
     record = catalog.dataflow(request.viewer, dataflow_id)
     choose_latency(actor=request.user, dataflow_id=record.pk, limits=limits_for(record, choice.latency))
     return latency_told(request.viewer, dataflow_id)
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/goals", response=GoalsAnswer)
+def goals(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
+    """What adaptation is to reach for a dataflow, what it comes to now, and why it is left as it is."""
+    return goals_told(request.viewer, dataflow_id)
+
+
+@router.get("/dataflows/{uuid:dataflow_id}/goals/prices", response=GoalsOffer)
+def prices_of_goals(
+    request: HttpRequest, dataflow_id: UUID, most_per_hour: float, least_per_hour: float = 0.0,
+    throughput: float = 0.8, tolerance: float = 0.05, hours: float = 12.0
+) -> dict[str, Any]:
+    """What a dataflow would have on with such goals, and what that costs and brings at the load of now."""
+    return offer_told(request.viewer, dataflow_id, goals_of({
+        "most_per_hour": most_per_hour, "least_per_hour": least_per_hour, "throughput": throughput,
+        "tolerance": tolerance, "hours": hours}))
+
+
+@router.post("/dataflows/{uuid:dataflow_id}/goals", response=GoalsAnswer)
+def choose_goals_of(request: HttpRequest, dataflow_id: UUID, choice: GoalsIn) -> dict[str, Any]:
+    """Say what adaptation is to reach for a dataflow; by an engineer of its team. Nothing changes by it at once."""
+    choose_goals(
+        actor=request.user, dataflow_id=dataflow_id, goals=None if choice.goals is None else goals_of(choice.goals),
+        as_document=choice.as_document)
+    return goals_told(request.viewer, dataflow_id)
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/fragmentation", response=FragmentationAnswer)

@@ -106,19 +106,6 @@ class MoveIn(Schema):
     along: list[str] = []
 
 
-class SwitchIn(Schema):
-    """By which of its alternates a dynamic task is to be done, which tasks, by which of theirs, switch with it, and for
-    how many seconds it is held so then.
-
-    With ``hold_s`` it may be the alternate that is on.
-    """
-
-    task: str
-    alternate: str
-    along: dict[str, str] = {}
-    hold_s: float | None = None
-
-
 class _PolicyTexts(Schema):
     guards: dict[str, str] = {}
     values: dict[str, float | str] = {}

@@ -2,7 +2,7 @@
 
 - ``current_rules(teams)``: by team id, the version (None: none was made) and the rules
 - ``waiting_rules(team)``: the version that waits for a second person, or None
-- ``versions_of(team)``: all versions, newest first
+- ``versions_of(team)``: the newest versions, newest first
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from django.db.models import QuerySet
 from dashboard.approvals.models import TeamRules
 from dashboard.teams.models import Team
 from scheduler.approving import DEFAULT, RULES, Rules
+
+VERSIONS_SHOWN = 50  # of a team: they stand beside what holds
 
 
 def current_rules(team_ids: Iterable[int]) -> dict[int, tuple[TeamRules | None, Rules]]:
@@ -32,5 +34,5 @@ def waiting_rules(team: Team) -> TeamRules | None:
 
 
 def versions_of(team: Team) -> QuerySet[TeamRules]:
-    """Every version of a team's rules, newest first."""
-    return TeamRules.objects.filter(team=team).select_related("author", "second").order_by("-number")
+    """The newest versions of a team's rules, newest first: the trail has them all."""
+    return TeamRules.objects.filter(team=team).select_related("author", "second").order_by("-number")[:VERSIONS_SHOWN]

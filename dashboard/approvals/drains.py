@@ -224,7 +224,7 @@ class _Seen:
                 len(tried), first_s=TAKEN_BACK_S, most_s=MOST_TAKEN_BACK_S))
             if self._at < again_at:
                 return Hold(
-                    f"Its move to {last.plan.options['slot']} did not come to its end, and was taken back.", last,
+                    f"Its move to {last.plan.options['slot']} did not finish, and was rolled back.", last,
                     last.rollback_plan.options.get("why", ""), again_at)
         return None
 
@@ -235,10 +235,10 @@ class _Seen:
             return None if self._first is None else Hold("Another query goes first.", self._first)
         if first.status == FAILED:
             return Hold(
-                "A plan does not come to its end, and others wait for it." + (
-                    " Weir takes it back." if is_of_a_drain(first) else " Take it back, or mend its cause."),
+                "A plan cannot finish, and others wait for it." + (
+                    " Weir rolls it back." if is_of_a_drain(first) else " Roll it back, or mend its cause."),
                 first, cause_of_failure(first))
-        doing = "taken back" if first.status == ROLLING_BACK else "enacted"
+        doing = "rolled back" if first.status == ROLLING_BACK else "enacted"
         return Hold(f"Another plan is being {doing}: this query goes after it.", first)
 
 

@@ -14,8 +14,8 @@ from dashboard.teams.permissions import Viewer
 from scheduler.guards.element_policies import ElementPolicy
 from scheduler.guards.guard_checks import NEVER_ON
 from scheduler.guards.guard_compiling import compile_element
-from scheduler.guards.guard_values import InvalidGuard
-from scheduler.guards.policy_sources import PEOPLE, RULES
+from scheduler.guards.guard_values import ACTIVATION, InvalidGuard
+from scheduler.guards.policy_sources import CONTROLLERS, PEOPLE, RULES
 from scheduler.model.columns import nearest
 from scheduler.model.errors import NotFound
 
@@ -61,6 +61,10 @@ def policy_for(viewer: Viewer, element: RunningElement, draft: PolicyDraft) -> E
     guards = {name: guard.strip() for name, guard in draft.guards.items() if guard.strip()}
     values = {**{each.name: each.value for each in element.alternates}, **draft.values}
     policy = ElementPolicy(guards, values, draft.kind or element.stated.kind, draft.source)
+    if policy.source == CONTROLLERS and policy.kind == ACTIVATION:
+        raise InvalidGuard(
+            f"Activation guards of {element.task} leave a controller nothing to choose.",
+            remedy="Let its guards be of the kind value, or rules be the source.", alternate=names[0])
     texts = [*guards.values(), *(value for value in values.values() if isinstance(value, str))]
     # What is approved already may be named as it is: of those who share the task, another may have proposed it.
     streams = {**element.policy.streams, **streams_for(element, texts)}
@@ -86,6 +90,6 @@ def trial_of(
 
 
 def _require_source(source: str) -> None:
-    known = [*CHOOSERS, PEOPLE]
+    known = [*CHOOSERS, PEOPLE, CONTROLLERS]
     if source not in known:
         raise NotFound(f"There is no policy source {source} here.", remedy=f"Name one of {', '.join(known)}.")

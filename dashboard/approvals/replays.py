@@ -79,6 +79,40 @@ def replayed(*, hours: float, at: datetime, proposal: Proposal | None = None) ->
     return ReplayOfProposal(now, then, {key: record.name for key, record in records.items()})
 
 
+def replayed_part(
+    *, begin: datetime, end: datetime, step_s: float, generation: int, proposal: Proposal | None = None
+) -> Replayed:
+    """A part of the time that was recorded, by itself: queues are empty when it begins, and controllers have done
+    nothing yet.
+
+    Parameters
+    ----------
+    step_s : float
+        How long a step is: 10 s, 20 s, 30 s, or whole minutes.
+    generation : int
+        Of the estate that the parts before were played with.
+    proposal : Proposal, optional
+        With its plan done; without it the estate as it is.
+
+    Raises
+    ------
+    NothingToChange
+        Nothing runs, or the proposal has no plan.
+    StalePlan
+        The estate has changed since, or the plan was made for another generation.
+    """
+    estate = load_estate()
+    if not estate.fragments:
+        raise NothingToChange("Nothing runs.", remedy="Submit a dataflow first.")
+    if estate.generation != generation:
+        raise StalePlan("The estate has changed while it was played.", remedy="Start the replay again.")
+    recorded_rates = _RecordedRates(estate, begin, end)
+    looked_at = estate if proposal is None else _applied(estate, proposal)
+    records = {str(record.pk): record for record in DataflowRecord.objects.filter(
+        pk__in=looked_at.submitted).select_related("team")}
+    return replay(_setup(looked_at, recorded_rates, records, step_s=step_s))
+
+
 def _applied(estate: Estate, proposal: Proposal) -> Estate:
     """The estate as the proposal's plan would make it."""
     plan = plan_of(proposal.plan)
@@ -105,7 +139,7 @@ class _RecordedRates:
             task: out / into for task, running in estate.tasks.items() if running.parents
             and (out := self._mean(task)) and (into := sum(self._mean(parent) for parent in running.parents))}
 
-    def of_source(self, task: str, planned_per_s: float) -> NDArray[np.float64]:
+    def of_source(self, task: str, planned_per_s: float, step_s: float) -> NDArray[np.float64]:
         """A source's rate at each step: as measured last, and as planned where nothing was measured before."""
         minutes = np.full(self.minutes, np.nan)
         known = self._per_s.get(task, minutes)[:self.minutes]
@@ -113,19 +147,31 @@ class _RecordedRates:
         rate_per_s = planned_per_s
         for at, measured in enumerate(minutes):
             minutes[at] = rate_per_s = rate_per_s if np.isnan(measured) else float(measured)
-        a_step = STEP_S / MINUTE.step_s
-        return recorded(minutes, int(self.minutes / a_step), samples_a_step=a_step)
+        return in_steps(minutes, step_s)
 
     def _mean(self, task: str) -> float:
         values = self._per_s.get(task)
         return 0.0 if values is None or np.isnan(values).all() else float(np.nanmean(values))
 
 
-def _setup(estate: Estate, recorded_rates: _RecordedRates, records: dict[str, DataflowRecord]) -> ReplaySetup:
+def in_steps(minutes: NDArray[np.float64], step_s: float) -> NDArray[np.float64]:
+    """Figures of minutes as those of steps: the minute's in each step within it, the mean of the minutes in a longer
+    one."""
+    a_step = step_s / MINUTE.step_s
+    if a_step <= 1:
+        return recorded(minutes, int(len(minutes) / a_step), samples_a_step=a_step)
+    whole = int(a_step)
+    steps: NDArray[np.float64] = minutes[:len(minutes) // whole * whole].reshape(-1, whole).mean(axis=1)
+    return steps
+
+
+def _setup(
+    estate: Estate, recorded_rates: _RecordedRates, records: dict[str, DataflowRecord], *, step_s: float = STEP_S
+) -> ReplaySetup:
     able = able_types()
     return ReplaySetup(
         estate, {
-            task.id: recorded_rates.of_source(task.id, task.rate_per_s or 0.0)
+            task.id: recorded_rates.of_source(task.id, task.rate_per_s or 0.0, step_s)
             for task in estate.tasks.values() if not task.parents},
         jobs.task_types(), prices_in_force(),
         policies={name: policies_of(controller) for name, controller in CONTROLLERS.items()},
@@ -134,4 +180,4 @@ def _setup(estate: Estate, recorded_rates: _RecordedRates, records: dict[str, Da
         refusals={task.type: "it was not seen in open batches" for task in estate.tasks.values()
                   if task.type not in able},
         costs=costs_here(), intervals=IntervalBounds(settings.TRIGGER_MS / 1000, settings.LONGEST_TRIGGER_MS / 1000),
-        thresholds=thresholds(), fusing_rule=rule(), begin_s=recorded_rates.begin_s, step_s=STEP_S)
+        thresholds=thresholds(), fusing_rule=rule(), begin_s=recorded_rates.begin_s, step_s=step_s)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from scheduler.guards.element_policies import policy_in
 from scheduler.model.fragment import Fragment, RunningBundle
+from scheduler.model.key_texts import key_in_words
 from scheduler.model.plan import Plan, Step
 from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.warm_up import at_work_in_words
 from scheduler.step_kinds import kind_of
 
 
@@ -18,6 +20,7 @@ def step_text(plan: Plan, step: Step, names: dict[str, str]) -> str:
         reader=step.reader, active=step.active,
         active_before=step.active_before, inherits=" and ".join(fragment.inherits),
         task=names.get(step.task or "", "a task"), setting=_setting(plan, step),
+        of_key=", ".join(key_in_words(step.of_key or "")), alternate=step.alternate,
         tasks=" → ".join(names.get(task, "a task") for task in fragment.tasks),
     )
 
@@ -29,7 +32,7 @@ def _setting(plan: Plan, step: Step) -> str:
         chosen = own.policies.get(step.task or "")
         return "as its document says" if chosen is None else policy_in(chosen).words
     if step.task in own.alternates:
-        return own.alternates[step.task]
+        return at_work_in_words(own.alternates[step.task])
     return "its batches stay open, and events go on as they come" if own.real_time else "micro-batches"
 
 

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from dashboard import jobs
 from dashboard.operations.estate_store.fragment_settings import settings_of
 from dashboard.operations.models import RunningTaskRow
-from scheduler.model.alternates import BY, is_dynamic, on_in, types_at_work
+from scheduler.model.alternates import BY, is_dynamic, types_at_work, working_in
 from scheduler.model.fragment import Fragment
 from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.warm_up import on_of
 
 
 @dataclass(frozen=True, slots=True)
 class ChargedTask:
     """The names of the types by which a running task's cost goes, each with its share of the task's events; what they
     declare for an event (µs; 0 where they are not installed any more); and of a dynamic task the
-    alternate that is on, empty where each key has its own.
+    alternate that is on, and the one that warms up (`warm_up.working`), empty where each key has its own.
     """
 
     types: tuple[tuple[str, float], ...]
@@ -37,11 +38,11 @@ def charged_tasks(fragments: Mapping[str, Fragment]) -> dict[str, ChargedTask]:
     dynamic = [task for task, name in names.items() if is_dynamic(name)]
     chosen = settings_of({homes[task] for task in dynamic}) if dynamic else {}
     for task, config in RunningTaskRow.objects.filter(pk__in=dynamic).values_list("fingerprint", "config"):
-        on = on_in(names[task], config, chosen.get(homes[task], USUAL).alternates.get(task))
-        steps = types_at_work(names[task], config, types, on=on)
+        at_work = working_in(names[task], config, chosen.get(homes[task], USUAL).alternates.get(task))
+        steps = types_at_work(names[task], config, types, on=on_of(at_work))
         charged[task] = ChargedTask(
             tuple((step.name, share) for step, share in steps), sum(share * step.cost_us for step, share in steps),
-            "" if config.get(BY) else on)
+            "" if config.get(BY) else at_work)
     return charged
 
 

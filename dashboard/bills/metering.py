@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 
 from django.db.models import Max, Sum
@@ -12,6 +12,7 @@ from dashboard.operations.live_view.cost_learning import SETTLED, WARM
 from dashboard.operations.live_view.task_meters import BilledHours, TaskReading, note_meters
 from dashboard.operations.models import TaskMeter
 from scheduler.model.amounts import Amounts
+from scheduler.model.warm_up import warming_of
 from scheduler.reuse.cost_shares import Need
 
 BILLED_OVER = timedelta(hours=24)
@@ -34,7 +35,8 @@ def readings_of(
     events : mapping of str to tuple of int
         Events that each took and gave.
     on, was_on : mapping of str to str
-        Which alternate is on of dynamic tasks, and which was at the first moment: what was switched has not settled.
+        Which alternate is on of dynamic tasks, and which was at the first moment: what was switched has not settled,
+        nor has what warms another one up.
     driver_since_ms : int
         When the slot's process began, in ms since the epoch.
     """
@@ -43,7 +45,7 @@ def readings_of(
     return [
         TaskReading(
             task, amounts.cpu_us / 1e6 / seconds, costs[task] / 1e9 * 3600 / seconds, seconds,
-            is_warm and on.get(task) == was_on.get(task)
+            is_warm and on.get(task) == was_on.get(task) and not warming_of(on.get(task))
             and any(need.since_ms <= settled_ms and need.until_ms is None for need in needs[task]),
             *(count / seconds for count in events[task]), on.get(task, ""))
         for task, amounts in used.items() if needs.get(task)]
@@ -53,19 +55,33 @@ def note_readings(readings: Iterable[TaskReading], *, at: datetime) -> int:
     """Take readings into the meters of their tasks, once an hour with what was billed of these; how many were."""
     readings = list(readings)
     hour = at.replace(minute=0, second=0, microsecond=0)
-    named = {reading.task_id for reading in readings}
-    this_hour = set(TaskMeter.objects.filter(pk__in=named, at__gte=hour).values_list("pk", flat=True))
-    return note_meters(readings, billed=_billed(named - this_hour, until=hour), at=at)
+    keys = {reading.key: reading for reading in readings}
+    for noted in TaskMeter.objects.filter(pk__in=keys, at__gte=hour).values_list("pk", flat=True):
+        del keys[noted]
+    alone_since = {reading.task_id: _alone_since(reading) for reading in keys.values()}
+    billed = _billed(alone_since, until=hour)
+    return note_meters(
+        readings, at=at, billed={key: billed[each.task_id] for key, each in keys.items() if each.task_id in billed})
 
 
-def _billed(tasks: Collection[str], *, until: datetime) -> dict[str, BilledHours]:
-    """What was billed of tasks in the clock hours of the last day that are over, by all who needed them."""
+def _alone_since(reading: TaskReading) -> datetime | None:
+    """When another alternate of a dynamic task was metered last; None where none was."""
+    if not reading.alternate:
+        return None
+    others = TaskMeter.objects.filter(pk__startswith=f"{reading.task_id}/").exclude(pk=reading.key)  # of `meter_key`
+    return others.aggregate(newest=Max("at"))["newest"]
+
+
+def _billed(alone_since: Mapping[str, datetime | None], *, until: datetime) -> dict[str, BilledHours]:
+    """What was billed of tasks in the clock hours of the last day that are over, by all who needed them; of a dynamic
+    one in those since another alternate was on."""
     sums: dict[str, list[tuple[datetime, int, int, int]]] = {}
     rows = UsageHour.objects.filter(
-        fingerprint__in=list(tasks), hour__lt=until, hour__gte=until - BILLED_OVER, dataflow__isnull=False)
+        fingerprint__in=list(alone_since), hour__lt=until, hour__gte=until - BILLED_OVER, dataflow__isnull=False)
     for task, hour, needed_ms, cpu_us, nanos in rows.values_list("fingerprint", "hour").annotate(
             needed=Max("needed_ms"), cpu=Sum("cpu_us"), cost=Sum("cost_nanos")).order_by():
-        sums.setdefault(task, []).append((hour, needed_ms, cpu_us, nanos))
+        if (since := alone_since[task]) is None or hour > since:
+            sums.setdefault(task, []).append((hour, needed_ms, cpu_us, nanos))
     return {
         task: BilledHours(
             needed_ms / 1000, sum(row[2] for row in hours) / 1000 / needed_ms,

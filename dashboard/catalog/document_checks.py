@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from django.conf import settings
@@ -13,6 +13,7 @@ from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from scheduler.model.column_checks import TaskColumns
 from scheduler.model.dataflow import Dataflow
+from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.model.documents import columns_of_document, dataflow_from_json, read_document, read_limits
 from scheduler.model.errors import InvalidDataflow, Problem, WeirError
 from scheduler.model.latency_limits import LatencyLimit, Limits
@@ -25,6 +26,12 @@ class DocumentTooLarge(WeirError):
     """The document is over the limit."""
 
     code = "document_too_large"
+
+
+class InvalidGoals(WeirError):
+    """What was written are no goals that a dataflow could have."""
+
+    code = "invalid_goals"
 
 
 class InvalidLatency(WeirError):
@@ -127,6 +134,30 @@ def limits_for(record: DataflowRecord, value: Any) -> Limits | None:
     return _limits(
         text, tasks=[task["id"] for task in document["tasks"]],
         streams=[(stream["from"], stream["to"]) for stream in document["streams"]])
+
+
+def goals_of(value: Mapping[str, Any]) -> DataflowGoals:
+    """Goals as somebody wrote them, by the keys of a document.
+
+    Raises
+    ------
+    InvalidGoals
+        They are none that a dataflow could have.
+    """
+    known = {key: number for key, number in value.items() if number is not None}
+    keys = [each.name for each in fields(DataflowGoals)]
+    for key, number in known.items():
+        if key not in keys:
+            raise InvalidGoals(f"Goals have no key {key[:40]!r}.", remedy=f"They have {', '.join(keys)}.")
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise InvalidGoals(f"Of the goals {key} is no number.", remedy="Write a number.")
+    if "most_per_hour" not in known:
+        raise InvalidGoals("Goals need most_per_hour.", remedy="Say what may be spent an hour for the greatest value.")
+    try:
+        return DataflowGoals(**known)
+    except (ValueError, OverflowError) as error:
+        raise InvalidGoals(
+            f"These goals cannot be: {error}.", remedy="Choose other figures, by docs/adaptation.md.") from error
 
 
 def freshness_of(text: str) -> float | None:

@@ -12,6 +12,7 @@ from django.db import models
 from dashboard.catalog.lifecycle import LIFECYCLE, SUBMITTED
 from dashboard.teams.models import Team
 from scheduler.model.behind import CHOICES
+from scheduler.model.dataflow_goals import DataflowGoals, goals_in
 from scheduler.model.latency_limits import LatencyLimit, Limits, from_json
 from scheduler.model.latency_reading import gap_in
 
@@ -32,6 +33,9 @@ class DataflowRecord(models.Model):
     # and what was chosen instead; null where nothing was said.
     latency = models.JSONField(null=True, default=None)
     latency_chosen = models.JSONField(null=True, default=None)
+    # Goals of adaptation (`scheduler.model.dataflow_goals`) in the same way; chosen to have none is an empty mapping.
+    goals = models.JSONField(null=True, default=None)
+    goals_chosen = models.JSONField(null=True, default=None)
     version = models.PositiveIntegerField(default=1)
     tasks = models.PositiveIntegerField()
     created = models.DateTimeField(auto_now_add=True)
@@ -57,6 +61,16 @@ class DataflowRecord(models.Model):
         """The latency limits that hold for it: those chosen, else its document's, else its team's; empty for none."""
         chosen = from_json(self.latency_chosen)
         return limits_of({"latency": self.latency}, self.team) if chosen is None else chosen
+
+    @property
+    def goals_in_force(self) -> DataflowGoals | None:
+        """The goals that hold for it: those chosen, else its document's; None where it has none."""
+        return goals_in((self.goals if self.goals_chosen is None else self.goals_chosen) or None)
+
+    @property
+    def goals_from(self) -> str:
+        """Who said so: ``chosen``, ``document``, or ``nobody``."""
+        return "chosen" if self.goals_chosen is not None else "document" if self.goals is not None else "nobody"
 
     def chosen_after(self, document: Mapping[str, Any]) -> Any:
         """The chosen limits that go on with another version's document; None if the document's count, or the team's.

@@ -65,6 +65,9 @@ def dataflow(viewer: Viewer, dataflow_id: UUID | str) -> DataflowRecord:
     return permissions.dataflow_for(viewer, dataflow_id)
 
 
+VERSIONS_SHOWN = 25  # of a dataflow, where they stand beside something else
+
+
 def versions(record: DataflowRecord) -> QuerySet[DataflowVersion]:
     """Its documents, newest first."""
     return record.versions.select_related("author")

@@ -18,6 +18,7 @@ from dashboard.teams.services import InvalidValue
 from dashboard.teams.team_limits import TASKS, require_room
 from scheduler.model.behind import CHOICES
 from scheduler.model.dataflow import Dataflow
+from scheduler.model.dataflow_goals import DataflowGoals, goals_json
 from scheduler.model.documents import to_document
 from scheduler.model.errors import InvalidDataflow, Problem, WeirError
 from scheduler.model.latency_limits import Limits, to_json
@@ -90,7 +91,10 @@ def take_version(*, actor: User | None, record: DataflowRecord, number: int) -> 
         record.version = number
         record.description, record.tasks = document.get("description", ""), len(document["tasks"])
         record.latency_chosen, record.latency = record.chosen_after(document), document.get("latency")
-        record.save(update_fields=["version", "description", "tasks", "latency", "latency_chosen"])
+        if document.get("goals") != record.goals:
+            record.goals, record.goals_chosen = document.get("goals"), None
+        record.save(update_fields=[
+            "version", "description", "tasks", "latency", "latency_chosen", "goals", "goals_chosen"])
         return record
 
 
@@ -156,6 +160,36 @@ def choose_latency(*, actor: User, dataflow_id: UUID | str, limits: Limits | Non
         return record
 
 
+def choose_goals(
+    *, actor: User, dataflow_id: UUID | str, goals: DataflowGoals | None, as_document: bool = False
+) -> DataflowRecord:
+    """Say what adaptation is to reach for a dataflow, in place of what its document says; by an engineer of its team.
+
+    Nothing changes by it at once: the controller of adaptation goes by it from its next decision on, as far as its team
+    lets it.
+
+    Parameters
+    ----------
+    goals : DataflowGoals, optional
+        None for none: adaptation leaves the dataflow alone.
+    as_document : bool
+        What its document says, whatever ``goals`` are.
+    """
+    viewer = viewer_of(actor)
+    with audited(actor=actor, verb="dataflow.choose_goals") as audit:
+        record = dataflow_for(viewer, dataflow_id)
+        require_role(viewer, record.team, Role.ENGINEER)
+        chosen = None if as_document else {} if goals is None else goals_json(goals)
+        audit.subject, audit.team = record, record.team
+        audit.details = {"before": record.goals_chosen, "after": chosen}
+        if record.goals_chosen == chosen:
+            audit.nothing_changed()
+            return record
+        record.goals_chosen = chosen
+        record.save(update_fields=["goals_chosen"])
+        return record
+
+
 def _require_paths(record: DataflowRecord, limits: Limits) -> None:
     """Raise InvalidValue where a limit is along tasks and streams that are no path of the dataflow."""
     if not any(limit.along for limit in limits):
@@ -181,6 +215,7 @@ def _create(actor: User, team: Team, dataflow: Dataflow) -> DataflowRecord:
     return DataflowRecord.objects.create(
         team=team, author=actor, name=dataflow.name, description=dataflow.description,
         visibility=dataflow.visibility, tasks=len(dataflow.tasks), latency=_asked_in(dataflow),
+        goals=_goals_in(dataflow),
     )
 
 
@@ -200,7 +235,9 @@ def _renew(record: DataflowRecord, dataflow: Dataflow) -> DataflowRecord:
     record.version = _next_number(record)
     record.description, record.visibility = dataflow.description, dataflow.visibility
     record.tasks, record.latency, record.latency_chosen = len(dataflow.tasks), _asked_in(dataflow), None
-    record.save(update_fields=["version", "description", "visibility", "tasks", "latency", "latency_chosen"])
+    record.goals, record.goals_chosen = _goals_in(dataflow), None
+    record.save(update_fields=[
+        "version", "description", "visibility", "tasks", "latency", "latency_chosen", "goals", "goals_chosen"])
     move_dataflow(record, SUBMITTED)
     return record
 
@@ -208,6 +245,10 @@ def _renew(record: DataflowRecord, dataflow: Dataflow) -> DataflowRecord:
 def _asked_in(dataflow: Dataflow) -> object:
     """What a document says of latency, as its record holds it."""
     return None if dataflow.latency is None else to_json(dataflow.latency)
+
+
+def _goals_in(dataflow: Dataflow) -> dict[str, float] | None:
+    return None if dataflow.goals is None else goals_json(dataflow.goals)
 
 
 def _next_number(record: DataflowRecord) -> int:

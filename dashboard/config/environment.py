@@ -73,6 +73,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_WORKER_CYCLE_S", "0.5", "Seconds between a slot's looks at what its agent has stored."),
     Declared("WEIR_TENANCY", "shared", "Whether teams share slots: `shared`, or slots of their own by `team`."),
     Declared("WEIR_PACING", "planned", "How intervals follow limits: `planned`, or by small `steps`."),
+    Declared("WEIR_ADAPTATION", "CE", "Algorithm of adaptation: `CE`, `local`, `SH` or `WAAF`."),
     Declared("WEIR_REAL_TIME", "1", "1: queries leave their batches open where it pays; 0: all have micro-batches."),
     Declared("WEIR_LONGEST_TRIGGER_MS", "10000", "Longest interval between batches, where limits allow it."),
     Declared("WEIR_CORE_HOUR_PRICE", "0.048", "Price of a slot (a core with its memory) for one hour."),
@@ -115,6 +116,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_OPENLINEAGE_URL", "", "Where OpenLineage events are posted; empty: none are."),
     Declared("WEIR_OPENLINEAGE_KEY", "", "API key that is sent along, as a bearer token."),
     Declared("WEIR_OPENLINEAGE_NAMESPACE", "weir", "Namespace of jobs in OpenLineage events."),
+    Declared("WEIR_DIGEST_HOUR", "7", "Hour of the day, UTC, at which daily digests go out."),
     Declared("WEIR_DELIVERY_S", "10", "Seconds for all of one delivery of a webhook or mail."),
     Declared("WEIR_PRIVATE_ADDRESSES", "0", "1: allowed names may lead to private ranges of addresses."),
     Declared("WEIR_CONNECTIONS", bounds.CONNECTIONS.default, "Connections that a server process has at a time."),
@@ -154,11 +156,12 @@ class Environment:
             return False
         raise _invalid(name, value, "1 or 0")
 
-    def integer(self, name: str, *, minimum: int) -> int:
-        """A whole number, not below ``minimum``."""
+    def integer(self, name: str, *, minimum: int, maximum: int | None = None) -> int:
+        """A whole number, not below ``minimum``, and not above ``maximum`` where that is given."""
         value = self.text(name)
-        if not value.isdecimal() or int(value) < minimum:
-            raise _invalid(name, value, f"a whole number, at least {minimum}")
+        if not value.isdecimal() or int(value) < minimum or (maximum is not None and int(value) > maximum):
+            most = "" if maximum is None else f" and at most {maximum}"
+            raise _invalid(name, value, f"a whole number, at least {minimum}{most}")
         return int(value)
 
     def number(self, name: str, *, minimum: float) -> float:

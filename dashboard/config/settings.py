@@ -31,6 +31,7 @@ ISOLATES = ENVIRONMENT.flag("WEIR_ISOLATE")
 TRIGGER_MS = ENVIRONMENT.integer("WEIR_TRIGGER_MS", minimum=1)
 PACING = ENVIRONMENT.choice("WEIR_PACING", "planned", "steps")
 TENANCY = ENVIRONMENT.choice("WEIR_TENANCY", "shared", "team")
+ADAPTATION = ENVIRONMENT.choice("WEIR_ADAPTATION", "CE", "local", "SH", "WAAF")
 REAL_TIME = ENVIRONMENT.flag("WEIR_REAL_TIME")
 LONGEST_TRIGGER_MS = ENVIRONMENT.integer("WEIR_LONGEST_TRIGGER_MS", minimum=20)
 CORE_HOUR_PRICE = ENVIRONMENT.number("WEIR_CORE_HOUR_PRICE", minimum=0.0)
@@ -62,6 +63,7 @@ TEAM_CONNECTIONS = ENVIRONMENT.integer("WEIR_TEAM_CONNECTIONS", minimum=1)
 TEAM_EVENTS_PER_H = ENVIRONMENT.integer("WEIR_TEAM_EVENTS_PER_H", minimum=0)
 TEAM_WEBHOOKS = ENVIRONMENT.integer("WEIR_TEAM_WEBHOOKS", minimum=0)
 SITE_URL = ENVIRONMENT.http_url("WEIR_SITE_URL")
+DIGEST_HOUR = ENVIRONMENT.integer("WEIR_DIGEST_HOUR", minimum=0, maximum=23)
 DELIVERY_S = ENVIRONMENT.number("WEIR_DELIVERY_S", minimum=0.1)
 WEBHOOK_HOSTS = ENVIRONMENT.words("WEIR_WEBHOOK_HOSTS")
 METRICS_TOKEN = ENVIRONMENT.text("WEIR_METRICS_TOKEN")
@@ -160,6 +162,7 @@ INSTALLED_APPS = [
     "dashboard.schedules",
     "dashboard.bills",
     "dashboard.profiles",
+    "dashboard.simulations",
     "dashboard.alerts",
     "dashboard.lineage",
     "dashboard.api",
@@ -169,7 +172,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "dashboard.core.middleware.ContentSecurityPolicy",  # first: a worker's script brings its own policy
+    "dashboard.core.middleware.ContentSecurityPolicy",  # first: for static files, too
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "dashboard.core.middleware.NotStored",  # behind static files, which are kept

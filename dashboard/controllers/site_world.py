@@ -7,8 +7,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
 
+from django.conf import settings
+
 from dashboard import jobs
 from dashboard.catalog import lifecycle as dataflows
+from dashboard.catalog.models import DataflowRecord
+from dashboard.controllers.adapted_elements import adapted_elements
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.stored_rounds import round_of
 from dashboard.history.history_store import DatabaseHistory
@@ -27,7 +31,7 @@ from dashboard.plans.models import PlanRecord
 from dashboard.plans.price_settings import prices_in_force
 from dashboard.plans.selectors import plan_of
 from scheduler.contracts.reports import Reports
-from scheduler.controllers.evidence.world import FusedByOthers, PacingFacts, QueryBatches, Stream
+from scheduler.controllers.evidence.world import AdaptedElement, FusedByOthers, PacingFacts, QueryBatches, Stream
 from scheduler.controllers.loop_values import Round
 from scheduler.deployment.deployed_bundles import Deployment
 from scheduler.deployment.online import Thresholds
@@ -35,6 +39,7 @@ from scheduler.latency.limits_met import LimitStatus
 from scheduler.latency.triggers import BatchCost
 from scheduler.latency.wanted_modes import WantedModes
 from scheduler.model.costs import Costs
+from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.model.estate import Estate
 from scheduler.model.plan_kinds import names_where
 from scheduler.model.prices import Prices
@@ -154,6 +159,21 @@ class StoredWorld:
             return bytes_between_nodes(self.view, tasks)
         except jobs.BrokerAway:
             return None
+
+    @cached_property
+    def goals(self) -> Mapping[str, DataflowGoals]:
+        """Of dataflows that run: as they were chosen, or as their documents say."""
+        rows = DataflowRecord.objects.filter(status=dataflows.RUNNING).exclude(goals=None, goals_chosen=None)
+        return {str(row.pk): goals for row in rows if (goals := row.goals_in_force) is not None}
+
+    @property
+    def algorithm(self) -> str:
+        """As the settings have it."""
+        return str(settings.ADAPTATION)
+
+    def elements(self) -> Mapping[str, AdaptedElement]:
+        """By what the guards came to when they were last looked at, and who holds what."""
+        return adapted_elements(self.estate, at=self.at)
 
     def limit_statuses(self) -> Sequence[LimitStatus]:
         """What became of each limit, as the pacer found last."""

@@ -32,7 +32,7 @@ EMPTY_STYLE = "'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='"
 
 
 class ContentSecurityPolicy:
-    """A strict policy on every response: scripts, styles, workers and connections of this site only."""
+    """A strict policy on every response: scripts, styles and connections of this site only, and no workers."""
 
     def __init__(self, get_response: GetResponse) -> None:
         self.get_response = get_response
@@ -51,7 +51,7 @@ def policy(*, forms_to: str = "") -> str:
     """
     return "; ".join((
         "default-src 'none'", "script-src 'self'", f"style-src 'self' {EMPTY_STYLE}",
-        "img-src 'self' data: blob:", "font-src 'self'", "connect-src 'self'", "worker-src 'self'",
+        "img-src 'self' data: blob:", "font-src 'self'", "connect-src 'self'", "worker-src 'none'",
         "manifest-src 'self'", "base-uri 'none'", f"form-action 'self' {forms_to}".rstrip(), "frame-ancestors 'none'",
         "object-src 'none'",
     ))

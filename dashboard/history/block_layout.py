@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from django.db.models import Max, Min
+
 from dashboard.history.models import Block
 from scheduler.history.series import MINUTE, SECOND, TEN_SECONDS, Grain
 
@@ -32,3 +34,9 @@ def complete_until(grain: Grain) -> int:
         return 2**62
     newest = Block.objects.filter(grain_s=grain.step_s).order_by("-begins_s").values_list("begins_s", flat=True).first()
     return 0 if newest is None else newest + LAYOUTS[grain].span_s
+
+
+def stored_between(grain: Grain) -> tuple[int, int]:
+    """Between which times points of a grain, or of a finer one, are stored, in s since the epoch; twice 0 for none."""
+    begins = Block.objects.filter(grain_s__lte=grain.step_s).aggregate(first=Min("begins_s"), last=Max("begins_s"))
+    return (0, 0) if begins["last"] is None else (begins["first"], begins["last"] + LAYOUTS[grain].span_s)

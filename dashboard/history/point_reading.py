@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from dashboard.history.block_layout import LAYOUTS, complete_until
+from dashboard.history.block_layout import LAYOUTS, complete_until, stored_between
 from dashboard.history.blocks import rows_of
 from dashboard.history.models import Block
 from dashboard.history.series_ids import known_ids
@@ -45,9 +45,16 @@ def _rows(folds: Mapping[int, Fold], grain: Grain, first_s: int, count: int) -> 
     tail_s = max(first_s, stored_until_s)
     if tail_s < end_s:
         finer = GRAINS[GRAINS.index(grain) - 1]
-        times, before = grain.step_s // finer.step_s, (tail_s - first_s) // grain.step_s
-        for series_id, values in _rows(folds, finer, tail_s, (count - before) * times).items():
-            rows[series_id][before:] = folded(values, times, folds[series_id])
+        # No further than there is something: of a range that begins long ago or is to come there are many seconds.
+        known_from_s, known_until_s = stored_between(finer)
+        before = (max(tail_s, min(known_from_s, end_s)) - first_s) // grain.step_s
+        after = min(count, -((first_s - known_until_s) // grain.step_s))
+        if before >= after:
+            return rows
+        times = grain.step_s // finer.step_s
+        fine = _rows(folds, finer, first_s + before * grain.step_s, (after - before) * times)
+        for series_id, values in fine.items():
+            rows[series_id][before:after] = folded(values, times, folds[series_id])
     return rows
 
 

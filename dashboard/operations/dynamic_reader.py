@@ -18,14 +18,27 @@ from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.estate_store.readable import is_readable
 from dashboard.operations.live_view.estate_view import view_for
-from dashboard.operations.models import AlternateHold, GuardState
+from dashboard.operations.models import AlternateHold, GuardState, KeyHold
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.switches import AlternateSwitch, KeySwitch
+from scheduler.contracts.switches import AlternateSwitch, KeySwitch, warming_since_ms
 from scheduler.guards.element_policies import ElementPolicy, policy_of
 from scheduler.guards.guard_values import FigureValue
-from scheduler.model.alternates import BY, TaskAlternate, alternates_in, guards_kind, is_dynamic, on_in
+from scheduler.model.alternates import BY, TaskAlternate, alternates_in, guards_kind, is_dynamic, working_in
+from scheduler.model.fragment import Fragment
+from scheduler.model.key_texts import key_in_words
 from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.warm_up import on_of, warm_s, warming_of
 from scheduler.performance.alternate_costs import AlternateFigures
+
+
+@dataclass(frozen=True, slots=True)
+class HeldKey:
+    """A key, by the values of its columns, of which somebody has set the alternate by hand; until when, and who."""
+
+    key: tuple[str, ...]
+    alternate: str
+    until_ms: int
+    by: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +55,11 @@ class DynamicTask:
     key_switches: tuple[KeySwitch, ...] = ()
     policy: ElementPolicy = field(default_factory=ElementPolicy)
     held_until_ms: int | None = None  # somebody holds it as it is
+    warming: str = ""  # the alternate that warms up; since when and until when is told with its switches
+    warm_s: float = 0.0  # for how long each does
+    warming_since_ms: int | None = None
+    held_keys: tuple[HeldKey, ...] = ()
+    warming_until_ms: int | None = None  # then it is to be on; None where its first event has not come
     because: str = ""  # why guards want the alternate that they want; empty where they have not been evaluated
     trouble: str = ""  # of `scheduler.guards.alternate_choice`
     readings: Mapping[str, FigureValue] = field(default_factory=dict)  # of what guards look at, as last seen
@@ -66,10 +84,14 @@ def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
         query, _ = estate.places[running_id]
         settings = estate.settings.get(query, USUAL)
         alternates = alternates_in(running.type, running.config)
+        at_work = working_in(running.type, running.config, settings.alternates.get(running_id))
         tasks.append(DynamicTask(
-            name, running_id, query, on_in(running.type, running.config, settings.alternates.get(running_id)),
-            alternates, by=tuple(running.config.get(BY) or ()),
+            name, running_id, query, on_of(at_work), alternates, by=tuple(running.config.get(BY) or ()),
+            warming=warming_of(at_work), warm_s=warm_s(running.type, running.config),
             policy=policy_of(running_id, alternates, settings, guards_kind(running.config))))
+    tasks = [
+        replace(task, held_keys=_held_keys(task.running)) if task.by and is_readable(viewer, task.running) else task
+        for task in tasks]
     names = [task.running for task in tasks]
     seen = GuardState.objects.in_bulk(names) if tasks else {}
     held = dict(AlternateHold.objects.filter(pk__in=names, until__gt=timezone.now()).values_list("pk", "until"))
@@ -81,6 +103,13 @@ def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
         if (state := seen.get(task.running)) is not None else task for task in tasks]
 
 
+def _held_keys(running: str) -> tuple[HeldKey, ...]:
+    held = KeyHold.objects.filter(task=running, until__gt=timezone.now()).select_related("by")
+    return tuple(
+        HeldKey(key_in_words(hold.key), hold.alternate, round(hold.until.timestamp() * 1000), hold.by.username)
+        for hold in held)
+
+
 def with_switches(viewer: Viewer, tasks: Sequence[DynamicTask]) -> list[DynamicTask]:
     """The tasks with all switches that are known still; raises ``BrokerAway``.
 
@@ -89,5 +118,13 @@ def with_switches(viewer: Viewer, tasks: Sequence[DynamicTask]) -> list[DynamicT
     switches = jobs.switches_of([task.running for task in tasks])
     keyed = [task.running for task in tasks if task.by and is_readable(viewer, task.running)]
     of_keys = jobs.switches_of(keyed, of_keys=True) if keyed else {}
-    return [
+    tasks = [
         replace(task, switches=switches[task.running], key_switches=of_keys.get(task.running, ())) for task in tasks]
+    return [_with_warm_up(task, view_for(viewer).estate.fragments) if task.warming else task for task in tasks]
+
+
+def _with_warm_up(task: DynamicTask, fragments: Mapping[str, Fragment]) -> DynamicTask:
+    queries = {query.id for query in fragments[task.query].queries} if task.query in fragments else set()
+    since_ms = warming_since_ms(task.switches, queries, task.warming)
+    return task if since_ms is None else replace(
+        task, warming_since_ms=since_ms, warming_until_ms=since_ms + round(1000 * task.warm_s))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 from uuid import UUID
 
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.diagnosis.health import health
+from dashboard.operations.live_reader import live_stream
 from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.findings import Finding
+from dashboard.operations.live_view.live_documents import LiveStream
 from dashboard.operations.live_view.notable import Notable, notable_of
-from dashboard.operations.live_view.query_states import SILENT
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport
 from scheduler.model.errors import NotFound
@@ -55,7 +55,7 @@ class StreamPlace:
     fused: bool
     writer: str
     readers: Sequence[str]
-    flow: Mapping[str, Any]
+    flow: LiveStream
     dataflows: Sequence[Mapping[str, str]]
     is_private: bool
 
@@ -119,11 +119,11 @@ def stream_of(viewer: Viewer, parent: str, child: str) -> StreamPlace:
     task = view.estate.tasks.get(child)
     if task is None or parent not in task.parents or not {parent, child} <= view.tasks:
         raise NotFound("There is no such stream.", remedy="See the estate's graph for those that there are.")
-    fragment_id, position = view.estate.places[child]
-    flow = view.reading.flows.streams.get((parent, child))
+    fragment_id, _ = view.estate.places[child]
+    flow = live_stream(view, parent, child)
     return StreamPlace(
-        parent, child, view.name_of(parent), view.name_of(child), position > 0, view.estate.places[parent][0],
-        [bundle.id for bundle in view.estate.fragments[fragment_id].queries], asdict(flow) if flow else {},
+        parent, child, view.name_of(parent), view.name_of(child), flow["fused"], view.estate.places[parent][0],
+        [bundle.id for bundle in view.estate.fragments[fragment_id].queries], flow,
         view.users([child]), bool(task.scope))
 
 
@@ -138,7 +138,7 @@ def slot_of(viewer: Viewer, name: str) -> SlotPlace:
     everything = sum(
         bundle.slot == name for fragment in view.estate.fragments.values() for bundle in fragment.queries)
     return SlotPlace(
-        name, node_of(name), _slot_report(view, name), queries, everything - len(queries),
+        name, node_of(name), view.slot_report(name), queries, everything - len(queries),
         [finding for finding in health(view) if name in (finding.slot, finding.name)])
 
 
@@ -150,7 +150,7 @@ def node_place(viewer: Viewer, name: str) -> NodePlace:
         raise NotFound("There is no such node.", remedy="See the nodes and slots that there are.")
     concerned = {name, *slots}
     return NodePlace(
-        name, view.node_report(name), [(slot, _slot_report(view, slot)) for slot in slots],
+        name, view.node_report(name), [(slot, view.slot_report(slot)) for slot in slots],
         [finding for finding in health(view) if finding.name in concerned or finding.slot in concerned])
 
 
@@ -160,8 +160,3 @@ def _bundle(view: View, query_id: str) -> tuple[Fragment, RunningBundle]:
             if query_id == bundle.id:
                 return fragment, bundle
     raise NotFound("There is no such query.", remedy="It may have moved or ended: see the dataflow's page.")
-
-
-def _slot_report(view: View, name: str) -> SlotReport:
-    report = view.reading.reports.slot(name) if view.node_report(node_of(name)) is not None else None
-    return report or SlotReport(state=SILENT if view.reading.available else "unknown")

@@ -1,5 +1,8 @@
 """The policy source ``rules``: the guards of dynamic tasks, evaluated once a second; and what is kept of them.
 
+Where a policy names controllers, its guards say what these may choose among: they are evaluated alike, and switch only
+where what is on is not allowed any more.
+
 One process does so at a time (`dashboard.tasks.recording`). What it needs to go on is stored every few seconds, so that
 another one goes on after it is killed: windows keep what they have seen but for the last seconds.
 """
@@ -7,57 +10,28 @@ another one goes on after it is killed: windows keep what they have seen but for
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
-import structlog
 from django.db import Error as DatabaseError
 from django.utils import timezone
 
 from dashboard.core.database import writing
 from dashboard.operations.models import GuardState
 from dashboard.operations.policy_streams import calendars_of, catalog_of, read_events, subject_in
+from dashboard.operations.task_failures import TaskFailures
 from dashboard.operations.team_turns import TeamTurns
-from scheduler.guards.element_policies import ElementPolicy, policy_of
 from scheduler.guards.element_watch import ElementWatch, state_with
 from scheduler.guards.figure_streams import MEASURED
 from scheduler.guards.guard_compiling import CompiledElement, compile_element
 from scheduler.guards.guard_values import GuardEvent
-from scheduler.guards.policy_sources import RULES, WantedSwitch
+from scheduler.guards.policy_sources import CONTROLLERS, RULES, WantedSwitch
+from scheduler.guards.switched_tasks import SwitchedTask, elements_of
 from scheduler.guards.task_figures import KeptFigures, TaskSubject, is_known, subject_of
 from scheduler.history.series import Series
-from scheduler.model.alternates import TaskAlternate, alternates_in, guards_kind, is_dynamic, on_in
 from scheduler.model.estate import Estate
-from scheduler.model.settings_of_fragments import USUAL
 
-log = structlog.get_logger(__name__)
 Days = Mapping[str, frozenset[date]]  # calendars by name
-
-
-@dataclass(frozen=True, slots=True)
-class SwitchedTask:
-    """A dynamic task that a source decides about: its alternates, the one that is set, and its policy."""
-
-    task: str
-    alternates: tuple[TaskAlternate, ...]
-    on: str
-    policy: ElementPolicy
-
-
-def elements_of(estate: Estate, source: str) -> dict[str, SwitchedTask]:
-    """The running dynamic tasks that a policy source decides about."""
-    elements = {}
-    for task in estate.tasks.values():
-        if not is_dynamic(task.type) or task.id not in estate.places:
-            continue
-        settings = estate.settings.get(estate.places[task.id][0], USUAL)
-        alternates = alternates_in(task.type, task.config)
-        policy = policy_of(task.id, alternates, settings, guards_kind(task.config))
-        if policy.source == source and policy.decides:
-            on = on_in(task.type, task.config, settings.alternates.get(task.id))
-            elements[task.id] = SwitchedTask(task.id, alternates, on, policy)
-    return elements
 
 
 class _WatchedElement:
@@ -115,7 +89,7 @@ class GuardWatches:
 
     def __init__(self) -> None:
         self._watched: dict[str, _WatchedElement] = {}
-        self._broken: dict[str, tuple[ElementPolicy, Days]] = {}
+        self._failures = TaskFailures("guard_not_read")  # by the policy and calendars with which they fail
         self._stored: dict[str, Mapping[str, Any]] | None = None
         self._turns = TeamTurns()
 
@@ -128,23 +102,24 @@ class GuardWatches:
         """Take in the values of a second; what guards want to be otherwise than it is set."""
         if self._stored is None:
             self._stored = dict(GuardState.objects.values_list("task", "state"))
-        elements = elements_of(estate, RULES)
+        elements = elements_of(estate, RULES) | elements_of(estate, CONTROLLERS)
+        self._failures.keep(elements)
         for gone in self._watched.keys() - elements.keys():
             del self._watched[gone]
         wanted = []
         for task in self._turns.of(estate, elements):
             element = elements[task]
             days = calendars_of(element.policy.calendars)
-            if self._broken.get(element.task) == (element.policy, days):
+            if self._failures.waits(task, (element.policy, days), now_s):
                 continue
             try:
                 wanted += self._look(estate, element, days, values, now_s * 1000)
+                self._failures.over(task)
             except DatabaseError:  # of all: the next second tries again
                 raise
-            except Exception as error:  # of this task alone: a calendar is gone, or Weir is of another version
-                self._broken[element.task] = element.policy, days
-                self._watched.pop(element.task, None)
-                log.warning("guard_not_read", task=element.task, error=f"{type(error).__name__}: {error}")
+            except Exception as error:  # of this task alone: a calendar is gone, or what came is no event
+                self._failures.note(task, error, now_s, (element.policy, days))
+                self._watched.pop(task, None)
         return wanted
 
     def _look(
@@ -163,8 +138,14 @@ class GuardWatches:
         came = read_events(estate, element.policy.streams, watched.positions, now_ms)
         watched.take([*came, *events], now_ms)
         choice = watched.watch.choice if watched.watch is not None else None
-        if choice is not None and not choice.trouble and choice.alternate != element.on:
-            yield WantedSwitch(element.task, choice.alternate, watched.because or choice.why)
+        is_chosen_by_controllers = element.policy.source == CONTROLLERS
+        stays = is_chosen_by_controllers and choice is not None and element.on in choice.allowed
+        if choice is None or choice.trouble or stays:
+            return
+        if choice.alternate != (element.warming or element.on):
+            because = f"{element.on} is not allowed any more: {choice.why}" if is_chosen_by_controllers else (
+                watched.because or choice.why)
+            yield WantedSwitch(element.task, choice.alternate, because, element.policy.source)
 
     def store(self) -> None:
         """Keep what the next process needs to go on, and what pages show."""

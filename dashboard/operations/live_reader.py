@@ -40,12 +40,11 @@ from dashboard.operations.live_view.live_documents import (
     Totals,
 )
 from dashboard.operations.live_view.live_sources import sources_of
-from dashboard.operations.live_view.query_states import SILENT
 from dashboard.operations.live_view.sink_statuses import sinks_of
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.reports import SlotReport
+from scheduler.contracts.reports import QueryReport
 from scheduler.model.alternates import is_dynamic, on_in
-from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.model.fragment import Fragment, RunningBundle
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.model.settings_of_fragments import USUAL
 from scheduler.reuse.activity import is_working
@@ -131,13 +130,10 @@ def _slots(view: View) -> dict[str, EstateSlot]:
 
 
 def _slot(view: View, name: str, bundles: Sequence[RunningBundle], *, reserved: bool) -> EstateSlot:
-    unheard = SlotReport(state=SILENT if view.reading.available else "unknown")
-    report = view.reading.reports.slot(name) if view.node_report(node_of(name)) is not None else None
-    report = report or unheard
+    report = view.slot_report(name)
     return EstateSlot(
-        state=report.state, cpu=_rounded(report.cpu, 2), memory_mb=_rounded(report.memory_mb, 0),
-        bundles_cpu=_rounded(taken_by(view, bundles, "cpu"), 3),
-        bundles_memory=_rounded(taken_by(view, bundles, "memory"), 4),
+        state=report.state, cpu=report.cpu, memory_mb=report.memory_mb,
+        bundles_cpu=taken_by(view, bundles, "cpu"), bundles_memory=taken_by(view, bundles, "memory"),
         restarts=report.restarts, fragments=len(bundles), reserved=reserved)
 
 
@@ -152,12 +148,19 @@ def _tasks(view: View, dataflow_id: str) -> dict[str, LiveTask]:
             running=running, fragment=fragment_id, position=position, slot=_places(fragment),
             state=state_of(view, running), error=report.error and view.in_words(report.error, dataflow_id),
             failed=running in failed_tasks(view, fragment, report), gave_up=report.gave_up,
-            retry_at_ms=report.retry_at_ms, throttled_by=report.throttled_by,
+            retry_at_ms=report.retry_at_ms, throttled_by=report.throttled_by, busy=_busy(report),
             rate_per_s=_rounded(flow.rate_per_s, 1) if flow else None, events=flow.events if flow else None,
             latency_p50_ms=_rounded(flow.latency_p50_ms, 0) if flow else None,
             latency_p99_ms=_rounded(flow.latency_p99_ms, 0) if flow else None, late=flow.late if flow else None,
             shared_with=view.users([running], besides=dataflow_id), on=_on(view, running, fragment_id))
     return tasks
+
+
+def _busy(report: QueryReport) -> float | None:
+    """The part of its time that a query's newest batch took; None where batches stay open, or none has ended."""
+    if report.batch_ms is None or not report.trigger_ms:
+        return None
+    return round(min(1.0, report.batch_ms / max(report.batch_ms, report.trigger_ms)), 2)
 
 
 def _on(view: View, task: str, fragment: str) -> str:
@@ -173,17 +176,22 @@ def _streams(view: View, dataflow_id: str) -> dict[str, LiveStream]:
     by_running = {task: name for name, task in running.items()}
     streams = {}
     for target, running_task in running.items():
-        _, position = view.estate.places[running_task]
         for parent in view.estate.tasks[running_task].parents:
-            flow = view.reading.flows.streams.get((parent, running_task))
-            streams[f"{by_running[parent]}>{target}"] = LiveStream(
-                fused=position > 0,
-                rate_per_s=_rounded(flow.rate_per_s, 1) if flow else None,
-                channel_p50_ms=_rounded(flow.channel_p50_ms, 0) if flow else None,
-                channel_p99_ms=_rounded(flow.channel_p99_ms, 0) if flow else None,
-                wait_p50_ms=_rounded(flow.wait_p50_ms, 0) if flow else None,
-                wait_p99_ms=_rounded(flow.wait_p99_ms, 0) if flow else None)
+            streams[f"{by_running[parent]}>{target}"] = live_stream(view, parent, running_task)
     return streams
+
+
+def live_stream(view: View, parent: str, child: str) -> LiveStream:
+    """A stream between two running tasks, as every page tells it."""
+    _, position = view.estate.places[child]
+    flow = view.reading.flows.streams.get((parent, child))
+    return LiveStream(
+        fused=position > 0,
+        rate_per_s=_rounded(flow.rate_per_s, 1) if flow else None,
+        channel_p50_ms=_rounded(flow.channel_p50_ms, 0) if flow else None,
+        channel_p99_ms=_rounded(flow.channel_p99_ms, 0) if flow else None,
+        wait_p50_ms=_rounded(flow.wait_p50_ms, 0) if flow else None,
+        wait_p99_ms=_rounded(flow.wait_p99_ms, 0) if flow else None)
 
 
 def _places(fragment: Fragment) -> str:

@@ -352,6 +352,20 @@ class AlternateHold(models.Model):
     by = models.ForeignKey("teams.User", on_delete=models.PROTECT, related_name="+")
 
 
+class KeyHold(models.Model):
+    """Until when a key of a dynamic task has the alternate that somebody has set by hand, whatever chooses for keys."""
+
+    task = models.CharField(max_length=64)  # a running task's fingerprint
+    key = models.CharField(max_length=200)  # its text (`scheduler.model.key_texts`)
+    alternate = models.CharField(max_length=64)
+    until = models.DateTimeField()
+    by = models.ForeignKey("teams.User", on_delete=models.PROTECT, related_name="+")
+
+    class Meta:
+        ordering = ["task", "key"]
+        constraints = [models.UniqueConstraint(fields=["task", "key"], name="one_hold_a_key")]
+
+
 class EventStream(models.Model):
     """Events that a team posts for its policies, under a name: its figures with their kinds, as they came so far."""
 

@@ -1,8 +1,8 @@
 """The policy sources that decide by themselves, as the recorder asks them: each under its source's name.
 
 Another source is an entry here: a `scheduler.guards.policy_sources.AlternateChooser`, made anew where a process takes
-its turn. It looks at what `guard_watches.elements_of` gives for its source, and its switches go through
-`dashboard.approvals.services.source_switches.propose_switches`.
+its turn. It looks at what `scheduler.guards.switched_tasks.elements_of` gives for its source, and its switches go
+through `dashboard.approvals.services.source_switches.propose_switches`.
 """
 
 from __future__ import annotations

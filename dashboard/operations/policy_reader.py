@@ -5,7 +5,7 @@ For pages, API and commands: ``policy_told(viewer, dataflow_id, task)``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -16,7 +16,7 @@ from django.utils import timezone
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.live_view.estate_view import view_for
-from dashboard.operations.models import AlternateHold, GuardState, PolicyVersion
+from dashboard.operations.models import AlternateHold, GuardState, KeyHold, PolicyVersion
 from dashboard.operations.policy_streams import calendars_of, catalog_of, event_figures
 from dashboard.teams.permissions import Viewer
 from scheduler.guards.element_policies import ElementPolicy, policy_in, policy_of, stated_policy
@@ -164,6 +164,15 @@ def _ms(at: datetime) -> int:
 def hold_of(task: str, *, at: datetime) -> AlternateHold | None:
     """Who holds a running task as it is at a moment; None where its policy decides."""
     return AlternateHold.objects.filter(pk=task, until__gt=at).select_related("by").first()
+
+
+def held_keys(tasks: Iterable[str], *, at: datetime) -> dict[str, dict[str, str]]:
+    """The alternates that people have set for keys of running tasks, by task and text of the key, at a moment."""
+    held: dict[str, dict[str, str]] = {}
+    rows = KeyHold.objects.filter(task__in=list(tasks), until__gt=at).values_list("task", "key", "alternate")
+    for task, key, alternate in rows:
+        held.setdefault(task, {})[key] = alternate
+    return held
 
 
 def users_of(estate: Estate, task_id: str) -> list[tuple[str, str]]:

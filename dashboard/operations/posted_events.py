@@ -62,7 +62,6 @@ def post_event(
         row = EventStream.objects.filter(team=team, name=stream).first() or _made(team, stream)
         row.figures = _agreed(row, kinds)
         row.save()
-        PostedEvent.objects.filter(stream__team=team, posted__lt=now - KEPT).delete()
         event = PostedEvent.objects.create(stream=row, at_ms=when_ms, values=dict(values), posted=now)
         audit.subject, audit.details = row, {"event": event.pk, "values": dict(values)}
         return event

@@ -26,6 +26,7 @@ def slack_message(payload: Mapping[str, Any]) -> dict[str, Any]:
     emoji = ":white_check_mark:" if payload.get("what") == "over" else _MARKS.get(payload.get("severity", ""), "")
     lines = [
         f"• *{_escaped(alert['title'])}* {_escaped(alert['text'])}"[:600] for alert in payload.get("alerts", ())[:20]]
+    lines += [f"• {_linked(message['title'], message['link'])}"[:600] for message in payload.get("messages", ())[:20]]
     blocks = [{"type": "section", "text": {"type": "mrkdwn", "text": f"{emoji} *{title}*".strip()}}]
     if lines:
         blocks.append({"type": "section", "text": {"type": "mrkdwn", "text": "\n".join(lines)[:2900]}})
@@ -50,6 +51,10 @@ def headers_of(secret: str, body: bytes, *, at_s: int, idempotency_id: str) -> d
     """
     return {TIMESTAMP: str(at_s), SIGNATURE: signature(secret, body, at_s=at_s), IDEMPOTENCY: idempotency_id,
             "User-Agent": "Weir"}
+
+
+def _linked(title: str, link: str) -> str:
+    return f"<{link}|{_escaped(title)[:200]}>" if link.startswith("http") else _escaped(title)
 
 
 def _escaped(text: str) -> str:

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db import models
 
 EMAIL, WEBHOOK, LINEAGE = "email", "webhook", "lineage"
-WAITING, SENT, DEAD = "waiting", "sent", "dead"
+HELD, WAITING, SENT, DEAD = "held", "waiting", "sent", "dead"  # held: until the next digest
 PLAIN, SLACK = "weir", "slack"
 FORMATS = ((PLAIN, "Weir's JSON"), (SLACK, "Slack's"))
 
@@ -53,3 +53,16 @@ class Delivery(models.Model):
     class Meta:
         ordering = ["-created", "id"]
         indexes = [models.Index(fields=["state", "next_s"], name="deliveries_due")]
+
+
+class NoticePreference(models.Model):
+    """How somebody wants to be told of one subject (`notice_choices.SUBJECTS`); ``daily`` in a digest."""
+
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    subject = models.CharField(max_length=10)
+    email = models.BooleanField()
+    webhook = models.BooleanField()
+    daily = models.BooleanField(default=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["user", "subject"], name="one_preference_a_subject")]

@@ -1,5 +1,8 @@
 """Sending what waits: claimed, sent, marked; tried again further and further apart, and dead after the last attempt.
 
+What fails puts off all that waits for the same receiver: whoever has many messages for one that does not answer keeps
+nobody else's waiting behind them.
+
 A message is claimed for a while before it is sent. A worker that is killed in between leaves it claimed, and it is sent
 again when that is over, under the same id: at least once, and whoever receives it can tell.
 """
@@ -12,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from smtplib import SMTPDataError, SMTPRecipientsRefused
 from urllib.parse import urlsplit
 
 import structlog
@@ -20,6 +24,7 @@ from django.core.mail import EmailMessage
 from django.db import transaction
 
 from dashboard import jobs
+from dashboard.outbox import digests
 from dashboard.outbox.messages import IDEMPOTENCY, body_of, headers_of
 from dashboard.outbox.models import DEAD, EMAIL, LINEAGE, SENT, WAITING, WEBHOOK, Delivery
 from dashboard.outbox.webhook_posts import HostNotAllowed, NotDelivered, post_json
@@ -32,6 +37,7 @@ CLAIM_S = 60  # longer than one attempt may take
 AT_ONCE = 50
 LONGEST_SUBJECT = 200
 BUDGET_S = 45.0  # of one run: the next one goes on
+OF_ONE_MAIL = (SMTPRecipientsRefused, SMTPDataError)  # the server answers: it is nothing to mail for others
 _LOCK, _BUSY = threading.Lock(), set[str]()
 SENT_FOR, DEAD_FOR = timedelta(days=30), timedelta(days=90)
 
@@ -43,11 +49,13 @@ def enqueue(deliveries: Collection[Delivery]) -> None:
 
 def is_any_due(*, now: Callable[[], float] = time.time) -> bool:
     """Whether a message is to be sent now."""
-    return Delivery.objects.filter(state=WAITING, next_s__lte=int(now())).exists()
+    now_s = int(now())
+    return Delivery.objects.filter(state=WAITING, next_s__lte=now_s).exists() or digests.is_any_due(now_s)
 
 
 def send_due(*, now: Callable[[], float] = time.time) -> int:
     """Send what is due, the oldest first; how many messages arrived."""
+    digests.gather_due(int(now()))
     begun_s, arrived, failed_at = time.monotonic(), 0, set[str]()
     due = Delivery.objects.filter(state=WAITING, next_s__lte=int(now())).order_by("next_s", "created")
     for pk, channel, endpoint, url in list(due.values_list("pk", "channel", "endpoint_id", "endpoint__url")[:AT_ONCE]):
@@ -61,10 +69,12 @@ def send_due(*, now: Callable[[], float] = time.time) -> int:
             delivery = _claimed(pk, now()) if is_alone else None
             if delivery is None:
                 continue
-            if _attempt(delivery, now()):
+            failure = _attempt(delivery, now())
+            if failure is None:
                 arrived += 1
-            else:
+            elif not isinstance(failure, OF_ONE_MAIL):
                 failed_at.add(receiver)
+                _put_off(delivery, now())
     return arrived
 
 
@@ -84,9 +94,9 @@ def _alone_with(host: str) -> Iterator[bool]:
 
 
 def forget_deliveries(at: datetime) -> int:
-    """Drop messages that arrived or died long ago; how many there were."""
+    """Drop messages that arrived or died long ago, or have waited for so long; how many there were."""
     sent = Delivery.objects.filter(state=SENT, created__lt=at - SENT_FOR).delete()[0]
-    return sent + Delivery.objects.filter(state=DEAD, created__lt=at - DEAD_FOR).delete()[0]
+    return sent + Delivery.objects.exclude(state=SENT).filter(created__lt=at - DEAD_FOR).delete()[0]
 
 
 def _claimed(pk: object, now_s: float) -> Delivery | None:
@@ -101,17 +111,18 @@ def _claimed(pk: object, now_s: float) -> Delivery | None:
         return delivery
 
 
-def _attempt(delivery: Delivery, now_s: float) -> bool:
+def _attempt(delivery: Delivery, now_s: float) -> Exception | None:
+    """Send it, and note what became of it: None, or why it did not arrive."""
     try:
         _SENDERS[delivery.channel](delivery, int(now_s))
     except Exception as error:  # whatever it is: a message that cannot be sent keeps no other waiting
         if not isinstance(error, NotDelivered | WeirError | OSError | ValueError):  # smtplib's errors are OSErrors
             log.exception("delivery_failed", delivery=str(delivery.pk))
         _failed(delivery, str(error) or type(error).__name__, now_s, for_good=isinstance(error, HostNotAllowed))
-        return False
+        return error
     Delivery.objects.filter(pk=delivery.pk).update(
         state=SENT, error="", sent_at=datetime.fromtimestamp(now_s).astimezone())
-    return True
+    return None
 
 
 def _failed(delivery: Delivery, why: str, now_s: float, *, for_good: bool) -> None:
@@ -119,6 +130,14 @@ def _failed(delivery: Delivery, why: str, now_s: float, *, for_good: bool) -> No
     log.warning("not_delivered", channel=delivery.channel, delivery=str(delivery.pk), attempts=delivery.attempts)
     Delivery.objects.filter(pk=delivery.pk).update(
         state=DEAD if again_s is None else WAITING, error=why[:500], next_s=int(again_s or 0))
+
+
+def _put_off(delivery: Delivery, now_s: float) -> None:
+    """Let all else for a receiver that does not answer wait behind what is for others."""
+    soonest_s = int(next_attempt_s(1, now_s) or 0)
+    Delivery.objects.filter(
+        channel=delivery.channel, endpoint=delivery.endpoint_id, state=WAITING, next_s__lt=soonest_s,
+    ).update(next_s=soonest_s)
 
 
 def _email(delivery: Delivery, at_s: int) -> None:

@@ -1,24 +1,28 @@
-"""What people do with webhooks: add one, remove it, try it, and have a dead message sent again."""
+"""What people do with messages: choose how they are told, add, remove and try webhooks, send a dead message again."""
 
 from __future__ import annotations
 
 import secrets
 import uuid
+from collections.abc import Collection
 from typing import Any
 
+from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
 from django.db.models import Q
 
 from dashboard import jobs
 from dashboard.audit.trail import audited
 from dashboard.core.http_errors import BadInput
-from dashboard.outbox.models import DEAD, FORMATS, WAITING, WEBHOOK, Delivery, Endpoint
+from dashboard.outbox.models import DEAD, FORMATS, WAITING, WEBHOOK, Delivery, Endpoint, NoticePreference
+from dashboard.outbox.notice_choices import SUBJECTS, NoticeChoice
 from dashboard.outbox.sending import enqueue
 from dashboard.outbox.webhook_posts import require_allowed
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.team_limits import WEBHOOKS, require_room
 from scheduler.alerting.alert_values import SEVERITIES, WARNING
-from scheduler.model.errors import NotFound
+from scheduler.model.errors import InvalidTransition, NotFound
 from scheduler.model.names import require_plain
 
 
@@ -62,9 +66,19 @@ def remove_endpoint(*, actor: User, endpoint_id: int) -> None:
 
 
 def try_endpoint(*, actor: User, endpoint_id: int, payload: dict[str, Any]) -> Delivery:
-    """Send a message to a webhook to see whether it arrives: by the same way as any other."""
+    """Send a message to a webhook to see whether it arrives: by the same way as any other, one at a time.
+
+    Raises
+    ------
+    InvalidTransition
+        The last one waits still.
+    """
     with audited(actor=actor, verb="webhook.try") as audit:
         endpoint = endpoint_for(actor, endpoint_id)
+        if endpoint.deliveries.filter(state=WAITING, key__startswith="try:").exists():
+            raise InvalidTransition(
+                "The last message that you sent to try it has not arrived yet.",
+                remedy="See under Messages why; it is tried again by itself.")
         audit.subject, audit.team = endpoint, endpoint.team
         pk = uuid.uuid4()
         delivery = Delivery(pk=pk, key=f"try:{pk}", channel=WEBHOOK, endpoint=endpoint, payload=payload,
@@ -84,6 +98,27 @@ def send_again(*, actor: User, delivery_id: uuid.UUID) -> None:
         delivery.save(update_fields=["state", "attempts", "next_s"])
         audit.subject, audit.team = delivery, delivery.endpoint.team if delivery.endpoint else None
         jobs.deliver()
+
+
+def set_choices(*, actor: User, choices: Collection[NoticeChoice], email: str) -> None:
+    """Say how the actor is told, by subject, and at which address of mail."""
+    email = email.strip()
+    if email:
+        try:
+            validate_email(email)
+        except ValidationError:
+            raise BadInput("That is no address of mail.", remedy="Write it as name@example.org.") from None
+    if {choice.subject for choice in choices} - set(SUBJECTS):
+        raise BadInput("There is no such subject of notifications.", remedy=f"There are {', '.join(SUBJECTS)}.")
+    with audited(actor=actor, verb="notice_choices.set", subject=actor) as audit:
+        for choice in choices:
+            NoticePreference.objects.update_or_create(user=actor, subject=choice.subject, defaults={
+                "email": choice.email, "webhook": choice.webhook, "daily": choice.daily})
+        if actor.email != email:
+            actor.email = email
+            actor.save(update_fields=["email"])
+        audit.details = {choice.subject: {
+            "email": choice.email, "webhook": choice.webhook, "daily": choice.daily} for choice in choices}
 
 
 def endpoint_for(actor: User, endpoint_id: int) -> Endpoint:

@@ -104,8 +104,16 @@ def chart_names(trace: GuardTrace) -> list[tuple[str, str, str]]:
 
 
 def chart_name(text: str) -> str:
-    """A figure or a calculation as the name of its chart in addresses and markup."""
-    return "saw-" + "".join(letter if letter.isalnum() else "-" for letter in text)
+    """A figure or a calculation as the name of its chart in addresses and markup: no two have the same.
+
+    Examples
+    --------
+    >>> chart_name("latency_ms"), chart_name("rate + 1")
+    ('saw-latency_ms', 'saw-rate-20--2b--20-1')
+    """
+    return "saw-" + "".join(
+        letter if letter == "_" or (letter.isascii() and letter.isalnum()) else f"-{ord(letter):x}-"
+        for letter in text)
 
 
 def _figure(

@@ -5,13 +5,11 @@ same, short enough for its box) and ``marks`` (how it is drawn), and where it ha
 running task's id); a stream ``id``, ``source``, ``target``, ``marks``.
 A dynamic task has its ``ways``: alternates by ``name``, the ``tasks`` that do each (``id``, ``type``), its ``guard``,
 and which is ``on`` as far as that is known; a browser draws them inside the task once somebody opens it.
-``topology`` names the shape: a browser keeps the layout of a shape that it knows. ``labelled`` streams show figures.
+``labelled`` streams show figures.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -28,7 +26,8 @@ def dataflow_graph(
     graph: Mapping[str, Sequence[Mapping[str, Any]]], *, shared_with: Mapping[str, Sequence[Mapping[str, str]]],
     on: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
-    """A submitted dataflow, its shared tasks marked with those that they are shared with.
+    """A submitted dataflow, its shared tasks marked with those that they are shared with. Configs stay with the tasks'
+    panels: a page brings this graph along, and of many tasks they are much.
 
     Parameters
     ----------
@@ -50,7 +49,8 @@ def dataflow_graph(
     streams = [
         {"id": stream_id(stream["source"], stream["target"]), **stream, "marks": []} for stream in graph["streams"]
     ]
-    return _whole(tasks, streams, labelled=True)
+    whole = _whole(tasks, streams, labelled=True)
+    return whole | {"tasks": [{**task, "config": {}} for task in whole["tasks"]]}
 
 
 def difference_graph(difference: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, Any]:
@@ -214,6 +214,4 @@ def _whole(tasks: list[dict[str, Any]], streams: list[dict[str, Any]], *, labell
     tasks = [
         {**task, "ways": _ways(task), "marks": [*task["marks"], "dynamic"]} if is_dynamic(task["type"]) else task
         for task in tasks]
-    shape = [[[task["id"], bool(task["note"])] for task in tasks], [[s["source"], s["target"]] for s in streams]]
-    topology = hashlib.sha256(json.dumps(shape).encode()).hexdigest()[:24]
-    return {"topology": topology, "labelled": labelled, "tasks": tasks, "streams": streams}
+    return {"labelled": labelled, "tasks": tasks, "streams": streams}

@@ -13,11 +13,10 @@ from dashboard.operations.estate_store.offered_slots import silent_nodes
 from dashboard.operations.live_view.estate_view import View, share_of_memory, taken_by, view_for
 from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.operations.live_view.nodes import unpinned
-from dashboard.operations.live_view.query_states import SILENT
 from dashboard.operations.models import NodeRow, SlotRow
 from dashboard.schedules.promises import loads_before, loads_in, promised_loads
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.reports import QueryReport, SlotReport
+from scheduler.contracts.reports import QueryReport
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.plan import Plan
 from scheduler.model.prices import Prices
@@ -290,8 +289,7 @@ def _slot(
     maker: _Maker, name: str, bundles: Iterable[BundleCell], reserved_for: str, *, hides: bool, silent: bool
 ) -> SlotCell:
     slot = Slot.of(name)
-    report = maker.view.reading.reports.slot(name) or SlotReport(
-        state=SILENT if maker.view.reading.available else "unknown")
+    report = maker.view.slot_report(name)
     bundles = tuple(bundles)
     running = [bundle for cell in bundles if (bundle := cell.now or cell.was) is not None]
     return SlotCell(

@@ -29,8 +29,9 @@ log = structlog.get_logger(__name__)
 
 app.conf.update(
     include=["dashboard.tasks.planning", "dashboard.tasks.execution", "dashboard.tasks.telemetry",
-             "dashboard.tasks.measuring", "dashboard.tasks.tidying", "dashboard.tasks.recording",
-             "dashboard.tasks.controlling", "dashboard.tasks.alerting", "dashboard.tasks.clock"],
+             "dashboard.tasks.measuring", "dashboard.tasks.simulating", "dashboard.tasks.tidying",
+             "dashboard.tasks.recording", "dashboard.tasks.controlling", "dashboard.tasks.alerting",
+             "dashboard.tasks.clock"],
 )
 
 

@@ -21,6 +21,7 @@ from dashboard.approvals import selectors
 from dashboard.core.database import keep_connection
 from dashboard.outbox import sending
 from dashboard.profiles.services import sweep_driver
+from dashboard.simulations import simulation_driver
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +35,7 @@ OBSERVE_EVERY_S = 10.0
 CHARGE_EVERY_S = 15.0
 ADVANCE_EVERY_S = 1.0
 MEASURE_EVERY_S = 2.0
+SIMULATE_EVERY_S = 2.0
 OBSERVE_PROFILES_EVERY_S = 60.0
 FIT_COSTS_EVERY_S = 300.0
 GUARD_EVERY_S = 3.0
@@ -58,6 +60,7 @@ SCHEDULE = {
     "record_observations": _every(OBSERVE_EVERY_S, queue.RECORD_OBSERVATIONS),
     "record_usage": _every(CHARGE_EVERY_S, queue.RECORD_USAGE),
     "advance_sweeps": _every(MEASURE_EVERY_S, queue.ADVANCE_SWEEPS),
+    "advance_simulations": _every(SIMULATE_EVERY_S, queue.ADVANCE_SIMULATIONS),
     "observe_profiles": _every(OBSERVE_PROFILES_EVERY_S, queue.OBSERVE_PROFILES),
     "fit_costs": _every(FIT_COSTS_EVERY_S, queue.FIT_COSTS),
     "guard": _every(GUARD_EVERY_S, queue.GUARD),
@@ -75,6 +78,7 @@ SCHEDULE = {
 # Whether there is anything to do, of jobs that are due often.
 IS_WANTED: Mapping[str, Callable[[], bool]] = {
     queue.ADVANCE_PROPOSALS: selectors.is_any_under_way, queue.ADVANCE_SWEEPS: sweep_driver.is_any_open,
+    queue.ADVANCE_SIMULATIONS: simulation_driver.is_any_open,
     queue.DELIVER: sending.is_any_due}
 
 

@@ -14,6 +14,7 @@ from dashboard.controllers.sweeping import SweepActuator
 from dashboard.queue import app
 
 ACTUATORS: Mapping[str, Actuator] = {
+    "adaptation": adapting.ADAPTATION,
     "chaining": adapting.CHAINING,
     "defragmentation": adapting.DEFRAGMENTATION,
     "deployment": adapting.DEPLOYMENT,

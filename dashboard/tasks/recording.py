@@ -34,11 +34,13 @@ from dashboard.operations.live_view.recording import annotations_of_events, anno
 from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.operations.policy_choosers import CHOOSERS, PolicyChoosers
 from dashboard.tasks.learned_choices import LearnedChoices
+from dashboard.tasks.warm_ups import WarmUps
 from scheduler.guards.policy_sources import MODELS
 from scheduler.history.port import History
+from scheduler.model.warm_up import WARM
 
 log = structlog.get_logger(__name__)
-ALL_CHOOSERS = {**CHOOSERS, MODELS: LearnedChoices}  # the latter reads and writes the broker by itself
+ALL_CHOOSERS = {**CHOOSERS, MODELS: LearnedChoices, WARM: WarmUps}  # the latter two use the broker by themselves
 
 TURN = "history"
 FLUSH_EVERY_S = 5  # so many seconds a kill may cost

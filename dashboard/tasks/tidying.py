@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from dashboard import queue
 from dashboard.alerts.evaluating import forget_alerts
-from dashboard.approvals.services import forget_plans
+from dashboard.approvals.services import forget_plans, forget_policies
 from dashboard.audit.audit_archive import archive_months
 from dashboard.bills.rollup import roll_up_days
 from dashboard.core.database import give_back_space
@@ -18,12 +18,13 @@ from dashboard.core.ended_sessions import drop_ended_sessions
 from dashboard.outbox.sending import forget_deliveries
 from dashboard.profiles.services.trial_retention import forget_series
 from dashboard.queue import app
+from dashboard.simulations.simulation_driver import forget_simulations
 
 log = structlog.get_logger(__name__)
 
 STEPS: tuple[Callable[[datetime], int], ...] = (
-    archive_months, forget_series, forget_plans, roll_up_days, drop_ended_sessions, forget_alerts,
-    forget_deliveries, give_back_space)
+    archive_months, forget_series, forget_plans, forget_policies, roll_up_days, drop_ended_sessions, forget_alerts,
+    forget_deliveries, forget_simulations, give_back_space)
 
 
 @app.task(name=queue.TIDY)

@@ -96,10 +96,11 @@ class AdaptationProblem:
 @dataclass(frozen=True)
 class Forecast:
     """What is expected of the decisions' steps to come: by source events a second, by machine the speed of its
-    cores."""
+    cores; and how wrong the mean of its steps is, where that is known: the standard deviation, as a part of it."""
 
     rates_per_s: Mapping[str, Sequence[float]]
     speeds: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    error: float = 0.0
 
     def __post_init__(self) -> None:
         if len({len(course) for course in self.rates_per_s.values()}) != 1 or not self.steps:
@@ -114,7 +115,7 @@ class Forecast:
         """What it says once so many of its steps are over; the last step at least."""
         first = min(first, self.steps - 1)
         return Forecast({source: course[first:] for source, course in self.rates_per_s.items()},
-                        {vm: course[first:] for vm, course in self.speeds.items()})
+                        {vm: course[first:] for vm, course in self.speeds.items()}, self.error)
 
     def conditions(
         self, problem: AdaptationProblem, first: int, last: int, waiting: Mapping[str, float]

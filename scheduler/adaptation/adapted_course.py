@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -14,6 +14,7 @@ from scheduler.simulation.loads import Chance
 from scheduler.simulation.problem import profit_of
 
 from .adaptation_port import AdaptationProblem, AdaptationStep, AdaptFunction, DeployFunction, Forecast
+from .course_forecasts import CourseForecast, forecast_course, forecast_from
 
 
 class Drawn(Chance, Protocol):
@@ -21,6 +22,49 @@ class Drawn(Chance, Protocol):
 
     def normal(self, mean: float, deviation: float, size: int) -> np.ndarray:
         """So many numbers of a normal distribution."""
+
+
+class Forecaster(Protocol):
+    """Whoever forecasts in a simulation."""
+
+    def forecast(self, number: int, now: Instant) -> Forecast:
+        """What is expected at a decision, of which the first that it is asked at has the number 1."""
+
+
+@dataclass
+class LearnedForecasts:
+    """Forecasts from what came, as on a site: of rates and of machines' speeds, by what was least wrong before.
+
+    Parameters
+    ----------
+    season : int
+        Steps of a season.
+    before_per_s : mapping of str to sequence of float, optional
+        By source what came before the simulation begins, step by step.
+    """
+
+    steps: int
+    season: int
+    before_per_s: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    every: int = 2
+
+    def __post_init__(self) -> None:
+        self._rates = {source: list(course) for source, course in self.before_per_s.items()}
+        self._speeds: dict[str, list[float]] = {}
+        self._made: tuple[int, Forecast] | None = None
+        self.stated: dict[str, CourseForecast] = {}  # by source, the newest
+
+    def forecast(self, number: int, now: Instant) -> Forecast:
+        """What is expected at a decision, from all that was seen at those before it."""
+        for known, seen_now in ((self._rates, now.rates_per_s), (self._speeds, now.speeds)):
+            for name, value in seen_now.items():
+                known.setdefault(name, []).append(value)
+        if self._made is None or number - self._made[0] >= self.every:
+            self.stated = {source: forecast_course(self._rates[source], self.steps, season=self.season)
+                           for source in now.rates_per_s}
+            self._made = number, forecast_from(self.stated, {
+                vm: forecast_course(self._speeds[vm], self.steps, season=self.season) for vm in now.speeds})
+        return self._made[1].from_step(number - self._made[0])
 
 
 @dataclass
@@ -47,20 +91,23 @@ class OracleForecasts:
                 raise ValueError("an oracle needs what will be; only a simulation has that")
             self._made = number, Forecast(
                 {source: self._wrong(course) for source, course in now.future.rates_to_come(self.steps).items()},
-                {vm: self._wrong(course) for vm, course in now.future.speeds_to_come(self.steps).items()})
+                {vm: self._wrong(course) for vm, course in now.future.speeds_to_come(self.steps).items()},
+                float(np.sqrt(np.square(self._deviations(self.steps)).sum())) / self.steps)
         return self._made[1].from_step(number - self._made[0])
+
+    def _deviations(self, steps: int) -> np.ndarray:
+        return np.linspace(0.0, 2 * self.error, steps) if steps > 1 else np.zeros(1)
 
     def _wrong(self, course: np.ndarray) -> np.ndarray:
         if not self.error and not self.bias:
             return course
-        deviations = np.linspace(0.0, 2 * self.error, len(course)) if len(course) > 1 else np.zeros(1)
-        errors = self.bias + deviations * self.rng.normal(0.0, 1.0, len(course))
+        errors = self.bias + self._deviations(len(course)) * self.rng.normal(0.0, 1.0, len(course))
         return np.maximum(0.0, course * (1 + errors))
 
 
 def adapting(
     problem: AdaptationProblem, deploy: DeployFunction, adapt: AdaptFunction | None, *,
-    expected_per_s: Mapping[str, float], rng: Chance, oracle: OracleForecasts | None = None,
+    expected_per_s: Mapping[str, float], rng: Chance, oracle: Forecaster | None = None,
 ) -> Adapts:
     """What `simulate` asks at each step, which is to be as long as the problem's.
 

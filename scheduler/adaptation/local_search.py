@@ -7,12 +7,14 @@ up to cores, trimmed with Ω worked out only where a core is taken, and packed a
 
 At run time, where Ω leaves its band, each switch of one alternate is tried beside none, each with cores added or taken,
 and what brings most profit over the hour ahead is done: machines whose hour is paid cost nothing, a change a little.
+Where there are hundreds of cores, ways are judged by the linear program, and cores go by the dozen.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from operator import itemgetter
 
 from scheduler.simulation.elastic import Alternate, ElasticPlacement, RentedVm
@@ -20,12 +22,15 @@ from scheduler.simulation.loads import Chance
 from scheduler.simulation.problem import Conditions, value_of
 
 from .adaptation_port import AdaptationProblem, AdaptationStep, hour_ends
-from .greedy_adaptation import expect_forecast_mean, remove_cores
+from .bulk_cores import bring_near
+from .exact_cores import is_small, most_profitable
+from .greedy_adaptation import remove_cores
 from .greedy_deployment import SLACK, add_cores, choose_alternates, deploy_centrally
+from .least_powers import least_powers
 from .placement_draft import PlacementDraft
+from .scenarios import ScenarioDraft, expected_scenarios
 from .vm_repacking import give_back, move_to_smallest, repack
 
-ROUNDING = 1e-7  # of Ω̂: without it there is no solution to a solver where Ω̂ is 1
 FEW = 200  # cores: below, CE's own answer is looked at as well, for rounding to cores decides there
 CHANGE = 0.02  # of an hour's profit at the greatest value: what a switch of an alternate has to bring
 
@@ -33,8 +38,12 @@ CHANGE = 0.02  # of an hour's profit at the greatest value: what a switch of an 
 def deploy_by_local_search(
     problem: AdaptationProblem, rates_per_s: Mapping[str, float], *, rng: Chance
 ) -> ElasticPlacement:
-    """The initial deployment by local search; nothing is drawn."""
+    """The initial deployment: exact where the case is small and the network enough, else by local search; nothing is
+    drawn."""
     conditions = problem.conditions(rates_per_s)
+    exact = most_profitable(problem, conditions) if is_small(problem, conditions) else None
+    if exact is not None and PlacementDraft(problem.dataflow, exact, conditions).throughput >= problem.least - SLACK:
+        return exact
     best = {task: _worthiest(alternates) for task, alternates in problem.dataflow.tasks.items()}
     active, powers, _ = max(
         (_climbed(problem, conditions, start) for start in (choose_alternates(problem, central=True), best)),
@@ -56,38 +65,6 @@ def deploy_by_local_search(
 
 def _worthiest(alternates: Mapping[str, Alternate]) -> str:
     return max(alternates, key=lambda name: alternates[name].worth)
-
-
-def least_powers(
-    problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str]
-) -> dict[str, float]:
-    """Standard cores of each task with which Ω is Ω̂ and all together are least, if cores could be divided.
-
-    The network is taken as enough. What a task does is at most what waits, comes from outside and what its parents
-    make; of what could reach each output a part does, and the mean of these parts is to be Ω̂.
-    """
-    # Here, not above: the solver takes a moment to import.
-    from ortools.linear_solver import pywraplp
-
-    dataflow, seconds = problem.dataflow, conditions.seconds
-    solver = pywraplp.Solver.CreateSolver("GLOP")
-    parts: dict[str, pywraplp.Variable] = {}
-    most: dict[str, float] = {}
-    alternates = {task: dataflow.tasks[task][active[task]] for task in dataflow.tasks}
-    for task in dataflow.upstream_first:
-        own = conditions.waiting.get(task, 0.0) / seconds + conditions.rates_per_s.get(task, 0.0)
-        by_parent = {parent: most[parent] * alternates[parent].selectivity for parent in dataflow.parents[task]}
-        most[task] = own + sum(by_parent.values())
-        parts[task] = solver.NumVar(0.0, 1.0, task)
-        if most[task] > 0:
-            solver.Add(parts[task] - sum(
-                parts[parent] * (events / most[task]) for parent, events in by_parent.items()) <= own / most[task])
-    outputs = dataflow.outputs  # to which nothing comes, those do all of it
-    solver.Add(sum(parts[task] for task in outputs) >= (problem.least - ROUNDING) * len(outputs))
-    solver.Minimize(sum(parts[task] * (alternates[task].event_s * most[task]) for task in parts))
-    if solver.Solve() != pywraplp.Solver.OPTIMAL:  # by rounding alone, for to do all is a solution
-        return {task: alternates[task].event_s * most[task] for task in parts}
-    return {task: alternates[task].event_s * most[task] * parts[task].solution_value() for task in parts}
 
 
 def _climbed(
@@ -140,18 +117,21 @@ def _rounded(
 
 
 def adapt_by_local_search(problem: AdaptationProblem, step: AdaptationStep, *, rng: Chance) -> ElasticPlacement:
-    """What is to run by local search, by the forecast's mean where there is one; nothing is drawn."""
-    conditions, at_s = expect_forecast_mean(problem, step), step.now.at_s
+    """What is to run by local search, by what the forecast and its error let expect; nothing is drawn."""
+    scenarios, at_s = expected_scenarios(problem, step), step.now.at_s
     running = step.now.placement
-    draft = PlacementDraft(problem.dataflow, running, conditions)
-    if abs(draft.throughput - problem.least) >= problem.tolerance:
+    draft: PlacementDraft = ScenarioDraft(problem.dataflow, running, scenarios)
+    is_off = abs(draft.throughput - problem.least) >= problem.tolerance
+    if is_off and sum(draft.instances.values()) >= FEW:
+        draft = _adapted_in_bulk(problem, running, scenarios, at_s)
+    elif is_off:
         ways = [dict(running.active)]
         ways += [{**running.active, task: name} for task, alternates in problem.dataflow.tasks.items()
                  for name in alternates if name != running.active[task]]
         best = (-math.inf, draft)
         for active in ways:
-            tried = PlacementDraft(problem.dataflow, ElasticPlacement(
-                active, running.vms, running.cores), conditions)
+            tried = ScenarioDraft(problem.dataflow, ElasticPlacement(
+                active, running.vms, running.cores), scenarios)
             if tried.throughput < problem.least - SLACK:
                 add_cores(tried, problem, at_s=at_s)
             else:
@@ -162,6 +142,36 @@ def adapt_by_local_search(problem: AdaptationProblem, step: AdaptationStep, *, r
         repack(draft, problem, at_s=at_s)
     give_back(draft, problem, at_s=at_s)
     return draft.finished()
+
+
+def _adapted_in_bulk(
+    problem: AdaptationProblem, running: ElasticPlacement, scenarios: Sequence[Conditions], at_s: float
+) -> PlacementDraft:
+    """As the search does for few cores, but that each way is judged by the linear program, and the best alone is done.
+    """
+    middle = replace(scenarios[0], rates_per_s={
+        source: sum(each.rates_per_s[source] for each in scenarios) / len(scenarios)
+        for source in scenarios[0].rates_per_s})
+    price = min(kind.per_hour / (kind.cores * kind.speed) for kind in problem.classes)
+    rented = sum(vm.kind.cores * middle.speeds.get(name, vm.kind.speed) for name, vm in running.vms.items())
+    kind = problem.largest
+
+    def worth(active: Mapping[str, str], powers: Mapping[str, float]) -> float:
+        power = sum(powers.values())
+        new = max(0, math.ceil((power - rented) / (kind.cores * kind.speed))) * kind.per_hour
+        switched = sum(name != running.active[task] for task, name in active.items())
+        value = value_of(problem.dataflow, active) / problem.hours * (1 - CHANGE * switched / len(active))
+        return value - problem.value_of_money * max(power * price, new)
+
+    active = {task: running.active[task] for task in problem.dataflow.tasks}
+    ways = [active] + [{**active, task: name} for task, alternates in problem.dataflow.tasks.items()
+                       for name in alternates if name != active[task]]
+    judged = [(way, least_powers(problem, middle, way)) for way in ways]
+    active, powers = max(judged, key=lambda each: worth(*each))
+    draft = ScenarioDraft(problem.dataflow, ElasticPlacement(active, running.vms, running.cores), scenarios)
+    bring_near(draft, problem, powers, at_s=at_s)
+    add_cores(draft, problem, at_s=at_s)
+    return draft
 
 
 def _worth_ahead(draft: PlacementDraft, problem: AdaptationProblem, running: ElasticPlacement, at_s: float) -> float:

@@ -75,7 +75,7 @@ class WantedFragment:
     leaving: bool = False
     writers: Mapping[str, ChannelWriter] = field(default_factory=dict)  # by channel
     real_time: bool = False  # its batches stay open, where its chain can be worked on so
-    alternates: Mapping[int, str] = field(default_factory=dict)  # position of a dynamic task -> the one that is on
+    alternates: Mapping[int, str] = field(default_factory=dict)  # position of a dynamic task -> `warm_up.working`
 
     def __post_init__(self) -> None:
         outlets = {position: frozenset(readers) for position, readers in self.outlets.items() if readers}

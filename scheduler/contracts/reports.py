@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from typing import Any
 
 from scheduler.model.fragment import Slot
@@ -295,15 +294,15 @@ class Reports(Mapping[str, NodeReport]):
                 yield from slot.fragments.items()
 
 
-def reports_of(texts: Iterable[str | bytes], ages_ms: Iterable[int] = ()) -> Reports:
-    """The reports of JSON texts, as the broker keeps them, and how long ago each was sent.
+def reports_of(sent: Mapping[str, tuple[str | bytes, int]]) -> Reports:
+    """The reports of JSON texts by the node under whose name the broker keeps them, with how long ago each was sent.
 
-    One that cannot be read counts as not heard of.
+    One that cannot be read, or is of another node, counts as not heard of.
     """
     reports: dict[str, NodeReport] = {}
-    ages: dict[str, int] = {}
-    for text, age_ms in zip_longest(texts, ages_ms, fillvalue=0):
+    for node, (text, _) in sent.items():
         with suppress(InvalidContract):
             report = NODE_REPORTS.loads(text)
-            reports[report.node], ages[report.node] = report, age_ms
-    return Reports(reports, ages_ms=ages)
+            if report.node == node:
+                reports[node] = report
+    return Reports(reports, ages_ms={node: sent[node][1] for node in reports})

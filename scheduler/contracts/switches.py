@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from .codec import Codec
@@ -12,8 +12,9 @@ from .codec import Codec
 class AlternateSwitch:
     """From ``batch`` of ``query`` on, whose first event has the number ``seq``, an alternate works at a task.
 
-    ``at_ms`` is when that was noted. Where the task reads several streams that interleave, ``seq`` is that of the event
-    that came first there; others of the batch may have smaller numbers.
+    ``warming`` is the one that warms up beside it; empty where none does. ``at_ms`` is when that was noted. Where the
+    task reads several streams that interleave, ``seq`` is that of the event that came first there; others of the batch
+    may have smaller numbers.
     """
 
     alternate: str
@@ -21,6 +22,7 @@ class AlternateSwitch:
     batch: int
     seq: int
     at_ms: int
+    warming: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,18 @@ class KeySwitch:
     at_ms: int
 
 
+def warming_since_ms(switches: Iterable[AlternateSwitch], queries: Collection[str], warming: str) -> int | None:
+    """Since when an alternate warms up in all of these queries that have had events since; None where none has.
+
+    Parameters
+    ----------
+    switches : iterable of AlternateSwitch
+        The recorded sequence of the task.
+    """
+    newest = {switch.query: switch for switch in switches if switch.query in queries}
+    return max((switch.at_ms for switch in newest.values() if switch.warming == warming), default=None)
+
+
 SWITCHES = Codec(AlternateSwitch)
 KEY_SWITCHES = Codec(KeySwitch)
 
@@ -49,7 +63,7 @@ def in_sequence(noted: Iterable[AlternateSwitch]) -> tuple[AlternateSwitch, ...]
     by_query: dict[str, list[AlternateSwitch]] = {}
     for switch in sorted(noted, key=lambda switch: switch.batch):
         known = by_query.setdefault(switch.query, [])
-        if not known or known[-1].alternate != switch.alternate:
+        if not known or (known[-1].alternate, known[-1].warming) != (switch.alternate, switch.warming):
             known.append(switch)
     queries = sorted(by_query.values(), key=lambda switches: (switches[0].at_ms, switches[0].query))
     return tuple(switch for switches in queries for switch in switches)

@@ -237,8 +237,9 @@ def _why(
         f"{mode} in {_listed(names)}" for mode, names in (("open batches", opened), ("micro-batches", closed)) if names)
     cores = f"{cost.then:.2g} cores instead of {cost.now:.2g}"
     if for_limit is not None:
-        return (f"A {for_limit.words} is to be had, and {in_words(for_limit.now_s)} is the least with the modes in "
-                f"force. With {what} events are expected within {in_words(for_limit.then_s)}, for {cores}.")
+        return (f"The latency limit is a {for_limit.words}; the least with the modes in force is "
+                f"{in_words(for_limit.now_s)}. With {what} events are expected within {in_words(for_limit.then_s)}, "
+                f"for {cores}.")
     late = "" if limit is None else f", and events come within {in_words(limit.then_s)} of a {limit.words}"
     return f"{what[0].upper()}{what[1:]} take {cores}{late}."
 

@@ -157,7 +157,7 @@ def _fuse(way: LateWay, candidate: Candidate, facts: ChainingFacts) -> Decision:
     promise = ControllerPromise(
         f"events come {in_words(saved_ms / 2000)} sooner, or within {in_words(way.limit_s)}", WITHIN_S, bounds, load)
     fewer = len(series) - 1
-    why = (f"A {way.limit} is to be had, and {in_words(way.latency_s)} is what its {len(way.path)} queries come to: "
+    why = (f"The latency limit is a {way.limit}; its {len(way.path)} queries take {in_words(way.latency_s)}: "
            f"{'one less saves a batch' if fewer == 1 else f'{fewer} less save {fewer} batches'} on the way.")
     return Decision(
         way.dataflow, way.team, changes_of(candidate.fusion), promise, why, worth=way.latency_s / way.limit_s,

@@ -18,6 +18,7 @@ class Aspect(StrEnum):
     TASKS = "query"  # which tasks a query has
     BATCHES = "batches of"  # how a query's batches run
     PROFILE = "profile"  # by which profile a type of task is predicted
+    ALTERNATE = "alternate of"  # by which alternate a dynamic task is done
 
 
 class Carriage(StrEnum):
@@ -52,10 +53,19 @@ class ProfileName(str):
     """The id of a profile, or what is said of one that is still to be measured."""
 
 
+class AlternateName(str):
+    """The name of an alternate; `ValueError` where it is empty."""
+
+    def __new__(cls, name: str) -> AlternateName:
+        if not name:
+            raise ValueError("an alternate has a name")
+        return super().__new__(cls, name)
+
+
 ChangeValue = Carriage | Surplus | BatchMode | str
 _VALUES: Mapping[Aspect, Callable[[str], ChangeValue]] = {
     Aspect.SLOT: SlotName, Aspect.STREAM: Carriage, Aspect.TASKS: Surplus, Aspect.BATCHES: BatchMode,
-    Aspect.PROFILE: ProfileName}
+    Aspect.PROFILE: ProfileName, Aspect.ALTERNATE: AlternateName}
 
 
 @dataclass(frozen=True, slots=True)

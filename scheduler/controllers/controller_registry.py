@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from .alternate_adaptation import Adapting
 from .batch_opening import BatchOpening
 from .chaining import Chaining
 from .controller_port import Controller
@@ -14,4 +15,4 @@ from .task_isolation import Isolating
 
 CONTROLLERS: Mapping[str, Controller] = {
     controller.name: controller for controller in (
-        Defragmentation(), Chaining(), Deploying(), Isolating(), BatchOpening(), Remeasuring())}
+        Defragmentation(), Chaining(), Deploying(), Isolating(), BatchOpening(), Adapting(), Remeasuring())}

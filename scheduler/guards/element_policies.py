@@ -31,7 +31,8 @@ class ElementPolicy:
     kind : str
         ``value`` or ``activation`` (`guard_values`).
     source : str
-        The policy source that decides (`policy_sources`); guards and values are read by ``rules`` alone.
+        The policy source that decides (`policy_sources`); guards and values are read by ``rules``, and by
+        ``controllers``, which choose among what guards allow.
     streams : mapping of str to mapping
         What the streams that guards name are, by the name that they use (`figure_streams`).
     calendars : str

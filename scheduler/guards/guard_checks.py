@@ -82,7 +82,7 @@ def check_element(element: GuardedElement, catalog: GuardCatalog) -> tuple[Guard
         return (GuardFinding(
             UNDECIDED, tuple(guarded),
             f"Whether guards of {element.name} exclude each other is not decided: there are {cases:,} cases.",
-            "It is told while it runs. Guards of fewer comparisons can be decided."),)
+            "Weir says so while it runs. Guards of fewer comparisons can be decided."),)
     empty = [alternate.name for alternate in element.alternates if alternate.name not in guards]
     temporal = [(node, terms[node][0], parts) for node, parts in conditions.items()]
     search = _Search(element, guarded, empty, formulas, temporal, regions)

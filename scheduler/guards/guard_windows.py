@@ -19,6 +19,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections import deque
 from collections.abc import Callable, Sequence
+from heapq import nsmallest
 from math import ceil, inf, log
 from typing import Any
 
@@ -27,6 +28,7 @@ from .guard_tree import GuardNode
 PANES = 60
 QUANTILE_PANES = 20  # a pane has a table of counts, so there are fewer
 ACCURACY = 0.02  # a quantile is so near, relative to itself
+MOST_BINS = 256  # of a pane: the largest is 27,000 times the smallest then; what is less counts as the smallest
 _GAMMA = (1 + ACCURACY) / (1 - ACCURACY)
 _LOG_GAMMA = log(_GAMMA)
 LEAST, MOST = 1e-6, 1e12  # what is nearer to 0 counts as 0 in a quantile, what is beyond as the most
@@ -242,7 +244,8 @@ class ChangeWindow(PaneWindow):
 class QuantileWindow(PaneWindow):
     """A quantile by nearest rank from counts in logarithmic bins [2]: within `ACCURACY` of the exact one.
 
-    There are 2,075 bins at most, so a window has that many times `QUANTILE_PANES` counts at the very most.
+    A pane has `MOST_BINS` bins at most: of more the lowest become one, so that high quantiles stay as near as they are
+    [2]. So a window has that many times `QUANTILE_PANES` counts at the very most.
     """
 
     def __init__(self, share: float, duration_ms: int) -> None:
@@ -264,6 +267,15 @@ class QuantileWindow(PaneWindow):
         number = bin_of(value)
         self.open[number] = self.open.get(number, 0) + 1
         self._count(number, 1)
+        self._collapse()
+
+    def _collapse(self) -> None:
+        while len(self.open) > MOST_BINS:
+            lowest, next_one = nsmallest(2, self.open)
+            times = self.open.pop(lowest)
+            self.open[next_one] += times
+            self._count(lowest, -times)
+            self._count(next_one, times)
 
     def _count(self, number: int, times: int) -> None:
         total = self.totals.get(number, 0) + times
@@ -307,6 +319,7 @@ class QuantileWindow(PaneWindow):
         self.open = {number: times for number, times in pane[0]}
         for number, times in self.open.items():
             self._count(number, times)
+        self._collapse()  # of an earlier version
 
 
 def bin_of(value: float) -> int:

@@ -44,17 +44,19 @@ POLICY_SOURCES: Mapping[str, PolicySource] = {
         PolicySource(name=RULES, doc="the guards of its policy"),
         PolicySource(name=PEOPLE, doc="people, by hand", by_itself=False, holds=True),
         PolicySource(name=MODELS, doc="a model that has learned"),
-        PolicySource(name=CONTROLLERS, doc="a controller"))}
+        PolicySource(name=CONTROLLERS, doc="a controller, among what guards allow"))}
 
 
 @dataclass(frozen=True, slots=True)
 class WantedSwitch:
-    """A source wants another alternate of a running task than the one that is set, and why."""
+    """A source wants another alternate of a running task than the one that is set, and why; or it has ``warmed`` up.
+    """
 
     task: str
     alternate: str
     because: str
     source: str = RULES
+    warmed: bool = False
 
 
 class AlternateChooser(Protocol):

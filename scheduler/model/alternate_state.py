@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .alternates import BEGIN, BY, LEARNED, SHARED, TaskAlternate, why_not_one_state
+from .alternates import BEGIN, BY, FRESH, LEARNED, SHARED, TaskAlternate, why_not_one_state
 from .canonical import canonical_config
 from .draft_values import DraftTask
 from .positions import DocumentNode, Problems, shown
+from .warm_up import WARM
 
 
 def check_alternate_state(
@@ -37,6 +38,10 @@ def check_alternate_state(
         problems.add(
             "no_shared_state", node.keys[LEARNED], "A learned guard chooses for each key, and no key is named.",
             "Name the columns of the key in by.", task_id=task_id)
+    if WARM in node.value and begin != FRESH:
+        problems.add(
+            "no_shared_state", node.keys[WARM], "Only alternates that begin without state warm up.",
+            "Say begin: fresh, or leave warm out.", task_id=task_id)
     if begin != SHARED or not ways or problems:  # configs are compared that can be read
         return
     first, *others = (TaskAlternate(way.alternate, way.type.name, way.config) for way in ways)

@@ -19,12 +19,14 @@ from .columns import ColumnError, Columns
 from .dataflow import Task, _frozen
 from .paths import OUTPUT, STREAMS, TASKS, TaskPath, path_in
 from .task_types import DYNAMIC, DYNAMIC_FOLD, PATH, SWITCHING, WAVE, TaskType
+from .warm_up import WARM, on_of, warming_of, working
 
 ALTERNATES = "alternates"  # the key in a document, and the parameter of the type
 BEGIN, BY, LEARNED = "begin", "by", "learned"  # keys beside it, of alternates with state
 BOUND = 0.1  # the error, as a share, beyond which a learned guard looks again
 FRESH, SHARED = "fresh", "shared"
 GUARDS = "guards"  # the same of what kind its guards are
+DYNAMIC_KEYS = (ALTERNATES, GUARDS, BEGIN, BY, LEARNED, WARM)  # of a task in a document
 
 
 class AlternatesDiffer(ColumnError):
@@ -78,7 +80,7 @@ def is_dynamic(task_type: str) -> bool:
 
 def dynamic_config(stated: Mapping[str, Any], *, switching: str | None = None) -> tuple[str, dict[str, Any]]:
     """The type and the config of a task for which a document states alternates, and how its tasks switch."""
-    more = {key: stated[key] for key in (BEGIN, BY, LEARNED) if stated.get(key) is not None}
+    more = {key: stated[key] for key in (BEGIN, BY, LEARNED, WARM) if stated.get(key) is not None}
     own = {key: stated[key] for key in (ALTERNATES, GUARDS) if key in stated}
     own |= {SWITCHING: WAVE} if switching == WAVE else {}
     return DYNAMIC_FOLD if more else DYNAMIC, own | more
@@ -91,6 +93,17 @@ def alternates_in(task_type: str, config: Mapping[str, Any]) -> tuple[TaskAltern
     return tuple(
         TaskAlternate(stated["name"], *type_and_config_of(stated), stated.get("value", 1.0), stated.get("guard") or "")
         for stated in config[ALTERNATES])
+
+
+def logic_version(
+    task_type: TaskType, config: Mapping[str, Any], task_types: Mapping[str, TaskType]
+) -> int | list[Any]:
+    """Of which version the logic of a task is: that of its type; of a dynamic one also those of its alternates' types,
+    by name, where any is another than the first."""
+    versions = sorted({
+        (step.type, task_types[step.type].version) for way in alternates_in(task_type.name, config)
+        for step in way.tasks if step.type in task_types and task_types[step.type].version != 1})
+    return [task_type.version, *map(list, versions)] if versions else task_type.version
 
 
 def in_waves(task_type: str, config: Mapping[str, Any]) -> bool:
@@ -125,8 +138,16 @@ def first_on(alternates: Sequence[TaskAlternate]) -> TaskAlternate:
 
 def on_in(task_type: str, config: Mapping[str, Any], chosen: str | None) -> str:
     """The name of the alternate that is on of a dynamic task: the one chosen, or that of the highest value."""
+    return on_of(working_in(task_type, config, chosen))
+
+
+def working_in(task_type: str, config: Mapping[str, Any], chosen: str | None) -> str:
+    """What works at a dynamic task: the alternate that is on, and the one chosen that warms up (`warm_up`)."""
     alternates = alternates_in(task_type, config)
-    return chosen if chosen in {alternate.name for alternate in alternates} else first_on(alternates).name
+    names = {alternate.name for alternate in alternates}
+    on = on_of(chosen or "")
+    warming = warming_of(chosen)
+    return working(on if on in names else first_on(alternates).name, warming if warming in names else "")
 
 
 def done_at_first(task: Task, task_types: Mapping[str, TaskType]) -> tuple[tuple[Task, float], ...]:

@@ -96,6 +96,8 @@ GUARD_WORDS = InputBound("a dynamic task", "different temporal words of all its 
                     "`invalid_guard`")
 GUARD_STREAMS = InputBound("a dynamic task", "streams that all its guards and value functions name, and other "
                     "dataflows", 32, "`invalid_guard`")
+KEYS_BY_HAND = InputBound("a dynamic task", "keys whose alternates are set by hand at a time", 100,
+                    "409 `too_many_keys`")
 
 # Events --------------------------------------------------------------------------------------------------------------
 INGEST_EVENTS = InputBound("`POST /ingest/…`", "events, once decoded", 250_000, "413 `too_large`", "WEIR_INGEST_EVENTS")

@@ -82,7 +82,7 @@ class _ColumnReader:
         self.length += sum(columns.characters for columns in read)
         if self.length > DOCUMENT_TYPES.most:
             raise TypesTooLong(
-                f"The columns of all tasks come to more than {DOCUMENT_TYPES.most:,} characters.",
+                f"The columns of all tasks have more than {DOCUMENT_TYPES.most:,} characters.",
                 remedy="Split the dataflow, or let tasks give fewer columns.")
 
     def _made(self, task: DraftTask, inputs: Columns, problems: Problems | None) -> Columns:

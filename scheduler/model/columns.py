@@ -207,7 +207,7 @@ def require_short(*kinds: str, parameter: str = "", value: str = "") -> None:
     length = sum(map(len, kinds))
     if length > TYPE_CHARACTERS.most:
         raise TypesTooLong(
-            f"A type comes to {length:,} characters; {TYPE_CHARACTERS.most:,} may be.",
+            f"A type has {length:,} characters; {TYPE_CHARACTERS.most:,} may be.",
             remedy="Keep in a record only what the next tasks need.", parameter=parameter, value=value)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal
 
+from .dataflow_goals import DataflowGoals
 from .latency_limits import Limits
 
 Visibility = Literal["shared", "private"]
@@ -49,7 +50,8 @@ class Dataflow:
 
     ``rates_per_s`` gives events/s for each source task id; a source's rate is part of its identity,
     because the same source at another rate is another stream. ``latency`` is None where the document says nothing of
-    it: then what the team has for all holds; empty where no limit is wanted. It is no part of a task's identity.
+    it: then what the team has for all holds; empty where no limit is wanted. It is no part of a task's identity;
+    nor are ``goals``, None where the document states none.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Dataflow:
     rates_per_s: Mapping[str, float] = field(default_factory=dict)
     visibility: Visibility = "shared"
     latency: Limits | None = None
+    goals: DataflowGoals | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "rates_per_s", _frozen(self.rates_per_s))

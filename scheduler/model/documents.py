@@ -12,12 +12,13 @@ from typing import Any, Literal
 
 import yaml
 
-from .alternates import ALTERNATES, BEGIN, BY, GUARDS, LEARNED, dynamic_config, in_waves, is_dynamic
+from .alternates import ALTERNATES, DYNAMIC_KEYS, LEARNED, dynamic_config, in_waves, is_dynamic
 from .bounds import DOCUMENT_BYTES
 from .canonical import canonical_config, canonical_json, plain
 from .column_checks import TaskColumns, columns_by_task
 from .columns import ColumnsOf
 from .dataflow import Dataflow, Stream, Task
+from .dataflow_goals import goals_in, goals_json
 from .draft import DraftReader
 from .draft_values import Draft, DraftTask
 from .duplicates import deduplicate, equivalent_tasks
@@ -139,6 +140,7 @@ def dataflow_from_json(document: Mapping[str, Any]) -> Dataflow:
         ),
         rates_per_s={task_id: float(rate) for task_id, rate in document.get("rates", {}).items()},
         latency=from_json(document.get("latency")),
+        goals=goals_in(document.get("goals")),
     )
 
 
@@ -164,6 +166,8 @@ def to_document(dataflow: Dataflow) -> dict[str, Any]:
         document["rates"] = dict(dataflow.rates_per_s)
     if dataflow.latency is not None:
         document["latency"] = to_json(dataflow.latency)
+    if dataflow.goals is not None:
+        document["goals"] = goals_json(dataflow.goals)
     return document
 
 
@@ -178,7 +182,7 @@ def type_and_config(stated: Mapping[str, Any], *, switching: str | None = None) 
 def _way_of(task: Task) -> dict[str, Any]:
     """How a task is done, as a document says it: a type and a config, or alternates."""
     if is_dynamic(task.type):
-        stated = {key: task.config.get(key) for key in (ALTERNATES, GUARDS, BEGIN, BY, LEARNED)}
+        stated = {key: task.config.get(key) for key in DYNAMIC_KEYS}
         return {key: plain(value) for key, value in stated.items() if value or (key == LEARNED and value is not None)}
     return {"type": task.type} | ({"config": plain(task.config)} if task.config else {})
 
@@ -319,6 +323,7 @@ def _built(draft: Draft) -> Dataflow:
         ),
         rates_per_s=draft.rates_per_s,
         latency=draft.latency,
+        goals=draft.goals,
     )
 
 

@@ -10,9 +10,10 @@ import re
 from collections.abc import Callable, Iterable
 
 from .alternate_state import check_alternate_state
-from .alternates import ALTERNATES, BEGIN, BY, GUARDS, LEARNED, dynamic_config, is_dynamic, why_no_alternate
+from .alternates import ALTERNATES, BEGIN, DYNAMIC_KEYS, GUARDS, dynamic_config, is_dynamic, why_no_alternate
 from .bounds import DOCUMENT_QUERIES, DOCUMENT_TASKS, DYNAMIC_TASKS, LOOP_ITERATIONS
 from .draft_values import Draft, DraftLoop, DraftStream, DraftTask
+from .goals_reading import read_goals
 from .graph_checks import check_graph
 from .latency_reading import read_latency
 from .names import described, not_plain
@@ -80,6 +81,7 @@ class DraftReader:
             self._rates(rates)
         self.draft.latency = read_latency(
             document.get("latency"), self.problems, tasks=self.draft.tasks, streams=self._ends())
+        self.draft.goals = read_goals(document.get("goals"), self.problems)
         return self.draft
 
     def _tasks_and_streams(self, node: DocumentNode) -> None:
@@ -170,7 +172,7 @@ class DraftReader:
             listed.append(stated.plain() | (way.config if way.path is not None else {}))
         if task_id is None:
             return
-        parameters = {key: node.value[key] for key in (ALTERNATES, GUARDS, BEGIN, BY, LEARNED) if key in node.value}
+        parameters = {key: node.value[key] for key in DYNAMIC_KEYS if key in node.value}
         kind, config = dynamic_config(
             {key: parameter.plain() for key, parameter in parameters.items()} | {ALTERNATES: listed},
             switching=WAVE if self._in_waves else None)

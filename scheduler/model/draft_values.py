@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from .dataflow import Chaining, Visibility
+from .dataflow_goals import DataflowGoals
 from .latency_limits import Limits
 from .paths import ENDS
 from .positions import DocumentNode, TextPosition
@@ -89,5 +90,6 @@ class Draft:
     streams: list[DraftStream] = field(default_factory=list)
     rates_per_s: dict[str, float] = field(default_factory=dict)
     latency: Limits | None = None
+    goals: DataflowGoals | None = None
     invalid_ids: set[str] = field(default_factory=set)  # streams may name them
     loops: dict[str, DraftLoop] = field(default_factory=dict)  # whose iterations are among the tasks

@@ -35,7 +35,7 @@ _LEFT_OUT_WHERE_EMPTY = {
     Promise: ("latencies_s", "slots_bound", "traffic_bound", "crowded"),
     RunningBundle: ("root", "inherits", "origin"),
     RunningTask: ("rate_per_s",),
-    Step: ("bundle",),
+    Step: ("bundle", "of_key", "alternate"),
     Submitted: ("paused", "scheduled", "unchained"),
     Users: ("unchained",),
 }

@@ -55,7 +55,7 @@ class _Reader:
             raise UnreadableDocument  # all that it has is elsewhere, which has been reported
         tasks = [self.component(node) for key in ("spouts", "bolts") for node in self.list_of(root, key)]
         streams = [self.stream(node) for node in self.list_of(root, "streams")]
-        taken = ("name", "description", "visibility", "rates", "latency")
+        taken = ("name", "description", "visibility", "rates", "latency", "goals")
         values = {key: root.value[key] for key in taken if key in root.value}
         values |= {"tasks": DocumentNode(tasks, root.position), "streams": DocumentNode(streams, root.position)}
         return _mapping(root, values, root.keys)

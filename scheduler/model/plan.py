@@ -22,7 +22,7 @@ class Step:
     ``task`` is the running task concerned (outlets and tails), ``reader`` the fragment that begins or ceases
     to read an outlet, ``active`` a tail's new number of working tasks and ``active_before`` the old one. ``bundle`` is
     the part of a divided fragment that starts, gets another slot or number of threads, or gets nothing more and leaves;
-    ``route`` divides the fragment's events anew.
+    ``route`` divides the fragment's events anew. ``of_key`` is the key (its text) for which ``alternate`` is to work.
     """
 
     kind: str  # of scheduler.step_kinds
@@ -32,6 +32,8 @@ class Step:
     active: int | None = None
     active_before: int | None = None
     bundle: str | None = None
+    of_key: str | None = None
+    alternate: str | None = None
 
     @property
     def key(self) -> str:

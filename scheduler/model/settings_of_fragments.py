@@ -26,7 +26,8 @@ class FragmentSettings:
 
     ``trigger_ms`` is how far apart their batches begin, or the groups of events of an open one; None: as far as the
     installation says. With ``real_time`` their batches stay open. ``alternates`` says which alternate is on of dynamic
-    tasks, by running task, where it is another than at first (`alternates.first_on`). ``policies`` has by what these
+    tasks, and which warms up (`warm_up.working`), by running task, where it is other than at first
+    (`alternates.first_on`). ``policies`` has by what these
     are switched, as documents (`guards.element_policies`), where it is another than their dataflows say.
     """
 

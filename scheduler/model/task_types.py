@@ -192,6 +192,8 @@ class TaskTypes(Mapping[str, TaskType]):
                           choices=("fresh", "shared"))
         by = Parameter("by", "list", "The key by which they are switched.", default=[], items="string", is_set=True)
         learned = Parameter("learned", "object", "How a learned guard chooses for each key.", required=False)
+        warm = Parameter("warm", "number", "For how long one warms up before it is on.", default=0, minimum=0,
+                         unit="s", added=True)
         build = "workers.library.dynamic:dynamic"
         self._unlisted = {
             DYNAMIC: TaskType(
@@ -199,7 +201,7 @@ class TaskTypes(Mapping[str, TaskType]):
                 effects=()),
             DYNAMIC_FOLD: TaskType(
                 DYNAMIC_FOLD, "transform", "A task with alternates that keep state.", build,
-                (ways, guards, begin, by, learned), effects=(), stateful=True, movable_state=True),
+                (ways, guards, begin, by, learned, warm), effects=(), stateful=True, movable_state=True),
             PATH: TaskType(
                 PATH, "transform", "An alternate of several tasks.", "workers.library.dynamic:path",
                 (Parameter("tasks", "list", "What works on it.", required=True),

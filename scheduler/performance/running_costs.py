@@ -3,7 +3,7 @@
 A task costs what is charged for it: its own CPU, an even part of what its query takes for being there, and a part of
 its slot's driver. That is an estimate until it has been metered for some minutes, then what was metered, smoothed; and
 from the first whole hour what was billed, as long as what is metered agrees with that. A dynamic task costs what it
-does with the alternate that is on: each of them is metered apart, and none is billed apart.
+does with the alternate that is on: each of them is metered apart, and billed are hours in which no other was on.
 """
 
 from __future__ import annotations

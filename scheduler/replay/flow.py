@@ -12,9 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.latency.real_time import BatchModes
 from scheduler.latency.triggers import BatchCost
+from scheduler.model.alternates import is_dynamic, on_in, selectivity_at_work, types_at_work
 from scheduler.model.costs import Costs
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle
+from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.task_types import TaskTypes
 from scheduler.simulation.elastic import Alternate, ElasticDataflow, ElasticPlacement, RentedVm, VmClass
 from scheduler.simulation.problem import Conditions, SimulatedStep, work_out
@@ -63,9 +65,14 @@ class EstateFlow:
     _placement: ElasticPlacement = field(init=False, repr=False)
 
     def _alternate(self, task: str) -> Alternate:
-        kind = self.task_types[self.estate.tasks[task].type]
-        events_out = self.selectivity.get(task, kind.selectivity if self.estate.tasks[task].parents else 1.0)
-        return Alternate(_ONLY, 1.0, max(LEAST, self.costs.task_event_us(kind) / 1e6), max(LEAST, events_out))
+        """A task as it is done now: of a dynamic one by the alternate that is on."""
+        running = self.estate.tasks[task]
+        chosen = self.estate.settings.get(self.estate.places[task][0], USUAL).alternates.get(task)
+        own = on_in(running.type, running.config, chosen) if is_dynamic(running.type) else ""
+        steps = types_at_work(running.type, running.config, self.task_types, on=own)
+        declared = selectivity_at_work(running.type, running.config, self.task_types, on=own)
+        events_out = self.selectivity.get(task, declared if running.parents else 1.0)
+        return Alternate(_ONLY, 1.0, max(LEAST, self.costs.steps_event_us(steps) / 1e6), max(LEAST, events_out))
 
     def selectivity_of(self, task: str) -> float:
         """Events out of a task for each event in."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -16,7 +17,7 @@ from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
 from scheduler.moving import plan_move
 from scheduler.reuse.defragment import DefragmentRule
-from scheduler.setting import plan_settings
+from scheduler.setting import plan_settings, plan_switch
 from scheduler.undoing import undo
 
 from .setup import ChangeMade, ReplaySetup
@@ -143,6 +144,12 @@ class PlayedActuator:
             real_time={change.subject: change.after is BatchMode.OPEN for change in decision.changes},
             task_types=self.setup.task_types, prices=self.setup.prices, why=decision.why)
 
+    def _switched(self, decision: Decision) -> Plan:
+        (task, alternate), *along = json.loads(decision.arguments["alternates"]).items()
+        return plan_switch(
+            self.estate, decision.target, task=task, alternate=alternate, along=dict(along),
+            task_types=self.setup.task_types, prices=self.setup.prices, why=decision.why)
+
     def _joined_or_cut(self, decision: Decision) -> Plan:
         """Queries that become one; or, where a stream gets a channel again, what made them one is undone."""
         if decision.changes[0].after is Carriage.CHANNEL:
@@ -157,5 +164,6 @@ class PlayedActuator:
 
 
 _PLANS: Mapping[Aspect, Callable[[PlayedActuator, Decision], Plan]] = {
-    Aspect.SLOT: PlayedActuator._moved, Aspect.BATCHES: PlayedActuator._set,
+    Aspect.ALTERNATE: PlayedActuator._switched, Aspect.SLOT: PlayedActuator._moved,
+    Aspect.BATCHES: PlayedActuator._set,
     Aspect.STREAM: PlayedActuator._joined_or_cut, Aspect.TASKS: PlayedActuator._joined_or_cut}

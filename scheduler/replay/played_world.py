@@ -7,10 +7,12 @@ from dataclasses import dataclass, replace
 
 from scheduler.contracts.reports import NodeReport, QueryReport, Reports, SlotReport
 from scheduler.controllers.evidence import placing
-from scheduler.controllers.evidence.world import FusedByOthers, PacingFacts, QueryBatches, Stream
+from scheduler.controllers.evidence.world import AdaptedElement, FusedByOthers, PacingFacts, QueryBatches, Stream
 from scheduler.controllers.loop_values import LoopState, Round
 from scheduler.deployment.deployed_bundles import Deployment
 from scheduler.deployment.online import Thresholds
+from scheduler.guards.policy_sources import CONTROLLERS
+from scheduler.guards.switched_tasks import SwitchedTask, elements_of
 from scheduler.history.memory_history import MemoryHistory
 from scheduler.history.series import DATAFLOW, QUERY, TASK, Series
 from scheduler.latency.limit_points import metric_of
@@ -21,6 +23,7 @@ from scheduler.latency.real_time import BatchModes, keep_modes, opening
 from scheduler.latency.wanted_modes import WantedModes, choose_freely
 from scheduler.latency.ways import way_of
 from scheduler.model.costs import Costs
+from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot
 from scheduler.model.latency_limits import LatencyLimit
@@ -267,6 +270,20 @@ class PlayedWorld:
     def _event_bytes(self, tasks: Collection[str] | None) -> dict[str, float]:
         return dict.fromkeys(placing.channels_between(self.estate, tasks), self._setup.event_bytes)
 
+    @property
+    def goals(self) -> Mapping[str, DataflowGoals]:
+        """Of the dataflows that have any."""
+        return self._setup.goals
+
+    @property
+    def algorithm(self) -> str:
+        """By which one adaptation decides."""
+        return self._setup.algorithm
+
+    def elements(self) -> Mapping[str, AdaptedElement]:
+        """Tasks whose policy names controllers: nobody holds them, and those without a guard are allowed."""
+        return {task: _element(each) for task, each in elements_of(self.estate, CONTROLLERS).items()}
+
     def limit_statuses(self) -> Sequence[LimitStatus]:
         """What became of each limit in the last step."""
         paced = self._paced
@@ -300,3 +317,11 @@ class PlayedWorld:
         paced = self._paced
         return PacingFacts(
             paced.queries, [(name, limit, want) for (name, _), (limit, want) in paced.wants.items()], paced.refusals)
+
+
+def _element(switched: SwitchedTask) -> AdaptedElement:
+    element = switched.policy.element(switched.task, switched.alternates)
+    return AdaptedElement(
+        switched, frozenset(each.name for each in element.alternates if not each.guard.strip()),
+        {each.name: each.value for each in element.alternates if isinstance(each.value, int | float)},
+        f"{switched.warming} warms up" if switched.warming else "")

@@ -16,6 +16,7 @@ from scheduler.latency.limits_met import TOLERATED
 from scheduler.latency.pacing_problem import IntervalBounds
 from scheduler.model.checks import require_finite
 from scheduler.model.costs import DECLARED, Costs
+from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.model.estate import Estate
 from scheduler.model.latency_limits import Limits
 from scheduler.model.prices import Prices
@@ -44,6 +45,10 @@ class ReplaySetup:
         By controller and team; a controller that is not named is off.
     limits : mapping of str to Limits
         Latency limits by submitted dataflow.
+    goals : mapping of str to DataflowGoals
+        Of submitted dataflows, for adaptation.
+    algorithm : str
+        By which one adaptation decides.
     selectivity : mapping of str to float
         Events out of a running task for each event in, as measured; else what its type declares.
     refusals : mapping of str to str
@@ -64,6 +69,8 @@ class ReplaySetup:
     prices: Prices
     policies: Mapping[str, Mapping[str, Policy]] = field(default_factory=dict)
     limits: Mapping[str, Limits] = field(default_factory=dict)
+    goals: Mapping[str, DataflowGoals] = field(default_factory=dict)
+    algorithm: str = "CE"
     selectivity: Mapping[str, float] = field(default_factory=dict)
     refusals: Mapping[str, str] = field(default_factory=dict)
     costs: Costs = DECLARED

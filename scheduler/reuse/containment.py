@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 from typing import Any
 
+from scheduler.model.alternates import logic_version
 from scheduler.model.canonical import canonical_config, identity_config
 from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.fragment import RunningTask
@@ -210,5 +211,5 @@ class _Rewriting:
     def _fingerprint(
         self, type_name: str, config: Mapping[str, Any], above: Sequence[str], salt: str = ""
     ) -> str:
-        version = self.task_types[type_name].version
+        version = logic_version(self.task_types[type_name], config, self.task_types)
         return fingerprint(type_name, version=version, config=config, parents=above, scope=self.scope, salt=salt)

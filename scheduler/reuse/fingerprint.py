@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterable, Mapping
 from graphlib import TopologicalSorter
 from typing import Any
 
+from scheduler.model.alternates import logic_version
 from scheduler.model.canonical import canonical_json, identity_config
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.task_types import TaskTypes
@@ -32,7 +33,7 @@ LENGTH = 32  # hexadecimal digits kept of a SHA-256: 128 bits
 def fingerprint(
     type_name: str,
     *,
-    version: int,
+    version: int | list[Any],
     config: Mapping[str, Any],
     parents: Iterable[str] = (),
     scope: str = "",
@@ -45,6 +46,8 @@ def fingerprint(
 
     Parameters
     ----------
+    version : int or list
+        That of the logic (`scheduler.model.alternates.logic_version`).
     config : mapping of str to Any
         Its config, canonical.
     parents : iterable of str, optional
@@ -95,10 +98,11 @@ def fingerprints(
             fingerprints[task_id] = unchanged[task_id]
             continue
         task_type = task_types[tasks[task_id].type]
+        config = identity_config(dataflow, tasks[task_id], task_type)
         fingerprints[task_id] = fingerprint(
             task_type.name,
-            version=task_type.version,
-            config=identity_config(dataflow, tasks[task_id], task_type),
+            version=logic_version(task_type, config, task_types),
+            config=config,
             parents=(fingerprints[parent] for parent in parents[task_id]),
             scope=scope,
             salt=salt if task_id in apart else "",

@@ -16,7 +16,7 @@ from graphlib import TopologicalSorter
 from itertools import combinations, islice
 from typing import Any
 
-from scheduler.model.alternates import ALTERNATES, alternates_in, is_dynamic
+from scheduler.model.alternates import ALTERNATES, alternates_in, is_dynamic, logic_version
 from scheduler.model.canonical import RATE_KEY, canonical_json, identity_config
 from scheduler.model.dataflow import Dataflow, Task
 from scheduler.model.fragment import RunningTask
@@ -269,7 +269,7 @@ class _Search:
             task_type = self.task_types[(taken_over or self.tasks[task_id]).type]
             config = self.configs[task_id] if taken_over is None else taken_over.config
             ids[task_id] = fingerprint(
-                task_type.name, version=task_type.version, config=config,
+                task_type.name, version=logic_version(task_type, config, self.task_types), config=config,
                 parents=(ids[parent] for parent in self.parents[task_id]), scope=self.scope,
             )
         return ids

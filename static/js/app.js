@@ -4,7 +4,7 @@ import { startAlertCount } from "./alert_count.js";
 import { startDialogs } from "./dialogs.js";
 import { startFind } from "./find.js";
 import { startMenus } from "./menus.js";
-import { startScrollers } from "./scrollers.js";
+import { comeBack, startScrollers } from "./scrollers.js";
 import { startShortcuts } from "./shortcuts.js";
 import { startTabs } from "./tabs.js";
 import { startTheme } from "./theme.js";
@@ -17,10 +17,17 @@ startMenus();
 startShortcuts();
 startFind();
 startScrollers();
+comeBack();
 startTabs();
 startAlertCount();
 
-// Charts first: they take longest to be there.
+// The graph first: pages are built around it.
+if (document.querySelector("[data-graph]")) {
+  const { startGraphs } = await import("./graph_page.js");
+  const merged = document.querySelector("[data-merged]") && (await import("./merged.js")).MergedPanel;
+  const tasks = document.querySelector("[data-tasks]") && (await import("./task_panel.js")).DataflowPanel;
+  startGraphs({ merged, tasks });
+}
 if (document.querySelector("[data-charts]")) {
   const { startCharts } = await import("./charts.js");
   startCharts();
@@ -48,11 +55,6 @@ if (document.getElementById("output-list")) {
   // Outputs appear once the dataflow runs.
   document.addEventListener("htmx:after:swap", startOutputs);
 }
-if (document.querySelector("[data-graph]")) {
-  const { startGraphs } = await import("./graph_page.js");
-  const merged = document.querySelector("[data-merged]") && (await import("./merged.js")).MergedPanel;
-  startGraphs({ merged });
-}
 if (document.querySelector("[data-heatmap]")) {
   const { startHeatMap } = await import("./heatmap.js");
   startHeatMap();
@@ -69,6 +71,10 @@ if (document.querySelector("[data-slots]")) {
 if (document.querySelector("[data-what-if]")) {
   const { startWhatIf } = await import("./what_if.js");
   startWhatIf();
+}
+if (document.querySelector("#goals")) {
+  const { startGoals } = await import("./goals.js");
+  startGoals();
 }
 if (document.querySelector("[data-latency]")) {
   const { startLatency } = await import("./latency.js");

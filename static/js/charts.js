@@ -22,6 +22,7 @@ class Chart {
     this.element = card.querySelector(".plot");
     this.name = card.dataset.chart;
     this.unit = card.querySelector("[data-part='unit']");
+    this.off = new Set(); // lines that somebody has switched off
     this.list = Object.assign(document.createElement("ul"), { className: "chart-legend" });
     card.querySelector(".plot-shell").before(this.list);
     this.table = card.querySelector(".chart-table");
@@ -37,6 +38,7 @@ class Chart {
     figure.layout.xaxis.fixedrange = !zooms;
     if (NARROW.matches) figure.layout.xaxis.nticks = 4;
     figure.least = 1;
+    figure.off = this.off;
     figure.layout.showlegend = false;
     figure.layout.margin = { t: 20, r: 12 };
     figure.layout.height = this.element.parentElement.clientHeight || undefined;
@@ -44,6 +46,8 @@ class Chart {
     if (figure.data.length && !this.listens) {
       this.listens = true;
       this.element.on("plotly_relayout", (change) => this.zoomed(change));
+      this.element.on("plotly_hover", ({ xvals, event }) => event && this.point(xvals[0]));
+      this.element.on("plotly_unhover", ({ event }) => event && this.point(null));
     }
     if (this.table?.open) await this.fillTable();
   }
@@ -58,10 +62,34 @@ class Chart {
     if (key === this.legendKey) return;
     this.legendKey = key;
     this.list.replaceChildren(...entries.map(([name, text]) => {
-      const item = document.createElement("li");
-      item.append(Object.assign(document.createElement("span"), { className: name }), text);
+      const [item, key] = [document.createElement("li"), Object.assign(document.createElement("span"), { className: name })];
+      if (now.some((trace) => trace.name === text)) item.append(this.switchOf(text, key));
+      else item.append(key, text);
       return item;
     }));
+  }
+
+  /** A line's key in the legend switches it off and on. */
+  switchOf(name, key) {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.setAttribute("aria-pressed", String(!this.off.has(name)));
+    button.append(key, name);
+    button.addEventListener("click", () => {
+      if (!this.off.delete(name)) this.off.add(name);
+      button.setAttribute("aria-pressed", String(!this.off.has(name)));
+      this.plot.draw(this.plot.figure);
+    });
+    return button;
+  }
+
+  /** One moment over all charts: where somebody points at in one, the others show theirs. */
+  point(at) {
+    for (const other of this.panel.querySelectorAll(".plot.js-plotly-plot")) {
+      if (other === this.element || !other.checkVisibility()) continue;
+      if (at === null) window.Plotly.Fx.unhover(other);
+      else window.Plotly.Fx.hover(other, { xval: at }, "xy", true); // without telling of it
+    }
   }
 
   /** What somebody draws a frame around becomes the range of the whole page. */
@@ -194,8 +222,8 @@ class Panel {
 
 export function startCharts() {
   startRange();
-  plotly(); // while the figures are on their way
   const panels = [...document.querySelectorAll("[data-charts]")].map((element) => new Panel(element));
+  if (panels.some((panel) => panel.visible)) plotly(); // while the figures are on their way
   const refresh = () => panels.forEach((panel) => panel.refresh());
   refresh();
   for (const event of ["weir:range", "visibilitychange", "weir:tab"]) document.addEventListener(event, refresh);

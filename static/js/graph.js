@@ -1,8 +1,7 @@
-// A dataflow's graph: drawn on a canvas, laid out off the main thread, labelled live, read by keyboard too.
+// A dataflow's graph: laid out and drawn in one go, labelled live, read by keyboard too.
 
 import cytoscape from "../vendor/cytoscape/cytoscape.js";
 import * as format from "./format.js";
-import { forest } from "./forest.js";
 import { graphStyle } from "./graph_style.js";
 import { layOut } from "./layout.js";
 
@@ -10,16 +9,32 @@ const MANY = 300;
 const NARROW_PX = 560;
 const READABLE = 0.72;
 const LEAST_READABLE = 0.55;
-const WIDTH = 176;
+const WIDTH = { least: 104, live: 132, most: 184 };
 const NARROW_WIDTH = 124; // three boxes side by side fit a phone
+const LINE = 16;
+const BUSY = 0.8; // from here on a query has hardly any time left
 const WAY = { height: 26, apart: 31, head: 54 }; // of an alternate, drawn in a task that is open
 
-function lines(task, width) {
+function lines(task) {
   const found = [task.label];
   if (task.note) found.push(task.note);
   if (task.ways && !task.open) found.push(`${onOf(task)}1 of ${task.ways.length} ways`);
   if (task.metric || (!task.ways && task.type !== task.label)) found.push(task.metric ?? task.type);
-  return found.map((line) => clipped(line, width)).join("\n");
+  if (task.badge) found.push(task.badge);
+  return found;
+}
+
+const textOf = (task) => lines(task).map((line) => clipped(line, task.width)).join("\n");
+
+/** How a task does, as a colour and in words: what holds it up, what is lost or late, and how busy its query is. */
+function condition(found) {
+  const words = [];
+  if (found.failed) words.push("failing");
+  if (found.throttled) words.push("back-pressure");
+  else if (found.busy >= BUSY) words.push(`busy ${format.percent(found.busy)}`);
+  if (found.late) words.push(`${format.count(found.late)} late`);
+  if (found.dead) words.push(`${format.count(found.dead)} dead letters`);
+  return { badge: words.join(" · "), failed: Boolean(found.failed), throttled: Boolean(found.throttled), busy: found.busy >= BUSY };
 }
 
 /** The alternate that is on of a dynamic task, as its box begins; nothing where that is not known. */
@@ -45,15 +60,18 @@ function clipped(line, width) {
   return `${line.slice(0, length)}…`;
 }
 
-function measured(graph, width, open) {
+/** A box has room for its text and for the figures that will come, so that nothing moves when they do. */
+function measured(graph, isNarrow, open) {
+  const least = graph.labelled ? WIDTH.live : WIDTH.least;
   const tasks = graph.tasks.map((task) => {
     const isOpen = Boolean(task.ways) && open.has(task.id);
-    const extra = Boolean(task.note) + Boolean(task.ways); // lines
-    const height = isOpen ? WAY.head + task.ways.length * WAY.apart + 4 : 46 + 16 * extra;
-    return { ...task, open: isOpen, width: isOpen ? width * 1.3 : width, height };
+    const text = lines({ ...task, open: isOpen }).map((line) => ruler.measureText(line).width + 22);
+    const wide = isNarrow ? NARROW_WIDTH : Math.ceil(Math.min(WIDTH.most, Math.max(least, ...text)));
+    const extra = Boolean(task.note) + Boolean(task.ways) + Boolean(graph.labelled); // lines
+    const height = isOpen ? WAY.head + task.ways.length * WAY.apart + 4 : 46 + LINE * extra;
+    return { ...task, open: isOpen, width: isOpen ? Math.max(wide, WIDTH.most) * 1.25 : wide, height };
   });
-  const opened = tasks.filter((task) => task.open).map((task) => task.id);
-  return { ...graph, tasks, topology: [graph.topology, ...opened].join("+") };
+  return { ...graph, tasks };
 }
 
 /** The alternates of open tasks as boxes of their own within them: no stream begins or ends there. */
@@ -83,8 +101,7 @@ function bends(points) {
 
 function edgeData(stream, layout) {
   const points = layout.edges[stream.id];
-  const data = { id: stream.id, source: stream.source, target: stream.target, text: "" };
-  if (!points) return { data, classes: layout.straight ? "taxi" : "" };
+  const data = { id: stream.id, source: stream.source, target: stream.target, text: "", weight: 1.4 };
   const near = (task, [x, y]) => `${x - layout.nodes[task][0]}px ${y - layout.nodes[task][1]}px`;
   data.from = near(stream.source, points[0]);
   data.to = near(stream.target, points[points.length - 1]);
@@ -95,7 +112,7 @@ function edgeData(stream, layout) {
 function elements(graph, layout) {
   const nodes = graph.tasks.map((task) => ({
     data: {
-      id: task.id, text: lines(task, task.width), width: task.width, height: task.height, textWidth: 2 * task.width,
+      id: task.id, text: textOf(task), width: task.width, height: task.height, textWidth: 2 * task.width,
       shift: task.open ? WAY.head / 2 - task.height / 2 : 0,
     },
     position: { x: layout.nodes[task.id][0], y: layout.nodes[task.id][1] },
@@ -127,34 +144,36 @@ export class Graph {
     this.open = new Set(); // dynamic tasks whose alternates are drawn
     this.canvas.addEventListener("keydown", (event) => this.onKey(event));
     document.addEventListener("weir:theme", () => this.cy?.style(graphStyle({ large: this.graph.tasks.length > MANY })));
-    new ResizeObserver(() => this.cy?.resize()).observe(stage);
+    new ResizeObserver(() => this.resized()).observe(this.canvas);
   }
 
-  /** Of two drawings that overlap, as where an answer comes while the one before is laid out, the later one stays. */
-  async draw(graph) {
-    ruler.font = `500 12px ${getComputedStyle(document.body).fontFamily}`;
-    const drawn = measured(graph, this.shape().direction === "DOWN" ? NARROW_WIDTH : WIDTH, graph.large ? new Set() : this.open);
-    this.given = graph;
-    this.graph = drawn;
-    this.byId = new Map(this.graph.tasks.map((task) => [task.id, task]));
-    this.say(`Laying out ${format.count(graph.tasks.length)} tasks…`);
-    try {
-      const layout = graph.large ? forest(drawn, this.shape()) : await layOut(drawn, this.shape());
-      if (this.graph !== drawn) return;
-      this.show(layout);
-      this.say("");
-    } catch (error) {
-      if (this.graph !== drawn) return;
-      this.say("The graph could not be laid out; the table has the same tasks.", true);
-      console.error(error);
+  /** What is behind another tab is drawn once it has a place. */
+  resized() {
+    if (!this.waits || !this.stage.clientWidth) this.cy?.resize();
+    else this.draw(this.given);
+  }
+
+  draw(graph) {
+    this.waits = !this.stage.clientWidth;
+    if (this.waits) {
+      this.given = graph;
+      this.stage.dataset.drawn = String(graph.tasks.length);
+      return;
     }
+    ruler.font = `500 12px ${getComputedStyle(document.body).fontFamily}`;
+    const shape = this.shape();
+    this.given = graph;
+    this.graph = measured(graph, shape.direction === "DOWN", graph.large ? new Set() : this.open);
+    this.byId = new Map(this.graph.tasks.map((task) => [task.id, task]));
+    this.show(layOut(this.graph, shape));
+    this.say("");
     this.stage.dataset.drawn = String(graph.tasks.length);
   }
 
-  /** Narrow stages read downwards; the ratio is coarse, so that a few pixels more don't ask for a new layout. */
+  /** Narrow stages read downwards. */
   shape() {
     const { clientWidth, clientHeight } = this.stage;
-    return { direction: clientWidth < NARROW_PX ? "DOWN" : "RIGHT", ratio: Math.round((2 * clientWidth) / clientHeight) / 2 };
+    return { direction: clientWidth < NARROW_PX ? "DOWN" : "RIGHT", ratio: clientWidth / clientHeight };
   }
 
   say(message, failed = false) {
@@ -175,7 +194,8 @@ export class Graph {
     });
     // One who points at an alternate means its task.
     this.cy.on("select", "node", (event) => this.onSelect(this.byId.get(event.target.data("of") ?? event.target.id())));
-    this.cy.on("unselect", "node", () => this.onSelect(null));
+    // Who goes on to another task has not let go of all of them.
+    this.cy.on("unselect", "node", () => queueMicrotask(() => this.cy.nodes(":selected").empty() && this.onSelect(null)));
     this.cy.on("dbltap", "node", (event) => this.toggle(event.target.data("of") ?? event.target.id()));
     if (view && this.kept) this.cy.viewport(view);
     else this.fit();
@@ -185,15 +205,18 @@ export class Graph {
   }
 
   /** Open a dynamic task, so that its alternates are drawn inside, or close it. */
-  async toggle(id) {
+  toggle(id) {
     if (!this.byId.get(id)?.ways || this.graph.large) return;
     if (!this.open.delete(id)) this.open.add(id);
-    await this.draw(this.given);
+    this.draw(this.given);
     this.fit();
     this.select(id);
   }
 
-  /** New figures: `{tasks: {id: {rate_per_s, latency_ms, failed}}, streams: {id: {rate_per_s, latency_ms, fused}}}`. */
+  /**
+   * New figures: `{tasks: {id: {rate_per_s, latency_ms, busy, late, dead, failed, throttled}}, streams: {id: {rate_per_s,
+   * latency_ms, fused}}}`. The more flows on a stream, the thicker it is.
+   */
   update(metrics) {
     this.metrics = metrics;
     if (!this.cy) return;
@@ -202,16 +225,20 @@ export class Graph {
         const task = this.byId.get(id);
         if (!task) continue;
         task.metric = found.rate_per_s == null ? null : `${format.rate(found.rate_per_s)} · ${format.latency(found.latency_ms)}`;
+        const { badge, ...classes } = condition(found);
+        task.badge = badge;
         const node = this.cy.getElementById(id);
-        const text = lines(task, task.width);
+        const text = textOf(task);
         if (node.data("text") !== text) node.data("text", text);
-        node.toggleClass("failed", Boolean(found.failed));
+        for (const [name, applies] of Object.entries(classes)) node.toggleClass(name, applies);
       }
       for (const [id, found] of Object.entries(metrics.streams ?? {})) {
         const edge = this.cy.getElementById(id);
         const text = streamText(found);
         if (edge.data("text") !== text) edge.data("text", text);
         edge.toggleClass("flowing", (found.rate_per_s ?? 0) > 0);
+        const weight = 1.4 + 1.6 * Math.log10(1 + (found.rate_per_s ?? 0));
+        if (Math.abs((edge.data("weight") ?? 0) - weight) > 0.2) edge.data("weight", weight);
       }
     });
   }
@@ -221,15 +248,18 @@ export class Graph {
     if (this.cy.zoom() > 1.15) {
       this.cy.zoom(1.15);
       this.cy.center();
-    } else if (!this.graph.large && this.shape().direction === "DOWN" && this.cy.zoom() < READABLE) this.fromTheTop();
+    } else if (this.graph.tasks.length <= MANY && this.cy.zoom() < LEAST_READABLE) this.fromTheSources();
   }
 
-  /** A narrow stage begins with the sources, as wide as all of it is where that can be read; the rest is a swipe away. */
-  fromTheTop() {
-    const { x1, w, y1 } = this.cy.elements().boundingBox();
-    const zoom = Math.min(READABLE, Math.max(LEAST_READABLE, (this.stage.clientWidth - 16) / w));
+  /** What is too long to be read whole begins with the sources, as near as all of its breadth allows; the rest follows. */
+  fromTheSources() {
+    const { x1, y1, w, h } = this.cy.elements().boundingBox();
+    const { clientWidth, clientHeight } = this.stage;
+    const isDown = this.shape().direction === "DOWN";
+    const zoom = Math.min(READABLE, Math.max(LEAST_READABLE, isDown ? (clientWidth - 16) / w : (clientHeight - 40) / h));
     this.cy.zoom(zoom);
-    this.cy.pan({ x: this.stage.clientWidth / 2 - (x1 + w / 2) * zoom, y: 20 - y1 * zoom });
+    const middle = { x: clientWidth / 2 - (x1 + w / 2) * zoom, y: clientHeight / 2 - (y1 + h / 2) * zoom };
+    this.cy.pan(isDown ? { ...middle, y: 20 - y1 * zoom } : { ...middle, x: 20 - x1 * zoom });
   }
 
   zoom(factor) {
@@ -265,9 +295,15 @@ export class Graph {
   }
 
   select(id) {
-    this.cy.nodes().unselect();
     const node = this.cy.getElementById(id);
-    node.select();
+    if (!node.selected()) {
+      this.cy.nodes().unselect();
+      node.select();
+    }
+    this.reveal(node);
+  }
+
+  reveal(node) {
     const { x, y } = node.renderedPosition();
     const { width, height } = this.canvas.getBoundingClientRect();
     if (x < 60 || y < 40 || x > width - 60 || y > height - 40) this.cy.center(node);

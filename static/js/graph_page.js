@@ -17,9 +17,11 @@ function streamLatency(stream) {
   return stream.channel_p50_ms + (stream.wait_p50_ms ?? 0);
 }
 
+/** Dead letters are those of a live source, or what another system refused of a sink. */
 function metricsOf(state) {
   const tasks = Object.entries(state.tasks ?? {}).map(([id, task]) => [id, {
-    rate_per_s: task.rate_per_s, latency_ms: task.latency_p50_ms, failed: task.failed }]);
+    rate_per_s: task.rate_per_s, latency_ms: task.latency_p50_ms, failed: task.failed, busy: task.busy, late: task.late,
+    throttled: task.state === "throttled", dead: state.sources?.[id]?.dead ?? state.sinks?.[id]?.refused }]);
   const streams = Object.entries(state.streams ?? {}).map(([id, stream]) => [id, {
     rate_per_s: stream.rate_per_s, latency_ms: streamLatency(stream), fused: stream.fused }]);
   return { tasks: Object.fromEntries(tasks), streams: Object.fromEntries(streams) };
@@ -35,15 +37,19 @@ export class GraphPanel {
     this.load();
   }
 
+  /** A page may bring its graph along, so that it is there at once. */
   async fetch() {
-    return fetchJson(this.panel.dataset.graph);
+    const brought = this.panel.querySelector("script[type='application/json']");
+    if (!brought) return fetchJson(this.panel.dataset.graph);
+    brought.remove();
+    return JSON.parse(brought.textContent);
   }
 
   async load() {
     try {
       this.data = await this.fetch();
       if (!this.data) return;
-      await this.graph.draw(this.data);
+      this.graph.draw(this.data);
       if (this.state) this.live(this.state);
       this.view(this.panel.dataset.view);
     } catch (error) {
@@ -132,9 +138,9 @@ export class GraphPanel {
   }
 }
 
-export function startGraphs(kinds = {}) {
+export function startGraphs({ merged, tasks }) {
   const panels = [...document.querySelectorAll("[data-graph]")].map((panel) => {
-    const Kind = "merged" in panel.dataset ? kinds.merged : GraphPanel;
+    const Kind = "merged" in panel.dataset ? merged : "tasks" in panel.dataset ? tasks : GraphPanel;
     return new Kind(panel);
   });
   window.weirGraphs = panels.map((panel) => panel.graph); // for the console, and for whoever tests what is drawn

@@ -6,7 +6,7 @@ import { token } from "./theme.js";
 const EVERY_MS = 5000;
 // Plotly's map code adds a style element, which the policy forbids, unless an element of this id is there.
 const MAP_STYLE = "9f215cf04c5486422605d13261cb87401f4e7763b6296af81e98efbc0130da53";
-export const SERIES = ["--accent", "--warn", "--ink-3", "--ok"];
+export const SERIES = ["--series-0", "--series-1", "--series-2", "--series-3", "--series-4", "--series-5"];
 // On a wall, charts are read from some metres.
 const TEXT = document.body.hasAttribute("data-wall") ? Math.max(12, Math.round(innerWidth / 80)) : 12;
 const TONES = { bad: "--bad", ok: "--ok", change: "--accent", limit: "--ink-2" };
@@ -68,7 +68,7 @@ function traces(figure) {
   const drawn = figure.data.map(({ series, faint, ...trace }, index) => {
     const color = token(SERIES[(series ?? index) % SERIES.length]);
     return {
-      ...trace, line: { ...trace.line, color, width: faint ? 1.2 : 1.8, ...(faint && { dash: "dot" }) }, opacity: faint ? 0.75 : 1,
+      ...trace, visible: !figure.off?.has(trace.name), line: { ...trace.line, color, width: faint ? 1.2 : 1.8, ...(faint && { dash: "dot" }) }, opacity: faint ? 0.75 : 1,
       marker: { ...trace.marker, color, ...(trace.mode === "lines+markers" && { size: 4 }) }, fillcolor: "rgba(0,0,0,0)",
     };
   });

@@ -6,8 +6,6 @@ const loading = new Map();
 export const VENDOR = {
   plotly: new URL("../vendor/plotly/plotly-basic.min.js", import.meta.url).href, // lines
   plotlyMaps: new URL("../vendor/plotly/plotly-cartesian.min.js", import.meta.url).href, // heat maps, too
-  elk: new URL("../vendor/elkjs/elk-api.js", import.meta.url).href,
-  elkWorker: new URL("../vendor/elkjs/elk-worker.min.js", import.meta.url).href,
 };
 
 /** Load it, unless the page asks for it itself; `isThere` says whether it has run. */

@@ -19,6 +19,23 @@ function onKey(event) {
   choose(tabs[(tabs.indexOf(document.activeElement) + by + tabs.length) % tabs.length], { focus: true });
 }
 
+const named = () => document.getElementById(decodeURIComponent(location.hash.slice(1)));
+
+/** The tab that the address names: by its own name, or by that of something in its panel. */
+function tabOf(list) {
+  const panel = named()?.closest("[role='tabpanel']");
+  return [...list.querySelectorAll("[role='tab']")].find((tab) => tab === named() || (panel && tab.getAttribute("aria-controls") === panel.id));
+}
+
+function openNamed() {
+  for (const list of document.querySelectorAll("[role='tablist']")) {
+    const tab = tabOf(list);
+    if (!tab) continue;
+    choose(tab);
+    if (`#${tab.id}` !== location.hash) named().scrollIntoView();
+  }
+}
+
 export function startTabs() {
   for (const list of document.querySelectorAll("[role='tablist']")) {
     list.addEventListener("keydown", onKey);
@@ -28,7 +45,7 @@ export function startTabs() {
       choose(tab);
       if (list.dataset.keep !== undefined) history.replaceState(null, "", `#${tab.id}`);
     });
-    const named = location.hash && list.querySelector(`[role='tab'][id='${CSS.escape(location.hash.slice(1))}']`);
-    if (named) choose(named);
   }
+  openNamed();
+  addEventListener("hashchange", openNamed);
 }

@@ -12,10 +12,10 @@ from tests.benches.adaptation import MEASURED, Extent, profit_bound, shapes
 from tests.benches.adaptation_workloads import STEPS, linear_road, machine_traces
 from tests.benches.results import table
 
-TINY = Extent(1, (10,), 0, (10,), 0, (10,), (0.0, 0.2))
+TINY = Extent(1, (10,), 0, (10,), 0, (10,), (0.0, 0.2), 1, 1)
 
 
-@pytest.mark.parametrize("name", ["4.6", "4.7", "4.7c", "5.3"])
+@pytest.mark.parametrize("name", ["4.6", "4.7", "4.7c", "5.3", "ours", "autoscalers"])
 def test_each_is_measured(name: str) -> None:
     _, measure = MEASURED[name]
     rows = measure(TINY)
@@ -25,6 +25,7 @@ def test_each_is_measured(name: str) -> None:
     for row in rows:
         assert 0 < row.get("Ω", 1) <= 1
         assert row.get("profit", 0) <= profit_bound(linear_road(10), 10) or name == "5.3"
+        assert row.get("core-hours of best fixed", 1) > 0 and 0 <= row.get("missed %", 0) <= 100
 
 
 def test_a_shape_that_does_not_hold_is_said() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scheduler.model.wave_elements import wave_elements
 from tests.benches.switching import for_cpu, for_switches, longest_silence_ms, quantile, rows
+from workers.library.select.grammar import parse
 
 
 def test_both_kinds_of_queries_change_slots() -> None:
@@ -20,6 +21,16 @@ def test_elements_switch_in_waves_where_they_are_to() -> None:
     assert wave_elements(for_switches(100.0, "fast")) == []
     elements = wave_elements(for_switches(100.0, "wave"))
     assert [(each.on, each.sources) for each in elements] == [("plain", ("wave-source",))] * 2
+
+
+def test_queries_can_be_read() -> None:
+    estates = [for_cpu(100.0, slot=0), for_switches(100.0, "fast"), for_switches(100.0, "wave")]
+    configs = [task.config for estate in estates for task in estate.tasks.values()]
+    ways = [way["config"] for config in configs for way in config.get("alternates", ())]
+    queries = [config["query"] for config in [*configs, *ways] if "query" in config]
+    assert len(queries) == 3 + 3 * 3 + 2 * 2 * 3
+    for query in queries:
+        parse(query)
 
 
 def test_the_longest_silence_is_that_within_the_span() -> None:

@@ -63,16 +63,20 @@ def page_of(
 ) -> Iterator[PageOf]:
     """A page by user name, at the estate, in a context of its own. No script may fail and the policy may not be broken.
 
-    The estate may still be loading: most tests go elsewhere at once. ``logs`` is the one error that a test expects.
+    The estate may still be loading; a test that goes elsewhere at once has none to load (``at=None``). ``logs`` is the
+    one error that a test expects.
     """
     contexts, watched = [], []
 
-    def open_page(user: str = "carla", *, width: int = 1280, logs: str | None = None, **options: object) -> Page:
+    def open_page(
+        user: str = "carla", *, at: str | None = "/", width: int = 1280, logs: str | None = None, **options: object
+    ) -> Page:
         context = drive.context(
             browser, viewport={"width": width, "height": 860}, storage_state=logged_in(user), **options)
         contexts.append(context)
         page = context.new_page()
-        page.goto(site.url, wait_until="commit")
+        if at is not None:
+            page.goto(site.url + at, wait_until="commit")
         watched.append((logs, drive.watch(page)))
         return page
 

@@ -22,7 +22,7 @@ OUTPUT_TYPES = {"output"}
 
 class PlayedNode(threading.Thread):
     """Runs whatever is desired of ``name``; fragments in ``failing`` report that cause instead, and what is in
-    ``failures`` of them besides. Who is to be tried again runs again."""
+    ``failures`` of them besides, and what is in ``told`` in place of its own. Who is to be tried again runs again."""
 
     def __init__(self, url: str, name: str = "n1", *, rate_per_s: float = 40.0) -> None:
         super().__init__(daemon=True)
@@ -31,6 +31,7 @@ class PlayedNode(threading.Thread):
         self.rate_per_s = rate_per_s
         self.failing: dict[str, str] = {}
         self.failures: dict[str, dict[str, Any]] = {}
+        self.told: dict[str, dict[str, Any]] = {}
         self._ended = threading.Event()
         self._since: dict[str, int] = {}
         self._emitted: dict[str, int] = {}
@@ -80,12 +81,12 @@ class PlayedNode(threading.Thread):
         if cause is None:
             self._meter(fragment)
         return {
-            "state": "backoff" if cause else "running", "batch": self._batch, "batch_ms": 30,
+            "state": "backoff" if cause else "running", "batch": self._batch, "batch_ms": 30, "trigger_ms": 500,
             "rows_per_s": self.rate_per_s, "rate_per_s": self.rate_per_s, "cpu": 0.07, "memory": 0.02,
             "since_ms": since, "restarts": 3 if cause else 0, "error": cause,
             "retry_at_ms": _now_ms() + 4000 if cause else None, "throttled_by": None,
             "outlets": fragment["outlets"], "active": fragment["active"],
-            **(self.failures.get(key, {}) if cause else {}),
+            **(self.failures.get(key, {}) if cause else {}), **self.told.get(key, {}),
         }
 
     def _meter(self, fragment: dict[str, Any]) -> None:

@@ -64,7 +64,7 @@ def addresses(site: RunningSite, merged: dict[str, str]) -> list[str]:
 def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_the_screen(
     opened: int, width: int, themes: tuple[str, ...], addresses: list[str], site: RunningSite, page_of: PageOf
 ) -> None:
-    page, whole = page_of(width=opened, color_scheme=themes[0]), opened == width
+    page, whole = page_of(width=opened, color_scheme=themes[0], at=None), opened == width
     axe, failing, too_wide = Axe(), {}, {}
     for number, address in enumerate(addresses):
         page.set_viewport_size({"width": opened, "height": 860})

@@ -45,7 +45,7 @@ def charged(site: RunningSite) -> str:
 def test_cost_is_drawn_and_a_bill_fits_the_screen(
     site: RunningSite, charged: str, page_of: PageOf, width: int
 ) -> None:
-    page = page_of(width=width)
+    page = page_of(width=width, at=None)
     for address in ("/bills/", f"/bills/{charged}/"):
         page.goto(f"{site.url}{address}")
         settled(page)

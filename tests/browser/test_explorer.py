@@ -19,7 +19,7 @@ pytestmark = pytest.mark.browser
 def test_the_editor_shows_what_would_be_reused(
     merged: dict[str, str], site: RunningSite, page_of: PageOf
 ) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/new")
     settled(page)
     expect(page.locator("#preview")).to_be_hidden()
@@ -39,7 +39,7 @@ def test_the_editor_shows_what_would_be_reused(
 def test_the_merged_graph_lights_up_a_dataflows_part(
     merged: dict[str, str], site: RunningSite, page_of: PageOf
 ) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/estate/graph")
     settled(page)
     drawn(page)
@@ -66,7 +66,7 @@ def test_the_merged_graph_lights_up_a_dataflows_part(
 def test_the_overlap_map_is_read_with_the_keyboard(
     merged: dict[str, str], site: RunningSite, page_of: PageOf
 ) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/estate/overlap")
     settled(page)
     page.locator(".heat-stage[data-drawn='2']").wait_for(state="attached")

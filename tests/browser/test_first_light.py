@@ -111,7 +111,7 @@ def test_two_dataflows_run_as_one_and_one_outlives_the_other(system: System, bro
     assert _number(carla, "running_tasks") <= _number(carla, "without_reuse") - SHARED
 
     # The first one is removed; the second one does not notice.
-    carla.goto(etl)
+    carla.goto(f"{etl}#settings")
     settled(carla)
     carla.get_by_role("button", name="Remove").click()
     carla.get_by_role("dialog").get_by_role("button", name="Propose removal").click()
@@ -142,7 +142,7 @@ def _ready(process: subprocess.Popen[bytes], log: Path, port: int) -> bool:
 
 def _flows(page: Page, address: str, *, outputs: int) -> None:
     """Every output of a dataflow shows events, and newer ones a moment later."""
-    page.goto(address)
+    page.goto(f"{address}#data")
     settled(page)
     sections = page.locator("[data-output]")
     expect(sections).to_have_count(outputs)

@@ -22,9 +22,9 @@ Offers = list[dict[str, Any]]
 @pytest.fixture
 def opened(merged: Mapping[str, str], page_of: PageOf) -> tuple[Page, Offers]:
     """The page of a dataflow that runs, and the offers that it has: a moment later they may be others."""
-    page = page_of()
+    page = page_of(at=None)
     with page.expect_response(lambda response: "/latency/prices" in response.url) as prices:
-        page.goto(merged["etl"])
+        page.goto(merged["etl"] + "#performance")
     settled(page)
     expect(page.locator("[data-offer='words']")).not_to_have_text("–")
     return page, prices.value.json()["offers"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import time
 
@@ -61,7 +62,7 @@ def test_a_lost_connection_is_said_and_made_again(merged: dict[str, str], page_o
 
 
 def test_a_dataflow_shows_rates_latencies_and_its_newest_events(merged: dict[str, str], page_of: PageOf) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(merged["stats"])
     settled(page)
     drawn(page)
@@ -70,6 +71,7 @@ def test_a_dataflow_shows_rates_latencies_and_its_newest_events(merged: dict[str
     until(lambda: any("/s ·" in text for text in _labels(page, "node")), "rates on tasks")
     assert any("with City ETL" in text for text in labels)
     until(lambda: any("/s\n" in text for text in _labels(page, "edge")), "rates on streams")
+    page.get_by_role("tab", name="Data").click()
     events = page.locator("[data-output]").first
     rows = events.locator("tbody tr")
     expect(rows.first).to_be_visible()
@@ -107,7 +109,7 @@ def test_a_query_that_was_given_up_marks_its_task_and_is_tried_again(
     fragment, task = next(
         (f["id"], task["id"]) for slot in desired["slots"].values() for f in slot["fragments"] for task in f["tasks"]
         if task["type"] == "kalman_filter")
-    page = page_of()
+    page = page_of(at=None)
     page.goto(merged["stats"])
     settled(page)
     drawn(page)
@@ -134,7 +136,7 @@ def test_a_query_that_was_given_up_marks_its_task_and_is_tried_again(
 
 
 def test_charts_are_drawn_and_their_range_is_in_the_address(merged: dict[str, str], page_of: PageOf) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(merged["etl"] + "#plots")
     settled(page)
     panel, rate = page.locator("[data-charts]"), page.locator("[data-chart='rate']")
@@ -167,7 +169,7 @@ def test_charts_are_drawn_and_their_range_is_in_the_address(merged: dict[str, st
 def test_a_frame_in_a_chart_is_the_range_of_all_and_live_charts_move_on(
     merged: dict[str, str], page_of: PageOf
 ) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(merged["etl"] + "?range=5m#plots")
     settled(page)
     axis = "document.querySelector('[data-chart=rate] .plot').layout?.xaxis.range[0]"
@@ -186,7 +188,7 @@ def test_a_frame_in_a_chart_is_the_range_of_all_and_live_charts_move_on(
 
 @pytest.mark.long
 def test_a_figure_that_does_not_come_says_so_until_it_does(merged: dict[str, str], page_of: PageOf) -> None:
-    page = page_of(logs="500 for")
+    page = page_of(logs="500 for", at=None)
     page.route("**/charts.json*", lambda route: route.fulfill(status=500, body="{}"))
     page.goto(merged["etl"] + "#plots")
     settled(page)
@@ -202,7 +204,7 @@ def test_from_a_problem_to_its_cause_in_two_clicks(merged: dict[str, str], site:
     site.node.failing[query] = "ValueError: no number"
     site.node.failures[query] = {"failures": 4, "traceback": "Traceback: in clean"}
     try:
-        page = page_of()
+        page = page_of(at=None)
         page.goto(f"{site.url}/problems/")
         settled(page)
         problem = page.locator(f"[data-problem='query/{query}']")
@@ -221,7 +223,7 @@ def test_from_a_problem_to_its_cause_in_two_clicks(merged: dict[str, str], site:
 def test_the_wall_fills_the_screen_at_a_key_and_is_live(
     merged: dict[str, str], site: RunningSite, page_of: PageOf
 ) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/wall/")
     settled(page)
     page.locator("[data-chart='rate'][data-drawn]").wait_for(state="attached")
@@ -238,7 +240,7 @@ def test_the_wall_fills_the_screen_at_a_key_and_is_live(
 
 
 def test_the_graph_is_read_with_the_keyboard(merged: dict[str, str], page_of: PageOf) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(merged["stats"])
     settled(page)
     drawn(page)
@@ -255,35 +257,131 @@ def test_the_graph_is_read_with_the_keyboard(merged: dict[str, str], page_of: Pa
     expect(page.get_by_role("row", name=re.compile("^in_range range_filter"))).to_contain_text("City ETL")
 
 
-def test_a_layout_is_kept_by_the_shape_of_the_graph(merged: dict[str, str], page_of: PageOf) -> None:
+def test_a_task_opens_beside_the_graph_and_can_be_linked_to(merged: dict[str, str], page_of: PageOf) -> None:
+    page = page_of()
+    page.goto(f"{merged['stats']}?task=smooth")
+    settled(page)
+    card = page.locator(".graph-card")
+    expect(card.get_by_role("heading", name="smooth")).to_be_visible()
+    expect(card).to_contain_text("kalman_filter")
+    expect(card.locator("[data-event]").first).to_be_visible()
+    card.get_by_text("In from in_range").click()
+    expect(card.get_by_role("region", name="In from in_range").locator("[data-event]").first).to_be_visible()
+    expect(card.locator("[data-part='columns']")).to_contain_text("sensor_id")
+    card.get_by_role("button", name="Close smooth").focus()
+    page.keyboard.press("Escape")
+    expect(card).to_be_hidden()
+    expect(page.locator(".graph-canvas")).to_be_focused()
+    expect(page).to_have_url(merged["stats"])
+    page.keyboard.press("]")
+    expect(page).to_have_url(re.compile(r"\?task=sensors$"))
+
+
+def test_back_pressure_is_a_colour_and_a_word(merged: dict[str, str], site: RunningSite, page_of: PageOf) -> None:
     page = page_of()
     page.goto(merged["etl"])
+    settled(page)
     drawn(page)
+    fragment = until(lambda: page.evaluate("window.weirLive?.state?.tasks?.stations?.fragment"), "a live state")
+    coloured = "window.weirGraphs[0].cy.nodes('.{}').length"
+    try:
+        site.node.told[fragment] = {"throttled_by": f"{fragment}.0"}
+        until(lambda: any("back-pressure" in text for text in _labels(page, "node")), "it is said")
+        assert page.evaluate(coloured.format("throttled"))
+        site.node.told[fragment] = {"batch_ms": 490}
+        until(lambda: any("busy 98%" in text for text in _labels(page, "node")), "how busy it is")
+        assert page.evaluate(coloured.format("busy")) and not page.evaluate(coloured.format("throttled"))
+    finally:
+        site.node.told.clear()
+    until(lambda: not any("busy" in text for text in _labels(page, "node")), "it is over")
+
+
+def test_who_sends_a_form_comes_back_to_where_they_were(merged: dict[str, str], page_of: PageOf) -> None:
+    page = page_of("ana", width=400)
+    page.goto(merged["etl"])
+    settled(page)
+    page.get_by_role("tab", name="Settings").click()
+    button = page.locator("#when-behind").get_by_role("button", name="Set")
+    button.scroll_into_view_if_needed()
+    before = page.evaluate("scrollY")
+    button.click()
+    expect(page.locator(".toast")).to_contain_text("If it is too slow")
+    settled(page)
+    expect(page.locator("#when-behind")).to_be_visible()
+    until(lambda: abs(page.evaluate("scrollY") - before) < 120, "it is as far down as it was")
+
+
+# Layouts -------------------------------------------------------------------------------------------------------------
+
+# Lays graphs out in the page: boxes that overlap, streams that run back or through a box that they do not join.
+_FLAWS = """async graphs => {
+  const { layOut } = await import("/static/js/layout.js");
+  const flaws = [];
+  for (const [number, { tasks, streams }] of graphs.entries()) for (const direction of ["RIGHT", "DOWN"]) {
+    const graph = { labelled: number % 2 === 0, tasks, streams };
+    const { nodes, edges } = layOut(graph, { direction, ratio: 1.5 });
+    const say = (what, ...which) => flaws.push([number, direction, what, ...which].join(" "));
+    const box = ({ id, width, height }) => ({ id, x: nodes[id][0], y: nodes[id][1], w: width / 2, h: height / 2 });
+    const boxes = tasks.map(box);
+    boxes.forEach((one, at) => boxes.slice(0, at).forEach((other) => {
+      const apart = [Math.abs(one.x - other.x) - one.w - other.w, Math.abs(one.y - other.y) - one.h - other.h];
+      if (Math.max(...apart) < 0) say("overlap", one.id, other.id);
+    }));
+    for (const { id, source, target } of streams) {
+      const along = direction === "RIGHT" ? 0 : 1;
+      if (nodes[source][along] >= nodes[target][along]) say("back", id);
+      edges[id].slice(1).forEach(([x2, y2], step) => {
+        const [x1, y1] = edges[id][step];
+        for (const { id: met, x, y, w, h } of boxes) {
+          const beside = Math.max(x1, x2) <= x - w + 2 || Math.min(x1, x2) >= x + w - 2;
+          const above = Math.max(y1, y2) <= y - h + 2 || Math.min(y1, y2) >= y + h - 2;
+          if (!beside && !above) say("through", id, met);
+        }
+      });
+    }
+  }
+  return flaws;
+}"""
+
+
+def _random_graph(chance: random.Random) -> dict[str, list[dict[str, object]]]:
+    """An acyclic graph of some parts, with boxes of several sizes."""
+    ids = [f"t{number}" for number in range(chance.randint(1, 40))]
+    density = chance.uniform(0.2, 2.0) / len(ids)
+    sizes = (104, 140, 184), (46, 62, 78)
+    tasks = [{"id": name, "width": chance.choice(sizes[0]), "height": chance.choice(sizes[1])} for name in ids]
+    streams = [{"id": f"{one}>{other}", "source": one, "target": other} for number, other in enumerate(ids)
+               for one in ids[:number] if chance.random() < density]
+    return {"tasks": tasks, "streams": streams}
+
+
+def test_layouts_go_one_way_and_nothing_lies_on_anything_else(site: RunningSite, page_of: PageOf) -> None:
+    page, chance = page_of(), random.Random(11)
+    settled(page)
+    graphs = [_random_graph(chance) for _ in range(60)] + [{"tasks": [], "streams": []}]
+    assert page.evaluate(_FLAWS, graphs) == []
+
+
+def test_a_graph_is_there_with_its_page(merged: dict[str, str], page_of: PageOf) -> None:
+    """Nothing is asked for before it is drawn, and a graph of many tasks is no other way."""
+    page = page_of()
     requests: list[str] = []
-    page.on("request", lambda request: requests.append(request.url) if "elk" in request.url else None)
-    page.reload()
-    drawn(page)
+    page.on("request", lambda request: requests.append(request.url) if "graph.json" in request.url else None)
+    for address in (merged["etl"], merged["etl-proposal"]):
+        page.goto(address)
+        drawn(page)
     assert requests == []
 
 
 @pytest.mark.long
-def test_1500_tasks_leave_the_main_thread_free(site: RunningSite, page_of: PageOf) -> None:
+def test_1500_tasks_are_drawn_with_their_page(site: RunningSite, page_of: PageOf) -> None:
     page = page_of("admin")
-    proposal = flows.submit(page, site.url, wide(1500), team="city")
-    page.add_init_script(
-        "window.longest = 0; new PerformanceObserver((list) => { for (const entry of list.getEntries())"
-        " window.longest = Math.max(window.longest, entry.duration); }).observe({type: 'longtask', buffered: true});")
-    page.goto(proposal)
-    settled(page)
-    waiting = page.locator(".graph-wait")
-    expect(waiting).to_contain_text("Laying out")
-    before = page.evaluate("window.longest")
-    page.keyboard.press("?")  # answered while the worker lays out
-    expect(page.locator("#keys")).to_be_visible()
-    page.keyboard.press("Escape")
+    page.goto(flows.submit(page, site.url, wide(1500), team="city"))
     drawn(page)
     assert page.locator(".graph-stage").get_attribute("data-drawn") == "1500"
-    assert before < 2000, "nothing held the page before the layout came"
+    settled(page)
+    page.keyboard.press("?")
+    expect(page.locator("#keys")).to_be_visible()
 
 
 def _labels(page: Page, kind: str) -> list[str]:
@@ -293,7 +391,7 @@ def _labels(page: Page, kind: str) -> list[str]:
 @pytest.mark.long  # the short run takes the main ways of a page
 def test_what_changed_before_the_first_snapshot_is_shown(site: RunningSite, page_of: PageOf) -> None:
     """A plan may be there after the page was made and before its first live state came."""
-    page = page_of("carla")
+    page = page_of("carla", at=None)
 
     def late(route: Route) -> None:
         time.sleep(2)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_problems_show_where_they_are_with_remedies(site: RunningSite, page_of: PageOf) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/new")
     settled(page)
     flows.write(page, BROKEN)
@@ -40,7 +40,7 @@ def test_problems_show_where_they_are_with_remedies(site: RunningSite, page_of: 
 
 def test_text_that_replaces_coloured_text_keeps_to_the_policy(site: RunningSite, page_of: PageOf) -> None:
     """Chromium's own editing would give it a style; the page's fixture fails for what the policy refuses."""
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/new")
     settled(page)
     flows.write(page, ETL)
@@ -56,7 +56,7 @@ def test_text_that_replaces_coloured_text_keeps_to_the_policy(site: RunningSite,
 
 
 def test_columns_are_listed_and_completed_where_a_parameter_names_them(site: RunningSite, page_of: PageOf) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/new")
     settled(page)
     flows.write(page, ETL.replace("City ETL", "Columns").replace(
@@ -78,7 +78,7 @@ def test_columns_are_listed_and_completed_where_a_parameter_names_them(site: Run
 
 
 def test_a_dropped_file_is_opened_in_its_format(site: RunningSite, page_of: PageOf) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/new")
     settled(page)
     transfer = page.evaluate_handle(
@@ -91,7 +91,7 @@ def test_a_dropped_file_is_opened_in_its_format(site: RunningSite, page_of: Page
 def test_a_chosen_file_is_opened(site: RunningSite, page_of: PageOf, tmp_path) -> None:
     file = tmp_path / "etl.yaml"
     file.write_text(ETL.replace("City ETL", "From a file"))
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/new")
     settled(page)
     page.locator("#file").set_input_files(file)
@@ -101,7 +101,7 @@ def test_a_chosen_file_is_opened(site: RunningSite, page_of: PageOf, tmp_path) -
 def test_a_file_that_is_too_large_is_refused_in_a_sentence(site: RunningSite, page_of: PageOf, tmp_path) -> None:
     file = tmp_path / "large.yaml"
     file.write_text("#" * (1024 * 1024 + 1))
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/new")
     settled(page)
     page.locator("#file").set_input_files(file)
@@ -109,7 +109,7 @@ def test_a_file_that_is_too_large_is_refused_in_a_sentence(site: RunningSite, pa
 
 
 def test_a_sample_starts_a_document(site: RunningSite, page_of: PageOf) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/new")
     settled(page)
     samples = page.locator("[data-sample]")
@@ -121,7 +121,7 @@ def test_a_sample_starts_a_document(site: RunningSite, page_of: PageOf) -> None:
 def test_a_duplicate_task_is_offered_to_be_taken_out(site: RunningSite, page_of: PageOf) -> None:
     twice = STATS.replace("Station statistics", "Twice").replace(
         "  - {id: smooth, type: kalman_filter}", "  - {id: smooth, type: block_average, config: {window: 10}}")
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/new")
     settled(page)
     flows.write(page, twice)
@@ -133,7 +133,7 @@ def test_a_duplicate_task_is_offered_to_be_taken_out(site: RunningSite, page_of:
 
 
 def test_a_proposal_tells_what_starts_and_what_is_reused(merged: dict[str, str], page_of: PageOf) -> None:
-    page = page_of("ben")
+    page = page_of("ben", at=None)
     page.goto(merged["stats-proposal"])
     settled(page)
     drawn(page)
@@ -149,15 +149,15 @@ def test_a_proposal_tells_what_starts_and_what_is_reused(merged: dict[str, str],
 
 
 def test_a_removal_asks_first_and_can_be_cancelled(merged: dict[str, str], page_of: PageOf) -> None:
-    page = page_of()
-    page.goto(merged["etl"])
+    page = page_of(at=None)
+    page.goto(merged["etl"] + "#settings")
     settled(page)
     page.get_by_role("button", name="Remove").click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text("Propose to remove City ETL?")
     dialog.get_by_role("button", name="Cancel").click()
     expect(dialog).to_be_hidden()
-    assert page.url == merged["etl"]
+    assert page.url == merged["etl"] + "#settings"
     page.get_by_role("button", name="Remove").click()
     dialog.get_by_role("button", name="Propose removal").click()
     page.wait_for_url(re.compile("/proposals/"))
@@ -225,7 +225,7 @@ def test_the_narrow_screen_has_a_navigation(page_of: PageOf, site: RunningSite) 
 
 
 def test_nothing_shifts_while_a_page_loads(merged: dict[str, str], page_of: PageOf, site: RunningSite) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.add_init_script(
         "window.shift = 0; new PerformanceObserver((list) => { for (const entry of list.getEntries())"
         " if (!entry.hadRecentInput) window.shift += entry.value; }).observe({type: 'layout-shift', buffered: true});")
@@ -238,7 +238,7 @@ def test_nothing_shifts_while_a_page_loads(merged: dict[str, str], page_of: Page
 
 
 def test_a_sample_asks_before_it_replaces_text_and_leaving_warns(site: RunningSite, page_of: PageOf) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/new")
     settled(page)
     sample, dialog = page.locator("[data-sample]").first, page.get_by_role("dialog")
@@ -262,7 +262,7 @@ def test_a_sample_asks_before_it_replaces_text_and_leaving_warns(site: RunningSi
 
 
 def test_of_two_drawings_that_overlap_the_later_one_stays(site: RunningSite, page_of: PageOf) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/new")
     settled(page)
     page.locator("[data-sample]").first.click()

@@ -89,7 +89,7 @@ def measure(site: RunningSite, page: Page) -> None:
 
 def test_a_sweep_rests_and_goes_on_where_it_was(site: RunningSite, bench: Bench, page_of: PageOf) -> None:
     bench.allowed = 1
-    page = page_of(width=1280)
+    page = page_of(width=1280, at=None)
     measure(site, page)
     progress, state = page.locator("#progress"), page.locator("#head .chip").first
     expect(progress).to_contain_text("Trial 2:")
@@ -111,7 +111,7 @@ def test_a_sweep_rests_and_goes_on_where_it_was(site: RunningSite, bench: Bench,
 
 
 def test_a_type_is_measured_followed_and_read(site: RunningSite, bench: Bench, page_of: PageOf) -> None:
-    page = page_of(width=400)
+    page = page_of(width=400, at=None)
     measure(site, page)
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
     # Without reloading: the page follows the sweep.
@@ -134,7 +134,7 @@ def test_what_is_being_measured_is_listed_as_it_comes_and_goes(
     site: RunningSite, bench: Bench, page_of: PageOf
 ) -> None:
     bench.allowed = 0
-    listed = page_of("vera")
+    listed = page_of("vera", at=None)
     listed.clock.install()
     listed.goto(f"{site.url}/profiles/")
     settled(listed)
@@ -142,7 +142,7 @@ def test_what_is_being_measured_is_listed_as_it_comes_and_goes(
         listed.locator("section", has=listed.locator(title)) for title in ("#measuring-title", "#past-title"))
     sweep = under_way.get_by_role("link")
     expect(sweep).to_have_count(0)
-    page = page_of()
+    page = page_of(at=None)
     measure(site, page)
     expect(page.locator("#progress")).to_contain_text("Trial 1:")
     listed.clock.fast_forward(10_000)
@@ -174,7 +174,7 @@ _BEHIND = """(() => {
 def test_a_profile_that_is_opened_behind_is_drawn_when_it_comes_to_the_front(
     site: RunningSite, page_of: PageOf
 ) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.add_init_script(_BEHIND)
     page.goto(f"{site.url}/profiles/{site.python(_IMPORTED).strip()}/")
     settled(page)

@@ -50,7 +50,7 @@ def over(page: Page) -> int:
 
 @pytest.mark.parametrize("width", [1280, pytest.param(400, marks=pytest.mark.long)])
 def test_the_slider_moves_slots_and_price(address: str, page_of: PageOf, width: int) -> None:
-    page = page_of(width=width)
+    page = page_of(width=width, at=None)
     page.goto(f"{address}?rate=20")
     settled(page)
     slider = page.locator("input[type='range'][data-steps]")
@@ -79,7 +79,7 @@ def test_the_slider_moves_slots_and_price(address: str, page_of: PageOf, width: 
 
 
 def test_a_rate_is_asked_for_at_once_and_of_those_that_come_meanwhile_the_newest(address: str, page_of: PageOf) -> None:
-    page = page_of(width=1280)
+    page = page_of(width=1280, at=None)
     page.goto(f"{address}?rate=20")
     settled(page)
     expect(page.locator("tr[data-pair='MBA-exact']")).to_contain_text("proved")
@@ -100,7 +100,7 @@ def test_a_rate_is_asked_for_at_once_and_of_those_that_come_meanwhile_the_newest
 
 
 def test_what_is_proposed_is_what_the_field_says(address: str, page_of: PageOf) -> None:
-    page = page_of(width=1280)
+    page = page_of(width=1280, at=None)
     page.goto(f"{address}?rate=10")
     settled(page)
     card, propose = page.locator("[data-what-if]"), page.locator("[data-part='propose']")
@@ -145,7 +145,7 @@ _CHOSEN = """() => {
 
 def shown(page_of: PageOf, address: str, pair: str) -> Page:
     """The page of a pair at 20 events/s."""
-    page = page_of(width=1280)
+    page = page_of(width=1280, at=None)
     page.goto(f"{address}?rate=20&pair={pair}")
     settled(page)
     return page
@@ -212,7 +212,7 @@ def test_a_curve_that_comes_late_does_not_take_the_place_of_the_chosen_pairs(add
 
 @pytest.mark.long  # the short run takes the main ways of a page
 def test_a_curve_that_does_not_come_says_so(address: str, page_of: PageOf) -> None:
-    page = page_of(width=1280, logs="500 for")
+    page = page_of(width=1280, logs="500 for", at=None)
     page.route("**/curve.json*", lambda route: route.fulfill(status=500, body="{}"))
     page.goto(f"{address}?rate=10")
     settled(page)
@@ -225,7 +225,7 @@ def test_a_curve_that_does_not_come_says_so(address: str, page_of: PageOf) -> No
 
 @pytest.mark.long  # the short run takes the main ways of a page
 def test_where_our_own_mapping_has_no_answer_the_others_stand(address: str, page_of: PageOf) -> None:
-    page = page_of(width=1280)
+    page = page_of(width=1280, at=None)
     page.route("**/pairs.json*complete=1*", lambda route: route.abort())
     page.goto(f"{address}?rate=10")
     settled(page)
@@ -241,7 +241,7 @@ def test_where_our_own_mapping_has_no_answer_the_others_stand(address: str, page
 
 @pytest.mark.long  # the short run takes the main ways of a page
 def test_from_any_rate_one_step_leads_back_to_the_submitted_one(address: str, page_of: PageOf) -> None:
-    page = page_of(width=1280)
+    page = page_of(width=1280, at=None)
     page.goto(address)
     settled(page)
     own, field = page.get_by_role("link", name="As submitted: 50/s"), page.get_by_role("spinbutton")
@@ -258,7 +258,7 @@ def test_from_any_rate_one_step_leads_back_to_the_submitted_one(address: str, pa
 @pytest.mark.long  # the short run takes the main ways of a page
 @pytest.mark.parametrize("part", ["", "/outcome"])
 def test_who_is_logged_out_meanwhile_is_asked_to_log_in(address: str, page_of: PageOf, part: str) -> None:
-    page = page_of(width=1280)
+    page = page_of(width=1280, at=None)
     if part:
         page.clock.install()
     page.goto(f"{address}{part}")
@@ -291,7 +291,7 @@ _TWO = _ASKED.replace("linear", "two_sources").replace("scheduled", "two")
 
 
 def test_sources_keep_their_own_rates_until_another_is_given(site: RunningSite, page_of: PageOf) -> None:
-    page = page_of(width=1280)
+    page = page_of(width=1280, at=None)
     page.goto(f"{site.url}/dataflows/{site.python(_TWO).strip()}/schedule")
     settled(page)
     shown = page.locator("output[data-part='rate']")
@@ -338,7 +338,7 @@ register_node(name="many", slots=int(sys.argv[1]))
 def test_what_is_opened_of_many_slots_stays_open_while_they_are_followed(site: RunningSite, page_of: PageOf) -> None:
     site.python(_MANY, "30")
     try:
-        page = page_of(width=1280)
+        page = page_of(width=1280, at=None)
         page.goto(f"{site.url}/estate/slots")
         settled(page)
         cell, others = page.locator("[data-slot='many/3']"), page.locator("#slot-nodes details[open]")
@@ -392,7 +392,7 @@ def test_a_schedule_is_chosen_proposed_and_seen_on_its_slots(apart: RunningSite,
 def test_slots_fill_as_they_are_measured(
     site: RunningSite, merged: dict[str, str], page_of: PageOf, width: int
 ) -> None:
-    page = page_of(width=width)
+    page = page_of(width=width, at=None)
     page.goto(f"{site.url}/estate/slots")
     settled(page)
     meter = page.locator("[data-slot='n1/0'] .fill-measured").first

@@ -26,7 +26,7 @@ OTHER = ETL.replace("City ETL", "Other").replace(
 @pytest.fixture
 def editor(site: RunningSite, merged: dict[str, str], page_of: PageOf) -> Page:
     """The editor with a document of which the first three tasks run."""
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/new")
     settled(page)
     flows.write(page, OTHER)
@@ -134,7 +134,7 @@ def written(page: Page, text: str) -> None:
 @pytest.fixture
 def drops_editor(site: RunningSite, page_of: PageOf, drops: Path) -> Page:
     """The editor with a document that reads the folder, turned to its source."""
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/new")
     settled(page)
     written(page, DROPS)

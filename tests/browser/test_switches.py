@@ -129,7 +129,7 @@ def test_charts_and_a_dry_run_on_one_time_line_without_fault_for_axe(alarms: str
 
 
 def test_a_dynamic_task_opens_in_the_graph_by_keyboard(alarms: str, page_of: PageOf) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(alarms)
     settled(page)
     drawn(page)
@@ -147,7 +147,7 @@ def test_a_dynamic_task_opens_in_the_graph_by_keyboard(alarms: str, page_of: Pag
 
 
 def test_the_editor_completes_and_explains_guards(site: RunningSite, page_of: PageOf) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/new")
     settled(page)
     write(page, _TEXT)
@@ -169,7 +169,7 @@ def test_the_editor_completes_and_explains_guards(site: RunningSite, page_of: Pa
 
 
 def test_an_emergency_stop_asks_for_a_reason_and_enter_sends_it(site: RunningSite, page_of: PageOf) -> None:
-    page = page_of()
+    page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/{site.python(_PLAIN).split()[-1]}/")
     settled(page)
     page.get_by_role("button", name="Pause at once").press("Enter")

@@ -34,6 +34,18 @@ def switched(name: str, *, guard: str = "", kind: str = "", value: Any = 2, visi
     return json.dumps(whole)
 
 
+def two(name: str = "two") -> str:
+    """A chain with two dynamic tasks, work and more."""
+    whole = json.loads(switched(name))
+    whole["tasks"].append({"id": "more", "alternates": [
+        {"name": name, "type": "sql", "config": {"query": f"SELECT *, '{name}' AS step FROM input"}, "value": value}
+        for name, value in (("long", 2), ("short", 1))]})
+    whole["streams"] = [
+        {**stream, "to": "more"} if stream["from"] == "work" else stream for stream in whole["streams"]]
+    whole["streams"].append({"from": "more", "to": "out"})
+    return json.dumps(whole)
+
+
 def proposed(world: World, record: DataflowRecord, draft: PolicyDraft | None = FAST, **more: Any) -> Proposal:
     return prepare_proposal(proposal_id=propose_policy(
         actor=world.carla, dataflow_id=record.pk, task="work", draft=draft, **more).pk)

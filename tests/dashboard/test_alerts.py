@@ -23,6 +23,8 @@ from dashboard.operations.live_view.chart_marks import marks_of
 from dashboard.operations.live_view.estate_history import Range, history_of
 from dashboard.operations.live_view.findings import BAD, Finding
 from dashboard.outbox.models import Delivery, Endpoint
+from dashboard.outbox.notice_choices import NoticeChoice
+from dashboard.outbox.services import set_choices
 from dashboard.teams.permissions import viewer_of
 from scheduler.alerting.grouping import WAIT_S
 from scheduler.alerting.rule_kinds import RULE_KINDS
@@ -59,7 +61,7 @@ def test_a_late_dataflow_is_told_once_and_is_over_once(
 ) -> None:
     world.carla.email = "carla@example.org"
     world.carla.save()
-    services.set_choices(actor=world.carla, choices=[("warning", True, False)], email="carla@example.org")
+    set_choices(actor=world.carla, choices=[NoticeChoice("warning", True, False)], email="carla@example.org")
     late, well, between = ({str(traffic.pk): ms} for ms in (60_000.0, 500.0, 27_000.0))
     for _ in range(6):
         assert [alert.phase for alert in estate.round(late)] == ["pending"]
@@ -291,8 +293,8 @@ def test_each_is_told_as_chosen(world: World) -> None:
     for name in ("carla", "ana", "vera"):
         world.users[name].email = f"{name}@example.org"
         world.users[name].save()
-    services.set_choices(actor=world.ana, choices=[("critical", False, True)], email="ana@example.org")
-    services.set_choices(actor=world.vera, choices=[("critical", False, False)], email="vera@example.org")
+    set_choices(actor=world.ana, choices=[NoticeChoice("critical", False, True)], email="ana@example.org")
+    set_choices(actor=world.vera, choices=[NoticeChoice("critical", False, False)], email="vera@example.org")
     for user in (world.ana, world.vera):
         Endpoint.objects.create(user=user, name=user.username, url="http://x/", least="", sealed="s")
     Endpoint.objects.create(team=world.city, name="chat", url="http://x/", least="warning", sealed="s")

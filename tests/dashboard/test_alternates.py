@@ -7,9 +7,10 @@ from io import StringIO
 
 import pytest
 import redis
-from django.core.management import call_command
+from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import (
@@ -19,15 +20,18 @@ from dashboard.approvals.services import (
     roll_back_proposal,
     switch_alternate,
 )
+from dashboard.approvals.services.source_switches import propose_switches
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.estate_store.fragment_settings import set_intervals
 from dashboard.plans.selectors import plan_of
 from dashboard.tasks import execution
 from scheduler.contracts.switches import AlternateSwitch
+from scheduler.guards.policy_sources import WantedSwitch
 from scheduler.model.errors import InvalidDataflow
 from scheduler.model.settings_of_fragments import FragmentSettings
 from tests.dashboard.building import WAYS, World, approved, dynamic, enacted, planned, running
+from tests.dashboard.policies import two
 from workers.engine.channels import keys
 
 
@@ -84,7 +88,8 @@ def test_pages_and_api_say_which_is_on_and_switch_it(world: World, client: Clien
     assert (task["task"], task["on"]) == ("work", "all")
     assert [(way["name"], way["value"], way["guard"]) for way in task["alternates"]] == [
         ("all", 1.0, ""), ("few", 0.5, "latency_ms > 2000")]
-    assert task["switches"] == [{"alternate": "all", "query": "f1-0", "batch": 0, "seq": 0, "at_ms": 7}]
+    assert task["switches"] == [{
+        "alternate": "all", "query": "f1-0", "batch": 0, "seq": 0, "at_ms": 7, "warming": ""}]
     answer = client.post(
         f"/api/dataflows/{record.pk}/alternates", {"task": "work", "alternate": "few"}, content_type="application/json")
     assert answer.status_code == 200 and answer.json()["kind"] == "set"
@@ -169,10 +174,44 @@ def test_an_approved_switch_begins_a_wave_at_once_and_once(
 
 
 @pytest.mark.django_db
+@pytest.mark.broker
+def test_what_guards_want_at_once_is_one_wave(world: World, broker: redis.Redis, broker_url: str, settings) -> None:
+    settings.REDIS_URL = broker_url
+    record = running(world.carla, world.city, json.dumps(json.loads(two()) | {"switching": "wave"}), world.ana)
+    tasks = load_estate().submitted[str(record.pk)].running
+    execution.publish()
+    wanted = [WantedSwitch(tasks["work"], "few", "rate = 9"), WantedSwitch(tasks["more"], "short", "rate = 9")]
+    [proposal] = propose_switches(wanted, load_estate(), at=timezone.now())
+    assert prepare_proposal(proposal_id=proposal.pk).status == "executing"
+    execution.publish()
+    waves = [json.loads(broker.get(keys.waves(tasks[name]))) for name in ("work", "more")]
+    assert waves == [[[1, "all"], [2, "few"]], [[1, "long"], [2, "short"]]]
+
+
+@pytest.mark.django_db
 def test_the_recorded_sequence_is_given_to_keep(world: World, noted: AlternateSwitch, client: Client) -> None:
     record = running(world.carla, world.city, dynamic("air"), world.ana)
     client.force_login(world.carla)
     answer = client.get(f"/api/dataflows/{record.pk}/switches.jsonl")
     assert answer.headers["Content-Type"] == "application/x-ndjson"
     assert [json.loads(line) for line in answer.content.splitlines()] == [
-        {"task": "work", "alternate": "all", "query": "f1-0", "batch": 0, "seq": 0, "at_ms": 7}]
+        {"task": "work", "alternate": "all", "query": "f1-0", "batch": 0, "seq": 0, "at_ms": 7, "warming": ""}]
+
+
+@pytest.mark.django_db
+def test_page_and_command_switch_several_tasks_in_one_plan(world: World, client: Client) -> None:
+    record = running(world.carla, world.city, two(), world.ana)
+    client.force_login(world.carla)
+    page = client.get(f"/dataflows/{record.pk}/dynamic").text
+    assert 'name="along_more"' in page and 'name="along_work"' in page
+    client.post(reverse("hold_alternate", args=[record.pk, "work"]), {"alternate": "few", "along_more": "short"})
+    by_page = Proposal.objects.get(plan__kind="set")
+    call_command("switch", str(record.pk), "more", "short", "--along", "work=few", stdout=StringIO())
+    by_command = Proposal.objects.filter(plan__kind="set").exclude(pk=by_page.pk).get()
+    for proposal in (by_page, by_command):
+        plan = plan_of(prepare_proposal(proposal_id=proposal.pk).plan)
+        assert len(plan.steps) == 2, "one plan for both"
+    for wrong, message in ((["work"], "names no task"), (["work=few", "work=all"], "named twice")):
+        more = [text for each in wrong for text in ("--along", each)]
+        with pytest.raises(CommandError, match=message):
+            call_command("switch", str(record.pk), "more", "short", *more, stdout=StringIO())

@@ -42,6 +42,7 @@ WRITERS = {
     "dashboard/alerts/evaluating.py": "what rules make of measurements; what people do with alerts are commands",
     "dashboard/alerts/notices.py": "which of these was told",
     "dashboard/outbox/sending.py": "messages and what became of them; what they are about has its own row",
+    "dashboard/outbox/digests.py": "messages that were held back, in one",
     "dashboard/lineage/emitting.py": "how far events were emitted",
     "dashboard/operations/diagnosis/slow_queries.py": "measurements, no state",
     "dashboard/operations/guard_watches.py": "measurements; what guards make of them are plans",

@@ -27,6 +27,7 @@ INGEST, EVENTS = "tests/dashboard/test_ingest.py", "tests/engine/connectors/test
 GUARDS = "tests/scheduler/guards/test_guard_language.py"
 BEYOND = "test_a_message_that_decodes_to_too_much_is_a_dead_letter_and_takes_no_other_with_it"
 ELSEWHERE = {  # bound → the test of another file that exceeds it
+    "KEYS_BY_HAND": "tests/dashboard/test_learned_choices.py::test_keys_by_hand_are_bounded_and_are_keys",
     "CONNECTIONS": f"{DOORS}::test_connections_beyond_their_number_are_told_to_come_again",
     "HEADER_WAIT": f"{DOORS}::test_headers_that_do_not_come_are_ended_and_others_are_answered",
     "ANSWER_WAIT": f"{DOORS}::test_who_takes_nothing_of_an_answer_is_cut_off",
@@ -218,5 +219,7 @@ def test_the_published_schema_has_the_bounds_of_tasks_and_streams() -> None:
     definitions = dataflow_schema()["$defs"]
     loop = definitions["loop"]["properties"]
     assert loop["times"]["maximum"] == bounds.LOOP_ITERATIONS.most
-    for within in (loop, definitions["alternate"]["properties"]):
+    alternate = definitions["alternate"]["properties"]
+    for within in (loop, alternate):
         assert within["tasks"]["maxItems"] == bounds.PATH_TASKS.most
+    assert alternate["guard"]["maxLength"] == alternate["value"]["maxLength"] == bounds.GUARD_CHARACTERS.most

@@ -236,7 +236,7 @@ class TestConnections:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(("127.0.0.1", server.port))
         awaited(lambda: server.connections() == 1)
-        client.sendall(b"GET /static/vendor/elkjs/elk-worker.min.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 50)
+        client.sendall(b"GET /static/vendor/plotly/plotly-cartesian.min.js HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * 50)
         awaited(lambda: server.connections() == 0)
 
     def test_a_large_body_reads_its_answer(self, committed_world: World, server: Server) -> None:  # noqa: F811

@@ -7,6 +7,7 @@ from io import StringIO
 import pytest
 from django.core.management import call_command
 from django.test import Client
+from django.utils import timezone
 
 from dashboard.alerts.models import Alert
 from dashboard.approvals.emergency_stops import emergency_stops
@@ -20,6 +21,8 @@ from dashboard.approvals.services import (
     roll_back_proposal,
     set_rules,
 )
+from dashboard.approvals.services.following import follow_plans
+from dashboard.approvals.services.source_switches import propose_switches
 from dashboard.approvals.services.submission import UNBOUNDED_STOPS
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
@@ -28,10 +31,12 @@ from dashboard.outbox.models import Delivery
 from dashboard.teams.team_limits import AskedTooOften, TeamLimitReached
 from scheduler.alerting.grouping import WAIT_S
 from scheduler.approving import Freeze, Rules
+from scheduler.contracts.reports import Reports
+from scheduler.guards.policy_sources import WantedSwitch
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
 from scheduler.model.names import NameNotPlain
 from tests.dashboard.alerting import AlertingEstate
-from tests.dashboard.building import World, approved, document, enacted, running
+from tests.dashboard.building import World, approved, document, dynamic, enacted, planned, running
 from tests.dashboard.rearranging import paused, prepared, status
 
 pytestmark = pytest.mark.django_db
@@ -158,3 +163,35 @@ def test_who_cancels_stops_and_asks_again_meets_the_limits_in_the_end(
     with pytest.raises(AskedTooOften):
         pause_at_once(actor=world.carla, dataflow_id=traffic.pk, reason="It writes wrong rows.")
     assert stopped(world, other).status == "executing", "one dataflow's stops hold up no other's"
+
+
+def at_first_report() -> None:
+    """Nodes report for the first time, and nothing of what was asked for runs."""
+    follow_plans(Reports.of({}), at=timezone.now())
+
+
+@pytest.mark.parametrize("stop_ends_first", [True, False])
+def test_it_overtakes_a_start_that_is_under_way(world: World, stop_ends_first: bool) -> None:
+    start = approved(planned(world.carla, world.city, document("traffic")), world.ana)
+    record = start.dataflow
+    stop = stopped(world, record)
+    assert (start.status, stop.status, status(record)) == ("executing", "executing", "pausing")
+    for end in ((lambda: enacted(stop)), at_first_report) if stop_ends_first else (at_first_report,):
+        end()
+    assert Proposal.objects.get(pk=start.pk).status == "done", "nothing more is to come of it"
+    assert status(record) == ("paused" if stop_ends_first else "pausing")
+    enacted(Proposal.objects.get(pk=stop.pk))
+    assert status(record) == "paused"
+    enacted(approved(prepared(resume_dataflow(actor=world.carla, dataflow_id=record.pk)), world.ana))
+    assert status(record) == "running"
+
+
+def test_it_overtakes_switches_that_guards_make(world: World) -> None:
+    record = running(world.carla, world.city, dynamic("air"), world.ana)
+    task = load_estate().submitted[str(record.pk)].running["work"]
+    [switch] = propose_switches([WantedSwitch(task, "few", "rate = 9")], load_estate(), at=timezone.now())
+    assert prepared(switch).status == "executing"
+    stop = stopped(world, record)
+    assert (stop.status, status(record)) == ("executing", "pausing")
+    at_first_report()
+    assert Proposal.objects.get(pk=switch.pk).status == "done" and status(record) == "pausing"

@@ -126,7 +126,7 @@ def test_what_keeps_a_change_waiting_is_named_to_who_may_know_of_it(world: World
     for seconds in (0, at_last):
         fragment = next(iter(plan_of(hidden.plan).fragments_after))
         record_progress(proposal_id=hidden.pk, **seen(hidden, failing={fragment: "boom"}), at=after(seconds))
-    with pytest.raises(InvalidTransition, match="does not come to its end") as raised:
+    with pytest.raises(InvalidTransition, match="cannot finish") as raised:
         require_calm(world.carla)
     assert "roll it back" in raised.value.remedy
     with pytest.raises(InvalidTransition, match="that you may not see"):

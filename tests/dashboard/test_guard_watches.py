@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from django.test import Client
 from django.utils import timezone
+from structlog.testing import capture_logs
 
 from dashboard import jobs
 from dashboard.approvals.lifecycle import EXECUTING
@@ -24,6 +25,7 @@ from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.models import GuardState
 from dashboard.operations.policy_reader import hold_of, users_of
+from dashboard.operations.task_failures import AGAIN_S, TaskFailures
 from dashboard.operations.team_turns import TeamTurns
 from dashboard.plans.models import PlanRecord
 from dashboard.teams.permissions import viewer_of
@@ -274,3 +276,38 @@ def test_page_and_api_show_guards_and_try_others(
     [task] = client.get(alternates).json()
     assert task["readings"]["rate"] == 20.0
     assert client.get(f"{address}/wrk/charts.json").status_code == 404
+
+
+def test_what_fails_is_told_once_in_each_case_tried_again_and_forgotten() -> None:
+    failures, error = TaskFailures("not_read"), ValueError("no")
+    with capture_logs() as entries:
+        for second, circumstances in enumerate(("a", "a", "b")):
+            failures.note("t", error, second, circumstances)
+    assert [(each["event"], each["task"]) for each in entries] == [("not_read", "t")] * 2
+    assert failures.waits("t", "b", 2) and failures.waits("t", "b", 1 + AGAIN_S)
+    assert not failures.waits("t", "a", 2) and not failures.waits("t", "b", 2 + AGAIN_S)
+    for forget in (lambda: failures.keep({"u"}), lambda: failures.over("t")):
+        failures.note("t", error, 2, "b")
+        forget()
+        assert not failures.waits("t", "b", 2)
+
+
+def test_guards_that_failed_by_what_came_work_again_later(
+    record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watches, is_wrong = GuardWatches(), [True]
+    read = guard_watches.read_events
+
+    def read_or_fail(*of_task):
+        if is_wrong[0]:
+            raise ValueError("no event")
+        return read(*of_task)
+
+    monkeypatch.setattr(guard_watches, "read_events", read_or_fail)
+    assert looked(watches, 200.0, second=0) == []
+    is_wrong[0] = False
+    assert [looked(watches, 200.0, second=second) for second in (5, 30)] == [[], []]
+    assert not watches.are_there, "it waits"
+    for second in (AGAIN_S, AGAIN_S + 10):
+        switched_to = looked(watches, 200.0, second=second)
+    assert switched_to == ["few"]

@@ -13,7 +13,7 @@ from django.db import transaction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.history import blocks, downsampling
+from dashboard.history import blocks, downsampling, point_reading
 from dashboard.history.blocks import InvalidBlock, Matrix, decoded, encoded, rows_of
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.history.models import AnnotationRow, Block, SeriesRow
@@ -332,3 +332,24 @@ def test_a_block_of_another_version_is_refused(read: Callable[[bytes], object]) 
     block = encoded(Matrix(np.array([1], np.uint16), np.zeros((1, 2), np.float32)))
     with pytest.raises(InvalidBlock):
         read(bytes([blocks.VERSION + 1]) + block[1:])
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("begin_s", "end_s"), [
+    (NOW_S - 90 * 24 * 3600, NOW_S + 90 * 24 * 3600), (NOW_S + 60, NOW_S + 170 * 24 * 3600),
+    (NOW_S - 170 * 24 * 3600, NOW_S - 60)])
+def test_a_long_range_is_looked_for_no_finer_than_there_is_something(monkeypatch, begin_s: int, end_s: int):
+    """In seconds half a year takes 60 MB for each series."""
+    history, counts = DatabaseHistory(), []
+    history.append(NOW_S, {OTHER: 0.5})
+    history.flush()
+    full = np.full
+
+    def counted(shape: int | tuple[int, ...], *arguments: object, **options: object):
+        counts.append(int(np.prod(shape)))
+        return full(shape, *arguments, **options)
+
+    monkeypatch.setattr(point_reading.np, "full", counted)
+    [points] = history.read([OTHER], MINUTE, begin_s=begin_s, end_s=end_s).values()
+    assert max(counts) <= (end_s - begin_s) // 60 + 2
+    assert np.isfinite(points.values).sum() == (begin_s <= NOW_S < end_s)

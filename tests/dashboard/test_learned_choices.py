@@ -4,19 +4,43 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import timedelta
+from io import StringIO
 
 import pytest
+from django.core.management import call_command
+from django.test import Client
+from django.utils import timezone
 
 from dashboard import jobs
+from dashboard.approvals.lifecycle import DONE, PENDING, ROLLED_BACK
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import (
+    PolicyDraft,
+    prepare_proposal,
+    propose_policy,
+    release_key,
+    roll_back_proposal,
+    switch_key,
+)
+from dashboard.approvals.services.key_holds import TooManyKeys
+from dashboard.approvals.wording import step_text
+from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.dynamic_reader import dynamic_tasks, with_switches
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.models import RunningTaskRow
+from dashboard.operations.models import AlternateHold, KeyHold, RunningTaskRow
+from dashboard.plans.selectors import plan_of
 from dashboard.tasks import learned_choices
 from dashboard.tasks.learned_choices import LearnedChoices, outputs_of
+from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.switches import KeySwitch
-from tests.dashboard.building import World, running
+from scheduler.guards.policy_sources import PEOPLE
+from scheduler.model.bounds import KEYS_BY_HAND
+from scheduler.model.errors import NotFound, PermissionDenied
+from tests.dashboard.building import World, approved, enacted, running
+from tests.dashboard.policies import switched
 from workers.engine.keyed_choices import KeyedChoices, chosen_by_key
 from workers.library.forecasts import METHODS
 
@@ -36,7 +60,7 @@ def document(guard: dict | None, *, name: str = "households") -> str:
 
 
 class BrokerOfChoices:
-    """What the broker has: an output's events, what was chosen, and what queries were told."""
+    """What the broker has: an output's events, what was chosen, and what queries were element."""
 
     def __init__(self) -> None:
         self.events: dict[str, list[dict]] = {}
@@ -154,7 +178,7 @@ def test_an_output_that_cannot_be_read_stops_nobody_else(
 def test_without_a_learned_guard_nobody_chooses(world: World, broker_of_choices: BrokerOfChoices) -> None:
     running(world.carla, world.city, document(None), world.ana)
     LearnedChoices().look(load_estate(), {}, 1)
-    assert not broker_of_choices.switched and not broker_of_choices.choices
+    assert [table for _, table in broker_of_choices.switched] == [{}] and not broker_of_choices.choices
 
 
 def test_the_recorded_sequence_has_what_changed_for_which_keys(
@@ -207,3 +231,123 @@ def test_keys_of_events_that_a_credential_reads_are_for_its_team(
         [task] = with_switches(viewer, dynamic_tasks(viewer, record.pk))
         seen[user.username] = task.key_switches
     assert seen == {"carla": (noted,), "mo": ()}
+
+
+# -- by hand ----------------------------------------------------------------------------------------------------------
+
+
+def key_set(world: World, record: DataflowRecord, key: str, alternate: str, **more: object) -> Proposal:
+    proposal = prepare_proposal(proposal_id=switch_key(
+        actor=world.carla, dataflow_id=record.pk, task="next", key=[key], alternate=alternate, **more).pk)
+    assert proposal.plan.error is None, proposal.plan.error
+    return enacted(approved(proposal, world.ana) if proposal.status == PENDING else proposal)
+
+
+def test_a_key_is_set_by_hand_whatever_is_learned_and_released(
+    world: World, record: DataflowRecord, broker_of_choices: BrokerOfChoices
+) -> None:
+    broker, chooser, at_s = broker_of_choices, LearnedChoices(), int(timezone.now().timestamp())
+    [channel] = outputs_of(load_estate(), task_id())
+    broker.events[channel] = forecasts(1, "m0", "m1")
+    chooser.look(load_estate(), {}, at_s)
+    learned = dict(broker.switched[-1][1])
+    proposal = key_set(world, record, "m1", "tree", hold_s=600)
+    plan = plan_of(proposal.plan)
+    assert [step_text(plan, step, {task_id(): "next"}) for step in plan.steps] == [
+        "next is done by its alternate tree for m1"]
+    chooser.look(load_estate(), {}, at_s + 1)
+    assert broker.switched[-1][1] == learned | {"m1": "tree"}
+    broker.events[channel] += forecasts(5, "m1", "m1")
+    chooser.look(load_estate(), {}, at_s + 2)
+    assert broker.switched[-1][1]["m1"] == "tree" == broker.choices[task_id()].in_force["m1"]
+    [element] = dynamic_tasks(viewer_of(world.carla), record.pk)
+    [held] = element.held_keys
+    assert (held.key, held.alternate, held.by) == (("m1",), "tree", "carla")
+
+    LearnedChoices().look(load_estate(), {}, at_s + 700)  # its time is over, in another process
+    assert broker.switched[-1][1] == broker.choices[task_id()].alternates
+    with pytest.raises(PermissionDenied):
+        release_key(actor=world.vera, dataflow_id=record.pk, task="next", key=["m1"])
+    release_key(actor=world.carla, dataflow_id=record.pk, task="next", key=["m1"])
+    assert not KeyHold.objects.exists()
+    [row] = AuditEntry.objects.filter(verb="dataflow.release_key")
+    assert row.details["key"] == ["m1"]
+    with pytest.raises(NotFound, match="Nobody has set"):
+        release_key(actor=world.carla, dataflow_id=record.pk, task="next", key=["m1"])
+
+
+def test_a_key_set_by_hand_is_rolled_back_like_any_plan(
+    world: World, record: DataflowRecord, broker_of_choices: BrokerOfChoices
+) -> None:
+    first, other = (key_set(world, record, key, "tree") for key in ("m1", "m2"))
+    roll_back_proposal(actor=world.ana, proposal_id=first.pk)
+    assert [hold.key for hold in KeyHold.objects.all()] == ["m2"]
+    assert enacted(Proposal.objects.select_related("rollback_plan", "plan").get(pk=first.pk)).status == ROLLED_BACK
+    assert other.status == DONE
+
+
+def test_keys_by_hand_are_bounded_and_are_keys(
+    world: World, record: DataflowRecord, broker_of_choices: BrokerOfChoices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dashboard.approvals.services.key_holds.KEYS_BY_HAND", replace(KEYS_BY_HAND, most=2))
+    key_set(world, record, "m1", "tree")
+    switch_key(actor=world.carla, dataflow_id=record.pk, task="next", key=["m2"], alternate="tree")  # is open
+    with pytest.raises(TooManyKeys, match="2 keys of next"):
+        switch_key(actor=world.carla, dataflow_id=record.pk, task="next", key=["m3"], alternate="tree")
+    switch_key(actor=world.carla, dataflow_id=record.pk, task="next", key=["m1"], alternate="arima")
+    for wrong in (["m1", "m2"], [], ["m" * 201]):
+        with pytest.raises(InvalidValue, match="no key of next"):
+            switch_key(actor=world.carla, dataflow_id=record.pk, task="next", key=wrong, alternate="tree")
+
+
+def test_a_task_without_a_key_has_none_set_by_hand(world: World) -> None:
+    record = running(world.carla, world.city, switched("air"), world.ana)
+    with pytest.raises(InvalidValue, match="one alternate for all keys"):
+        switch_key(actor=world.carla, dataflow_id=record.pk, task="work", key=["m1"], alternate="few")
+
+
+def test_pages_answers_and_commands_set_show_and_release_a_key(
+    world: World, record: DataflowRecord, broker_of_choices: BrokerOfChoices, client: Client,
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jobs, "switches_of", lambda tasks, **_: dict.fromkeys(tasks, ()))
+    client.force_login(world.carla)
+    address = f"/api/dataflows/{record.pk}/alternates"
+    answer = client.post(address, json.dumps({"task": "next", "alternate": "tree", "key": ["m7"]}),
+                         content_type="application/json")
+    assert answer.status_code == 200, answer.content
+    proposal = prepare_proposal(proposal_id=answer.json()["id"])
+    enacted(approved(proposal, world.ana) if proposal.status == PENDING else proposal)
+    assert [held["key"] for held in client.get(address).json()[0]["held_keys"]] == [["m7"]]
+    page = client.get(f"/dataflows/{record.pk}/dynamic").content.decode()
+    assert 'data-held-key="m7"' in page and 'data-part="set-key"' in page and "1 of 100 keys" in page
+    out = StringIO()
+    call_command("switch", "households", username="carla", stdout=out)
+    assert "carla holds tree for m7 until" in out.getvalue()
+    posted = client.post(f"/dataflows/{record.pk}/dynamic/next/hold", {"key": "m7", "release": "1"})
+    assert posted.status_code == 302 and not KeyHold.objects.exists()
+    call_command("switch", "households", "next", "tree", key=["m8"], username="carla", stdout=StringIO())
+    assert Proposal.objects.open().get().plan.options["of_key"] == "m8"
+    key_set(world, record, "m9", "tree")
+    assert client.post(f"{address}/next/release?key=m7").status_code == 404
+    assert client.post(f"{address}/next/release?key=m9").status_code == 200 and not KeyHold.objects.exists()
+
+
+def test_what_somebody_holds_or_leaves_to_people_is_left_alone(
+    world: World, record: DataflowRecord, broker_of_choices: BrokerOfChoices
+) -> None:
+    broker, chooser = broker_of_choices, LearnedChoices()
+    [channel] = outputs_of(load_estate(), task_id())
+    broker.events[channel] = forecasts(1, "m0")
+    hold = AlternateHold.objects.create(
+        task=task_id(), alternate=min(METHODS), until=timezone.now() + timedelta(hours=1), by=world.carla)
+    chooser.look(load_estate(), {}, 1)
+    assert not broker.choices and [table for _, table in broker.switched] == [{}]
+    hold.delete()
+    chooser.look(load_estate(), {}, 2)
+    assert broker.choices[task_id()].states.keys() == {"m0"}
+    enacted(approved(prepare_proposal(proposal_id=propose_policy(
+        actor=world.carla, dataflow_id=record.pk, task="next", draft=PolicyDraft(source=PEOPLE)).pk), world.ana))
+    broker.events[channel] += forecasts(5, "m1")
+    chooser.look(load_estate(), {}, 3)
+    assert broker.choices[task_id()].states.keys() == {"m0"}

@@ -295,8 +295,11 @@ def test_a_dynamic_task_costs_what_the_alternate_that_is_on_was_seen_to_take(
     assert back.cores_delta >= ways["all"]["cost"]["cores"] - ways_then["few"]["cost"]["cores"]
     own = now.cores - with_few.cores
     assert own == SAME(ways["all"]["cost"]["cores"] - ways_then["few"]["cost"]["cores"], abs=2e-6)
-    passes(slots, minutes=75, since=at)
-    assert told_of(world.carla, record).agrees().basis == MEASURED, "hours are billed whatever was on in them"
+    at = passes(slots, minutes=75, since=at)
+    assert told_of(world.carla, record).agrees().basis == MEASURED, "another was on in the hour that is over"
+    passes(slots, minutes=30, since=at)
+    billed = told_of(world.carla, record).agrees()
+    assert billed.basis == BILLED and billed.cores == SAME(with_all.cores, rel=0.1), "the first hour of it alone"
 
 
 def test_others_of_another_team_see_the_whole_and_not_the_bill(world: World, slots: Slots) -> None:

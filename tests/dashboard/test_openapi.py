@@ -40,10 +40,12 @@ BEYOND_SCHEMAS = {
     "invalid_dataflow": {
         "POST /api/dataflows", "POST /api/dataflows/{dataflow_id}/versions", "POST /api/near-misses",
         "POST /api/streams", "POST /api/streams/looks"},
+    "invalid_goals": {
+        "POST /api/dataflows/{dataflow_id}/goals", "GET /api/dataflows/{dataflow_id}/goals/prices"},
     "invalid_latency": {"POST /api/dataflows/{dataflow_id}/latency"},
     "invalid_profile": {"POST /api/profiles"},
     "bad_input": {
-        "GET /api/bills", "GET /api/bills/{dataflow_id}", "PUT /api/alert-rules/{kind}", "PUT /api/alert-choices",
+        "GET /api/bills", "GET /api/bills/{dataflow_id}", "PUT /api/alert-rules/{kind}", "PUT /api/notice-choices",
         "POST /api/webhooks", "POST /api/proposals/{proposal_id}/comments",
         "PUT /api/proposals/{proposal_id}/comments/{comment_id}"},
     "invalid_rules": {"PUT /api/teams/{slug}/approval-rules"},

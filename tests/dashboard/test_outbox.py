@@ -6,11 +6,15 @@ import hashlib
 import hmac
 import json
 import socket
+import uuid
 from collections.abc import Iterator
+from datetime import timedelta
+from smtplib import SMTPDataError, SMTPRecipientsRefused
 from typing import Any
 
 import pytest
 from django.core import mail
+from django.core.mail import EmailMessage
 
 from dashboard.alerts.notices import trial_payload
 from dashboard.config.environment import Environment, InvalidSetting
@@ -18,7 +22,7 @@ from dashboard.outbox import sending, services, webhook_posts
 from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.outbox.webhook_posts import HostNotAllowed
 from scheduler.alerting.retrying import MOST_ATTEMPTS
-from scheduler.model.errors import NotFound, PermissionDenied
+from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
 from tests.dashboard.alerting import NOW_S, Receiver, receiver
 from tests.dashboard.building import World
 
@@ -37,6 +41,14 @@ def hooked(world: World, got: Receiver, **facts: Any) -> tuple[Endpoint, str]:
 
 def tried(world: World, endpoint: Endpoint) -> Delivery:
     return services.try_endpoint(actor=world.carla, endpoint_id=endpoint.pk, payload=trial_payload("carla"))
+
+
+def enqueued(*deliveries: dict[str, Any]) -> None:
+    """Messages that wait, in this order."""
+    for facts in deliveries:
+        pk = uuid.uuid4()
+        payload = trial_payload("carla") | {"text": "T"}
+        sending.enqueue([Delivery(**{"pk": pk, "key": str(pk), "channel": "webhook", "payload": payload, **facts})])
 
 
 def test_a_webhook_is_signed_with_its_time_and_told_apart_by_an_id(world: World, got: Receiver) -> None:
@@ -96,11 +108,50 @@ def test_a_worker_that_is_killed_while_it_sends_leaves_it_to_the_next(
 def test_one_that_fails_keeps_nobody_else_waiting(world: World, got: Receiver) -> None:
     broken, _ = hooked(world, got)
     well, _ = hooked(world, got, url=f"http://{got.host}/well")
-    for endpoint in (broken, broken, broken, well):
-        tried(world, endpoint)
+    enqueued(*(dict(endpoint=endpoint) for endpoint in (broken, broken, broken, well)))
     got.answer = lambda _: (204 if got.requests[-1][0] == "/well" else 503, {})
     assert sending.send_due(now=lambda: NOW_S) == 1
     assert [path for path, _, _ in got.requests] == ["/hook", "/well"]
+
+
+@pytest.mark.parametrize(("failure", "first"), [
+    (SMTPRecipientsRefused({}), {"channel": "email", "to": "nobody@example.org"}),
+    (SMTPDataError(550, b"no"), {"channel": "email", "to": "nobody@example.org"}),
+    (None, {"channel": "webhook"})])
+def test_many_messages_that_do_not_arrive_keep_nobody_elses_waiting(
+    world: World, got: Receiver, monkeypatch: pytest.MonkeyPatch, failure: Exception | None, first: dict[str, Any]
+) -> None:
+    """More than one run looks at, all older than what somebody else is told."""
+    hook = {"endpoint": hooked(world, got)[0]} if first["channel"] == "webhook" else {}
+    enqueued(*([first | hook] * 2 * sending.AT_ONCE))
+    enqueued({"channel": "email", "to": "ana@example.org"})
+    got.answer = lambda _: (503, {})
+    sent = EmailMessage.send
+
+    def send(message: EmailMessage) -> int:
+        if failure is not None and message.to == ["nobody@example.org"]:
+            raise failure
+        return sent(message)
+
+    monkeypatch.setattr(EmailMessage, "send", send)
+    for run in range(3):  # not as many as there are messages in front
+        sending.send_due(now=lambda at_s=NOW_S + run: at_s)
+    assert [message.to for message in mail.outbox] == [["ana@example.org"]]
+
+
+def test_a_webhook_is_tried_one_message_at_a_time(world: World, got: Receiver) -> None:
+    endpoint, _ = hooked(world, got)
+    tried(world, endpoint)
+    with pytest.raises(InvalidTransition):
+        tried(world, endpoint)
+    sending.send_due()
+    tried(world, endpoint)
+
+
+def test_what_waits_for_ever_is_dropped_as_what_was_given_up(world: World) -> None:
+    enqueued({"channel": "email", "to": "ana@example.org"})
+    long_after = Delivery.objects.get().created + sending.DEAD_FOR
+    assert (sending.forget_deliveries(long_after), sending.forget_deliveries(long_after + timedelta(1))) == (0, 1)
 
 
 def test_a_redirect_leads_nowhere(world: World, got: Receiver) -> None:

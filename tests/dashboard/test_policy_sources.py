@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import timedelta
 from typing import Any
 
@@ -12,23 +11,32 @@ from django.utils import timezone
 from dashboard.approvals.lifecycle import EXECUTING
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.policy_drafts import PolicyDraft
-from dashboard.approvals.services import prepare_proposal, release_alternate, roll_back_proposal, switch_alternate
+from dashboard.approvals.services import (
+    forget_policies,
+    pause_dataflow,
+    prepare_proposal,
+    release_alternate,
+    roll_back_proposal,
+    switch_alternate,
+)
 from dashboard.approvals.services.alternate_holds import HELD_FOR
 from dashboard.approvals.services.source_switches import propose_switches
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
+from dashboard.history.models import AnnotationRow
 from dashboard.operations import policy_choosers
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.guard_watches import GuardWatches, elements_of
-from dashboard.operations.models import AlternateHold
+from dashboard.operations.models import AlternateHold, KeyHold, PolicyVersion
 from dashboard.operations.policy_choosers import PolicyChoosers
 from dashboard.operations.policy_reader import hold_of, policy_told
 from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.permissions import viewer_of
 from scheduler.guards.policy_sources import MODELS, WantedSwitch
+from scheduler.history.series import SWITCHED
 from scheduler.model.errors import NotFound, PermissionDenied
 from tests.dashboard.building import World, approved, enacted, running
-from tests.dashboard.policies import NOW_S, in_force, rates, switched
+from tests.dashboard.policies import NOW_S, in_force, posted, rates, switched, two
 
 pytestmark = pytest.mark.django_db
 
@@ -89,14 +97,7 @@ def test_an_alternate_is_held_for_a_stated_time_and_released(world: World, recor
 
 
 def test_each_task_that_is_switched_along_is_held_as_it_is(world: World) -> None:
-    whole = json.loads(switched("two"))
-    whole["tasks"].append({"id": "more", "alternates": [
-        {"name": name, "type": "sql", "config": {"query": f"SELECT *, '{name}' AS step FROM input"}, "value": value}
-        for name, value in (("long", 2), ("short", 1))]})
-    whole["streams"] = [
-        {**stream, "to": "more"} if stream["from"] == "work" else stream for stream in whole["streams"]]
-    whole["streams"].append({"from": "more", "to": "out"})
-    record = running(world.carla, world.city, json.dumps(whole), world.ana)
+    record = running(world.carla, world.city, two(), world.ana)
     both = switch_alternate(
         actor=world.carla, dataflow_id=record.pk, task="work", alternate="few", along={"more": "short"})
     enacted(approved(prepare_proposal(proposal_id=both.pk), world.ana))
@@ -117,3 +118,71 @@ def test_a_switch_that_is_taken_back_holds_nothing(world: World, record: Dataflo
 def test_an_alternate_is_held_from_a_minute_to_a_month(world: World, record: DataflowRecord, hold_s: float) -> None:
     with pytest.raises(InvalidValue, match="cannot be held"):
         switch_alternate(actor=world.carla, dataflow_id=record.pk, task="work", alternate="few", hold_s=hold_s)
+
+
+def wanting(record: DataflowRecord, **alternates: str) -> list[WantedSwitch]:
+    running_tasks = load_estate().submitted[str(record.pk)].running
+    return [WantedSwitch(running_tasks[task], name, f"{task} wants {name}") for task, name in alternates.items()]
+
+
+class TestAtTheSameTime:
+    """What several sources of switches want in one second."""
+
+    def test_of_one_dataflow_it_is_one_plan(self, world: World) -> None:
+        record = running(world.carla, world.city, two(), world.ana)
+        [proposal] = propose_switches(
+            wanting(record, work="few", more="short"), load_estate(), at=timezone.now())
+        options = proposal.plan.options
+        assert {options["task"]: options["alternate"], **options["along"]} == {"work": "few", "more": "short"}
+        assert options["reason"] == "work wants few; more wants short"
+        assert propose_switches(wanting(record, more="short"), load_estate(), at=timezone.now()) == [], "it is asked"
+        enacted(prepare_proposal(proposal_id=proposal.pk))
+        on = {name for own in load_estate().settings.values() for name in own.alternates.values()}
+        assert on == {"few", "short"}
+        texts = AnnotationRow.objects.filter(what=SWITCHED).values_list("text", flat=True)
+        assert all(text.startswith("work, more of two: few, short are on, because work wants few; ") for text in texts)
+        assert texts
+
+    def test_a_task_that_several_use_switches_by_whichever_can(self, world: World) -> None:
+        first = running(world.carla, world.city, switched("air"), world.ana)
+        other = running(world.mo, world.mobility, switched("roads"), world.ben, world.ana)
+        ways = wanting(first, work="few")
+        assert ways == wanting(other, work="few"), "they share it"
+        busy, free = sorted([first, other], key=lambda record: str(record.pk))
+        approver = {first.pk: world.ana, other.pk: world.ben}[busy.pk]
+        author = {first.pk: world.carla, other.pk: world.mo}[busy.pk]
+        pause = approved(prepare_proposal(
+            proposal_id=pause_dataflow(actor=author, dataflow_id=busy.pk).pk), approver)
+        assert pause.status == EXECUTING
+        [proposal] = propose_switches(ways, load_estate(), at=timezone.now())
+        assert proposal.dataflow_id == free.pk
+
+    def test_a_plan_that_concerns_others_tells_only_what_they_may_know(self, world: World) -> None:
+        running(world.mo, world.mobility, switched("roads"), world.ben)
+        record = running(world.carla, world.city, two(), world.ana, world.ben)
+        [proposal] = propose_switches(wanting(record, more="short", work="few"), load_estate(), at=timezone.now())
+        assert proposal.plan.options["reason"] == "work wants few", "City alone has the other task"
+
+
+def test_what_is_over_and_policies_of_tasks_that_are_gone_are_forgotten(world: World, record: DataflowRecord) -> None:
+    in_force(world, record)
+    now, [task] = timezone.now(), elements_of(load_estate(), "rules")
+    posted(world)
+    hour = timedelta(hours=1)
+    for name, until in ((task, now + hour), ("gone", now + hour), ("over", now - hour)):
+        AlternateHold.objects.create(task=name, alternate="all", until=until, by=world.carla)
+        KeyHold.objects.create(task=name, key="m0", alternate="all", until=until, by=world.carla)
+    gone = PolicyVersion.objects.get()
+    gone.pk, gone.task = None, "gone"
+    gone.save()
+    going = switch_alternate(actor=world.carla, dataflow_id=record.pk, task="work", alternate="few")
+    going = approved(prepare_proposal(proposal_id=going.pk), world.ana)
+    assert going.status == EXECUTING
+    assert forget_policies(now) == 2, "while a plan is under way tasks may come back"
+    assert set(AlternateHold.objects.values_list("task", flat=True)) == {task, "gone"}
+    enacted(going)
+    assert forget_policies(timezone.now()) == 3
+    assert set(KeyHold.objects.values_list("task", flat=True)) == {task}
+    assert set(AlternateHold.objects.values_list("task", flat=True)) == {task}
+    assert set(PolicyVersion.objects.values_list("task", flat=True)) == {task}
+    assert forget_policies(now + timedelta(days=8)) == 3, "the event and the holds"

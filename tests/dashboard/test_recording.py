@@ -17,7 +17,7 @@ from dashboard import jobs
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.history.models import AnnotationRow
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.live_view.estate_history import Range, history_of
+from dashboard.operations.live_view.estate_history import InvalidRange, Range, history_of
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.findings import Finding
 from dashboard.operations.live_view.recording import annotations_of_events, annotations_of_findings, values_of
@@ -272,6 +272,12 @@ def test_the_route_answers_in_columns(world: World, hush: dict[str, str], observ
 def test_no_range_is_longer_than_anything_is_kept(world: World) -> None:
     with pytest.raises(WeirError):
         history_of(viewer_of(world.vera), "estate", "", Range(0, 2_000_000_000))
+
+
+def test_nobody_reads_a_month_of_seconds(world: World) -> None:
+    """Each series would take ten megabytes, whether something was measured then or not."""
+    with pytest.raises(InvalidRange, match="more than 259,200 points"):
+        history_of(viewer_of(world.vera), "estate", "", Range(NOW_S, NOW_S + 30 * 24 * 3600, SECOND))
 
 
 def _iso(at_s: int) -> str:

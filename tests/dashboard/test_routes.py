@@ -29,6 +29,7 @@ from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.models import AlternateHold
 from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.profiles.models import ProfileRecord, SweepRecord
+from dashboard.simulations.services import start_replay
 from dashboard.teams.models import TokenScope
 from dashboard.teams.permissions import NOBODY, viewer_of
 from dashboard.teams.services import create_token, set_calendar, set_secret
@@ -139,6 +140,7 @@ class Everything:
             "look_id": "none", "username": "vera", "provider_id": "oidc",
             "way": "pause", "task": "out", "team": "city", "controller": "defragmentation", "kind": "latency",
             "comment_id": comment_on(actor=world.carla, proposal_id=proposal.pk, text="Why 7?").pk,
+            "run_id": start_replay(actor=world.carla, proposal_id=proposal.pk).pk,
         } | measured(world) | alerted(world) | _parts(str(record.pk))
         source, sink = {"dataflow_id": links.pk, "task": "posted"}, {"dataflow_id": links.pk, "task": "away"}
         dynamic = {"dataflow_id": several.pk, "task": "work"}
@@ -216,6 +218,8 @@ class Everything:
             "teams/<slug:slug>/calendars": {"name": "holidays", "days": "2026-12-25"},
             "teams/<slug:slug>/containment": {"on": "0"},
             "controllers/<slug:controller>/set": {"team": "city", "mode": "acts"},
+            "api/dataflows/<uuidstr:dataflow_id>/simulations": {"algorithms": ["CE"]},
+            "dataflows/<uuid:dataflow_id>/simulate/start": {"algorithms": ["CE"], "hours": "1"},
             "api/tenancy": {"tenancy": "team"}, "estate/tenancy/choose": {"tenancy": "team"},
             "api/pacing": {"pacing": "steps"}, "estate/pacing/choose": {"pacing": "steps"},
             "teams/<slug:slug>/when-behind": {"choice": "pause"},
@@ -230,7 +234,7 @@ class Everything:
             "api/teams/<slug:slug>/events/<str:stream>": {"values": {"level": "red"}},
             "api/alerts/<int:alert_id>/mute": {"what": "both", "minutes": 60},
             "api/alert-rules/<str:kind>": {"team": "city", "for_s": 5},
-            "api/alert-choices": {"choices": [{"severity": "info", "email": True, "webhook": False}]},
+            "api/notice-choices": {"choices": [{"subject": "info", "email": True, "webhook": False}]},
             "api/webhooks": {"name": "hook", "url": "http://127.0.0.1:9/x", "team": "city"},
             "alerts/<int:alert_id>/mute": {"what": "both", "minutes": "60"},
             "alerts/rules/set": {"team": "city", "kind": "latency", "for_s": "5"},
@@ -291,7 +295,7 @@ def everything(world: World, monkeypatch: pytest.MonkeyPatch, settings: Any) -> 
 
 
 def drawn(request: pytest.FixtureRequest, patterns: list[str]) -> list[str]:
-    """All addresses in the long run, and a fourth of them in the short one: others each time, so that many draw all."""
+    """All addresses in the long run, an eighth of them in the short one: others each time, so that many draw all."""
     return patterns if request.config.getoption("--long") else random.sample(patterns, len(patterns) // SHARE)
 
 
@@ -324,7 +328,7 @@ def test_no_row_lets_another_team_in_where_it_is_a_teams(everything: Everything)
         if not pattern.startswith(("healthz", "readyz", "metrics", "api/openapi.json")):
             assert marks[0] == "-", (method, pattern)
         own = (  # tokens and choices of one's own; leaving; what one says
-            "api/tokens", "tokens/new", "teams/<slug:slug>/members/remove", "api/alert-choices",
+            "api/tokens", "tokens/new", "teams/<slug:slug>/members/remove", "api/notice-choices",
             "alerts/notifications/set", "api/proposals/<uuidstr:proposal_id>/comments",
             "proposals/<uuid:proposal_id>/comments")
         assert "+" not in marks[4] or pattern in own, "a viewer changes something"

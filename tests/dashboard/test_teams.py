@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from dashboard.teams.models import Membership, Role
@@ -72,3 +74,11 @@ def test_viewers_of_one_set_of_teams_share_a_scope(world: World):
     assert len({scopes["ana"], scopes["ben"], scopes["dev"], scopes["outsider"], scopes["root"]}) == 5
     world.ana.is_active = False
     assert viewer_of(world.ana) is NOBODY
+
+
+@pytest.mark.parametrize("way", ["members", "members/remove"])
+def test_who_may_not_change_members_does_not_learn_who_there_is(world: World, client, way: str):
+    client.force_login(world.vera)
+    pages = [client.post(f"/teams/city/{way}", {"username": name, "role": "1"}, follow=True).text
+             for name in ("outsider", "nobody-of-that-name")]
+    assert [re.findall(r'data-flash="(\w+)', page) for page in pages] == [["permission_denied"]] * 2

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from workers.engine import keyed_choices
 from workers.engine.channels import keys
 from workers.engine.channels.channel_registry import Channels
-from workers.engine.channels.control import alternates_by_key, begin_batch
+from workers.engine.channels.control import begin_batch
 from workers.engine.keyed_choices import KeyedChoices, chosen_by_key, read_choices, switch_keys, write_choices
 from workers.library.forecast_choice import ForecastChoice, shipped_choice
 from workers.library.forecasts import METHODS
+
+from .told_by_key import told_by_key
 
 shares = st.one_of(st.none(), st.floats(0, 3))
 hours = st.lists(st.tuples(
@@ -83,7 +85,7 @@ class TestInTheBroker:
         channels = Channels(broker)
 
         def by_key(query: str, position: int) -> dict[str, str]:
-            return alternates_by_key(channels.control(query), position)
+            return told_by_key(channels.control(query), position)
 
         channels.switch_keys("f", 1, {"a": "x"}, from_batch=0)
         channels.switch("f", 1, "y", from_batch=0)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.tree import DecisionTreeRegressor
 
 from workers.library.forecasts import (
     DAYS,
@@ -126,6 +125,8 @@ def test_the_last_hour_with_readings_counts():
 
 @pytest.mark.parametrize("gaps", [0.0, 0.05])
 def test_the_tree_is_scikit_learns(gaps):
+    from sklearn.tree import DecisionTreeRegressor  # a second or two of CPU, in each process that collects tests
+
     of = history(5, hour=7, gaps=gaps)
     rows, targets = [], []
     for day in range(1, DAYS):

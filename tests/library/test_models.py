@@ -8,11 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from sklearn.linear_model import LinearRegression
-from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 
 from workers.library.learning import fitted
 from workers.library.models import (
@@ -43,15 +38,25 @@ def model_of(kind: str, rows, targets, **options) -> dict:
     return {"kind": kind, "features": ["a", "b", "c"], "version": "1-0000000000", **parameters}
 
 
+def references() -> dict:
+    """scikit-learn's own, by kind. Only who runs these tests imports it, not each process that collects all."""
+    from sklearn.linear_model import LinearRegression
+    from sklearn.neural_network import MLPClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+    from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+    return {
+        LINEAR: LinearRegression(), CLASSIFIER: DecisionTreeClassifier(max_depth=6, min_samples_leaf=2, random_state=0),
+        REGRESSOR: DecisionTreeRegressor(max_depth=6, min_samples_leaf=2, random_state=0),
+        NETWORK: make_pipeline(StandardScaler(), MLPClassifier((70,), max_iter=100, random_state=0))}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_model_says_what_scikit_learn_says(kind):
     rows, numbers, classes = events(400)
     targets = classes if kind in CLASSIFIERS else numbers
-    reference = {
-        LINEAR: LinearRegression(), CLASSIFIER: DecisionTreeClassifier(max_depth=6, min_samples_leaf=2, random_state=0),
-        REGRESSOR: DecisionTreeRegressor(max_depth=6, min_samples_leaf=2, random_state=0),
-        NETWORK: make_pipeline(StandardScaler(), MLPClassifier((70,), max_iter=100, random_state=0)),
-    }[kind].fit(rows, targets)
+    reference = references()[kind].fit(rows, targets)
     model = read_model(write_model(model_of(kind, rows, targets)))
     rows_to_predict, _, _ = events(500, seed=1)
     expected = reference.predict(rows_to_predict).tolist()
@@ -62,6 +67,8 @@ def test_a_model_says_what_scikit_learn_says(kind):
 
 def test_a_number_on_the_border_goes_where_scikit_learn_sends_it():
     """Its trees see numbers of single precision: 0.1 is a bit larger there than in double."""
+    from sklearn.tree import DecisionTreeRegressor
+
     rows, targets = [[0.1], [0.1 + 2e-9], [0.3]], [1.0, 2.0, 3.0]
     reference = DecisionTreeRegressor(random_state=0).fit(rows, targets)
     model = {"kind": REGRESSOR, "features": ["a"], "version": "1", **fitted(REGRESSOR, rows, targets, depth=5, leaf=1)}
@@ -95,8 +102,7 @@ def test_a_network_of_one_class_or_two_says_what_scikit_learn_says(classes):
     rows, numbers, _ = events(200)
     targets = [classes[int(number > 2) % len(classes)] for number in numbers]
     model = read_model(write_model(model_of(NETWORK, rows, targets)))
-    expected = make_pipeline(StandardScaler(), MLPClassifier((70,), max_iter=100, random_state=0)).fit(
-        rows, targets).predict(rows).tolist() if len(classes) > 1 else targets
+    expected = references()[NETWORK].fit(rows, targets).predict(rows).tolist() if len(classes) > 1 else targets
     assert [apply(model, row) for row in rows] == expected and set(expected) == set(classes)
 
 

@@ -9,11 +9,12 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.model.warm_up import on_of, warming_of, working
 from workers.library.folds import Accumulate, BlockAverage, KalmanFilter
 from workers.library.forecasting import HOUR_MS, HourlyForecast
 from workers.library.state import NOTHING, fold_rows, keeping, parts_of
 from workers.library.state_store import LARGE, StoreLocation
-from workers.library.switched_folds import ALTERNATE, FreshStates, by_alternate
+from workers.library.switched_folds import ALTERNATE, WORKING, FreshStates, by_alternate
 
 METHODS = ("sliding_hour", "sliding_days", "random")
 FORECASTS = {name: HourlyForecast(name, HOUR_MS // 2, seed=3) for name in METHODS}
@@ -91,4 +92,56 @@ def test_an_alternate_that_is_switched_on_begins_without_state(tmp_path_factory,
             state = states.setdefault(event["_key"], fold.start())
             expected += [
                 (event["_key"], json.dumps(list(out))) for out in fold.step(state, *(event[each] for each in reads))]
+    assert made == expected
+
+
+pairs = st.tuples(st.sampled_from(list(READS)), st.sampled_from(["", *READS])).map(
+    lambda drawn: working(drawn[0], drawn[1] if drawn[1] != drawn[0] else ""))
+turns = st.lists(st.tuples(
+    events, pairs, st.booleans(), st.sampled_from(["done", "repeated", "cut short"])), max_size=12)
+
+
+def passes(name: str, value: float) -> bool:
+    """What is before the fold of an alternate: one takes large values alone, so that it has batches without events."""
+    return name != "block" or value > 2
+
+
+@given(turns, st.sampled_from([1, LARGE]))
+@settings(max_examples=80, deadline=None)
+def test_an_alternate_that_has_warmed_up_goes_on_with_what_it_saw(tmp_path_factory, drawn: list, large: int) -> None:
+    place = StoreLocation(str(tmp_path_factory.mktemp("folds")), "f", large)
+    work = by_alternate({name: work_of(*way) for name, way in READS.items()}, begins=True)
+    parts = {name: parts_of(fold) for name, (fold, _) in READS.items()}
+    text, begin, made, expected = NOTHING, 0, [], []
+    owner, states, warm, warm_states = None, {}, "", {}
+    for batch, at_work, warming_first, end in drawn:
+        names = [on_of(at_work), *([warming_of(at_work)] if warming_of(at_work) else [])]
+        read = frame_of(batch, [""] * len(batch), begin)
+        begin += len(batch)
+        branches = [
+            read[[passes(name, value) for value in read["value"]]].assign(**{ALTERNATE: name, WORKING: at_work})
+            for name in names]
+        frame = pd.concat(branches[::-1] if warming_first else branches, ignore_index=True)
+        halves = [frame.iloc[:len(frame) // 2], frame.iloc[len(frame) // 2:]]
+        for turn in range(1 if end == "done" else 2):
+            keeper = FreshStates(text, place, parts)
+            again = [row for part in halves for row in made_by(work(keeper, part))]
+            if end != "cut short" or turn == 1:
+                saved = keeper.save()
+            keeper.close()
+        made, text = made + again, saved
+        for event in read.to_dict("records"):
+            took = [name for name in names if passes(name, event["value"])]
+            if not took:
+                continue
+            if owner != names[0]:
+                states, owner = warm_states if warm == names[0] else {}, names[0]
+                warm = "" if warm == owner else warm
+            if warm != warming_of(at_work):
+                warm, warm_states = warming_of(at_work), {}
+            for name in took:
+                fold, reads = READS[name]
+                state = (states if name == owner else warm_states).setdefault(event["_key"], fold.start())
+                out = list(fold.step(state, *(event[each] for each in reads)))
+                expected += [(event["_key"], json.dumps(list(each))) for each in out] if name == owner else []
     assert made == expected

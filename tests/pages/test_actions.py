@@ -158,7 +158,7 @@ def test_an_admin_says_whether_weir_defragments(world: World, client_of: ClientO
     chips = Markup(client_of("ana").get("/teams/").text).by("data-controller")
     assert {name: chip.attributes["data-mode"] for name, chip in chips.items()} == {
         "chaining": "recommends", "defragmentation": "acts", "deployment": "recommends", "isolation": "acts",
-        "open_batches": "acts", "remeasuring": "recommends"}
+        "adaptation": "recommends", "open_batches": "acts", "remeasuring": "recommends"}
 
 
 def test_a_rejection_needs_a_comment_and_shows_it(world: World, client_of: ClientOf) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import UTC, datetime
 from itertools import pairwise
 from urllib.parse import urlencode
@@ -10,6 +11,8 @@ from urllib.parse import urlencode
 import pytest
 from django.urls import reverse
 from django.utils import timezone
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dashboard import jobs
 from dashboard.approvals.policy_drafts import PolicyDraft
@@ -20,7 +23,7 @@ from dashboard.catalog.document_checks import check_document
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.pages.dynamic_charts import AlternateSpan, spans_on
+from dashboard.pages.dynamic_charts import AlternateSpan, chart_name, spans_on
 from dashboard.pages.graphs import dataflow_graph
 from scheduler.contracts.switches import AlternateSwitch
 from scheduler.guards.policy_sources import RULES
@@ -258,3 +261,13 @@ def test_the_page_says_that_keys_have_alternates_of_their_own(
     page = client_of("carla").get(f"/dataflows/{record.pk}/dynamic").text
     assert ("Each meter may have an alternate of its own" in page) is is_by_key
     assert "only people switch" in page
+
+
+@given(first=st.text(max_size=12), second=st.text(max_size=12))
+def test_charts_of_two_calculations_have_two_names(first: str, second: str) -> None:
+    assert (chart_name(first) == chart_name(second)) == (first == second)
+    assert re.fullmatch(r"[a-zA-Z0-9_-]+", chart_name(first))
+
+
+def test_what_differs_by_a_sign_has_two_charts() -> None:
+    assert chart_name("rate + 1") != chart_name("rate - 1")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dashboard.pages.views.estate import LISTED, listed
 
 
-def row(name: str, *, state: str = "running", limit: str = "met", rate: float | None = 1.0) -> dict:
+def row(
+    name: str, *, state: str = "running", limit: dict | None = None, rate: float | None = 1.0
+) -> dict:
     return {"team": "City", "name": name, "status": "running", "state": state, "limit": limit, "events_in_per_s": rate}
 
 
@@ -15,7 +17,8 @@ def test_a_few_are_all_there_by_name() -> None:
 
 
 def test_of_many_those_with_something_wrong_and_the_busiest_are_there() -> None:
-    wrong = [row("wrong", state="failing"), row("late", limit="missed"), row("paused") | {"status": "paused"}]
+    late = {"state": "missed"}
+    wrong = [row("wrong", state="failing"), row("late", limit=late), row("paused") | {"status": "paused"}]
     rows = [row(f"n{number:03}", rate=float(number)) for number in range(100)] + wrong
     names = {each["name"] for each in listed(rows)}
     assert len(names) == LISTED and {"wrong", "late", "paused"} <= names

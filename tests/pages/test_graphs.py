@@ -11,6 +11,7 @@ from dashboard.pages.graphs import dataflow_graph, difference_graph
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, document, planned, removal_planned, running
 from tests.pages.conftest import ClientOf
+from tests.pages.markup import Markup
 
 GRAPH = {
     "tasks": [{"id": "a", "type": "t", "kind": "source", "config": {}},
@@ -34,13 +35,6 @@ def test_a_shared_task_says_by_whom(names: list[str], note: str) -> None:
     task = dataflow_graph(GRAPH, shared_with={"a": [other(name) for name in names]})["tasks"][0]
     assert (task["note"], task["marks"]) == (note, ["shared"])
     assert [user["name"] for user in task["users"]] == names
-
-
-def test_the_topology_names_the_shape_and_nothing_else() -> None:
-    changed = {**GRAPH, "tasks": [{**task, "config": {"window": 3}} for task in GRAPH["tasks"]]}
-    longer = {**GRAPH, "tasks": [*GRAPH["tasks"], {"id": "c", "type": "t", "kind": "sink", "config": {}}]}
-    shapes = [dataflow_graph(graph, shared_with={})["topology"] for graph in (GRAPH, changed, longer)]
-    assert shapes[0] == shapes[1] != shapes[2]
 
 
 def test_a_submission_starts_and_reuses(world: World) -> None:
@@ -74,3 +68,20 @@ def test_the_graph_of_a_dataflow_is_served(world: World, client_of: ClientOf) ->
 
 def graph_of(world: World, proposal: Proposal) -> dict:
     return difference_graph(difference(viewer_of(world.root), proposal), task_types=jobs.task_types())
+
+
+def test_a_task_of_a_dataflow_is_shown_beside_its_graph(world: World, client_of: ClientOf) -> None:
+    traffic = running(world.carla, world.city, document("traffic"), world.ana)
+    jams = running(world.mo, world.mobility, document("jams", window=20), world.ana, world.ben)
+    client = client_of("carla")
+    panel = Markup(client.get(f"/dataflows/{traffic.pk}/tasks/parse").text)
+    assert panel.every("h3")[0].text == "parse" and panel.links(f"/dataflows/{jams.pk}/")
+    sense, parse = (traffic.uses.get(task_id=name).running_task_id for name in ("sense", "parse"))
+    assert panel.values("data-output") == [f"/estate/tasks/{running_id}/events" for running_id in (parse, sense)]
+    assert "sensor_id" in panel.one("data-part", "columns").text
+    sink = Markup(client.get(f"/dataflows/{traffic.pk}/tasks/out").text)
+    assert f"/dataflows/{traffic.pk}/outputs/out" in sink.values("data-output")
+    assert client.get(f"/dataflows/{traffic.pk}/tasks/nothing").status_code == 404
+    table = Markup(client.get(f"/dataflows/{traffic.pk}/tasks/").text)
+    assert [row.text for row in table.every("th") if row.attributes["scope"] == "row"][:4] == [
+        "sense", "parse", "average", "out"]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from django.urls import reverse
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dashboard.catalog.models import DataflowVersion
-from dashboard.pages.line_changes import line_changes
+from dashboard.pages.line_changes import MOST_SHOWN, line_changes
 from tests.dashboard.building import World, document, planned
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup, assert_sound
@@ -53,3 +54,13 @@ def test_changes_lead_from_one_text_to_the_other(before: list[str], after: list[
         assert (removed, added) == (before, after)
     assert [line for line in before if line not in after] == [line for line in removed if line not in after]
     assert [line for line in after if line not in before] == [line for line in added if line not in before]
+
+
+@pytest.mark.parametrize(("before", "after"), [
+    (["a: 1", "b: 2", "c: 3"] * 20_000, ["b: 2", "a: 1", "d: 4"] * 20_000),
+    ([""] * 300_000, ["#"] + [""] * 299_000), ([f"{n}" for n in range(30_000)], [f"{n}" for n in range(30_000)][::-1])],
+    ids=["few that differ", "empty", "turned round"])
+def test_documents_of_many_lines_alike_are_compared_in_little_time(before: list[str], after: list[str]) -> None:
+    """Half a million lines are a document: of each with each a server's thread would think for days."""
+    changes = line_changes("\n".join(before), "\n".join(after))
+    assert 0 < len(changes) <= MOST_SHOWN + 1

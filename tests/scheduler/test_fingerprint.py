@@ -130,3 +130,18 @@ def test_a_chain_of_two_thousand_tasks_and_a_deep_lattice_take_no_time():
         f"{one}{level} > {other}{level + 1}" for level in range(599) for one in "ab" for other in "ab"
     ]
     assert len(set(prints(flow("lattice", lattice, *streams)).values())) == 1202
+
+
+def test_the_versions_of_alternates_logic_are_part_of_it():
+    ways = [{"name": "all", "type": "scale", "config": {"by": 1}}, {"name": "few", "type": "thin"}]
+    base = flow("d", {"s": "sensors", "a": ("dynamic", {"alternates": ways}), "p": "alarm"}, "s > a > p")
+
+    def newer(name: str) -> TaskTypes:
+        return TaskTypes([
+            replace(task_type, version=2) if task_type.name == name else task_type
+            for task_type in TYPES.values() if task_type.name not in ("dynamic", "dynamic_fold")])
+
+    old = prints(base)
+    assert fingerprints(base, task_types=newer("window")) == old
+    one, other = (fingerprints(base, task_types=newer(name)) for name in ("scale", "thin"))
+    assert one["s"] == old["s"] and len({old["a"], one["a"], other["a"]}) == 3

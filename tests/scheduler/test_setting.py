@@ -206,3 +206,21 @@ def test_tasks_switch_together_by_one_plan_and_back() -> None:
     assert plan.price.cores_delta < one.price.cores_delta < 0
     with pytest.raises(NotFound):
         plan_switch(estate, "d", task="a", alternate="few", along={"c": "few"}, task_types=TYPES, prices=PRICES)
+
+
+def test_tasks_that_are_one_running_task_switch_to_one_alternate() -> None:
+    estate = two_dynamic()
+    same = estate.submitted["d"]
+    running = {**same.running, "b": same.running["a"]}
+    estate = replace(estate, submitted={"d": replace(same, running=running)})
+
+    def planned(**along: str) -> Plan:
+        return plan_switch(estate, "d", task="a", alternate="few", along=along, task_types=TYPES, prices=PRICES)
+
+    assert [step.task for step in planned(b="few").steps] == [same.running["a"]]
+    for along, message in (({"b": "all"}, "a and b, which are one running task,"), ({"a": "all"}, "a cannot be")):
+        with pytest.raises(InvalidTransition) as refused:
+            plan_switch(estate, "d", task="a", alternate="few", along=along, stays=True, task_types=TYPES,
+                        prices=PRICES)
+        assert message in refused.value.message and "few and all at once" in refused.value.message
+        assert refused.value.remedy and refused.value.facts["task"] == next(iter(along))

@@ -16,7 +16,8 @@ from scheduler.step_kinds import STEP_KINDS, EnactmentEvidence, StepKind, in_ord
 
 WORDS = {  # that a step's words may use: what dashboard.approvals.wording knows of a step
     "fragment", "slot", "queries", "tasks", "task", "reader", "active", "active_before", "inherits", "bundle",
-    "bundle_before", "place", "threads", "threads_before", "place_before", "weights", "setting"}
+    "bundle_before", "place", "threads", "threads_before", "place_before", "weights", "setting",
+    "of_key", "alternate"}
 
 
 @pytest.mark.parametrize("kind", STEP_KINDS.values(), ids=lambda kind: kind.name)
@@ -150,3 +151,16 @@ def test_who_has_left_is_told_by_the_reports():
     assert Reports.of(reports).left == {"f1-5"}
     gone = {"w": {**OLD_WRITER["w"], "state": "left"}}
     assert steps_done(of_divided(Step("route", "f1-0")), nodes(WRITER, gone)) == {"route:f1-0"}
+
+
+@pytest.mark.parametrize(("step", "active", "is_done"), [
+    (Step("start_fragment", "f1-0"), {"f1-0": 0}, True),
+    (Step("start_fragment", "f1-0"), {"f1-0": 2}, False),
+    (Step("start_fragment", "f1-0"), {}, False),
+    (Step("open_tail", "f1-0", active=3, active_before=2), {"f1-0": 2}, True),
+    (Step("open_outlet", "f1-0", task="p", reader="f2-0"), {"f1-0": 2, "f2-0": 0}, True),
+    (Step("open_outlet", "f1-0", task="p", reader="f2-0"), {"f1-0": 2, "f2-0": 1}, False),
+    (Step("stop_fragment", "f0-0"), {"f1-0": 0}, False)])
+def test_what_a_later_plan_has_put_to_rest_is_waited_for_no_more(step, active, is_done):
+    starting = {"f0-0": RUNNING, "f1-0": {**RUNNING, "state": "starting", "active": 2}}
+    assert steps_done(plan(step), report(**starting), active=active) == ({step.key} if is_done else set())

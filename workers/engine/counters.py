@@ -11,10 +11,12 @@ from typing import Any
 
 import redis
 
+from scheduler.contracts.codec import InvalidContract
 from scheduler.model.fragment import Fragment, Slot
 from workers.engine import observed
 from workers.engine.channels import keys
 from workers.engine.channels.control import changes_of
+from workers.engine.slot_values import answers_of, count_of
 
 
 def read_counters(
@@ -70,9 +72,9 @@ def _written(broker: redis.Redis, fragments: Mapping[str, Fragment]) -> dict[str
     for _, channel in channels:
         pipeline.hget(keys.meta(channel), "bytes")
     counters: dict[str, dict[str, int]] = {}
-    for (name, channel), count in zip(channels, pipeline.execute() if channels else (), strict=True):
-        if count is not None:
-            counters.setdefault(name, {})[f"ch:{channel}"] = int(count)
+    for (name, channel), value in zip(channels, answers_of(pipeline) if channels else (), strict=True):
+        if (count := count_of(value)) is not None:
+            counters.setdefault(name, {})[f"ch:{channel}"] = count
     return counters
 
 
@@ -82,12 +84,17 @@ def _parts(broker: redis.Redis, names: Iterable[str]) -> dict[str, list[str]]:
     pipeline = broker.pipeline(transaction=False)
     for name in names:
         pipeline.hgetall(keys.valve(name))
-    states = pipeline.execute() if names else []
-    return {
-        name: sorted({
-            part for changes in changes_of(observed.texts(state)).values() for change in changes
-            for part in change.partitioning.bundles})
-        for name, state in zip(names, states, strict=True)}
+    states = answers_of(pipeline) if names else []
+    return {name: sorted(_parts_in(observed.texts(state or {}))) for name, state in zip(names, states, strict=True)}
+
+
+def _parts_in(state: Mapping[str, str]) -> set[str]:
+    """The part channels that a control hash names; none where it says what is no route."""
+    try:
+        changes = [change for route in changes_of(state).values() for change in route]
+        return {part for change in changes for part in change.partitioning.bundles}
+    except (InvalidContract, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return set()
 
 
 def _is_told(field: str) -> bool:

@@ -21,7 +21,7 @@ from scheduler.contracts.desired import (
     WantedSlot,
 )
 from scheduler.contracts.partitioning import Quota
-from scheduler.model.alternates import is_dynamic, on_in
+from scheduler.model.alternates import is_dynamic, working_in
 from scheduler.model.behind import Needed, needs_in
 from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate, fragments_upstream_first
@@ -146,7 +146,7 @@ def _wanted(
         trigger_ms=trigger_ms if own.trigger_ms is None else own.trigger_ms,
         real_time=own.real_time,
         alternates={
-            position(task.id): on_in(task.type, task.config, own.alternates.get(task.id)) for task in tasks
+            position(task.id): working_in(task.type, task.config, own.alternates.get(task.id)) for task in tasks
             if is_dynamic(task.type)},
         threads=bundle.threads,
         inherits=inherits,

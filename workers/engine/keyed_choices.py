@@ -5,16 +5,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any
 
 import redis
 
+from scheduler.model.key_texts import key_text_of
 from workers.engine.channels import keys
 from workers.engine.channels.channel_registry import Channels
 from workers.library.forecast_choice import ForecastChoice, shipped_choice
-from workers.library.state import key_of
 
 MOST_KEYS = 10_000  # for which an alternate is chosen; the others have that of the task
 LONGEST_KEY = 200  # characters; events bring keys, and a longer one has the alternate of the task, too
@@ -24,11 +24,18 @@ _KEPT_S = 90 * 24 * 3600
 
 @dataclass(frozen=True, slots=True)
 class KeyedChoices:
-    """What was chosen: by key the alternate, and the state of whatever chose it, which read up to ``place``."""
+    """What was chosen: by key the alternate, and the state of whatever chose it, which read up to ``place``; and the
+    alternates that people hold ``by_hand``, for which nothing else counts."""
 
     place: tuple[int, int] = (-1, -1)
     alternates: Mapping[str, str] = field(default_factory=dict)
     states: Mapping[str, Any] = field(default_factory=dict)
+    by_hand: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def in_force(self) -> Mapping[str, str]:
+        """By key the alternate that is to work."""
+        return {**self.alternates, **self.by_hand}
 
 
 def read_choices(broker: redis.Redis, task_id: str) -> KeyedChoices:
@@ -37,12 +44,14 @@ def read_choices(broker: redis.Redis, task_id: str) -> KeyedChoices:
     if text is None:
         return KeyedChoices()
     stated = json.loads(text)
-    return KeyedChoices(tuple(stated["place"]), stated["alternates"], stated["states"])
+    return KeyedChoices(tuple(stated["place"]), stated["alternates"], stated["states"], stated.get("by_hand", {}))
 
 
 def write_choices(broker: redis.Redis, task_id: str, choices: KeyedChoices) -> None:
     """Keep what was chosen, all at once."""
-    text = json.dumps({"place": choices.place, "alternates": choices.alternates, "states": choices.states})
+    text = json.dumps({
+        "place": choices.place, "alternates": choices.alternates, "states": choices.states,
+        "by_hand": choices.by_hand})
     broker.set(keys.keyed(task_id), text, ex=_KEPT_S)
 
 
@@ -82,7 +91,7 @@ def chosen_by_key(
     choice = ForecastChoice(shipped_choice(), bound)
     place, alternates, states = known.place, dict(known.alternates), dict(known.states)
     for at, event in sorted(((_place(event), event) for event in events), key=itemgetter(0)):
-        key = key_of([event.get(name) for name in by])
+        key = key_text_of([event.get(name) for name in by])
         is_full = key not in states and len(states) >= MOST_KEYS
         if at <= place or key is None or len(key) > LONGEST_KEY or is_full or not event.get("variances"):
             continue
@@ -91,7 +100,7 @@ def chosen_by_key(
         states[key] = state
         if name in among:
             alternates[key] = name
-    return KeyedChoices(place, alternates, states)
+    return replace(known, place=place, alternates=alternates, states=states)
 
 
 def _place(event: Mapping[str, Any]) -> tuple[int, int]:

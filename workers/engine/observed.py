@@ -17,8 +17,10 @@ from scheduler.latency.histograms import mean_ms, percentiles_ms
 from scheduler.model.fragment import Fragment
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import CAPACITY_BLOCKS
+from workers.engine.slot_values import answers_of, count_of, counts_of
 from workers.engine.steady import Growth
 
+MOST_BUCKET_DIGITS = 3  # of four to each doubling: no latency has more, and no float holds what some would be
 REPORT_LIVES_S = 15  # in the broker, unless the next one takes its place
 
 Histograms = dict[str, dict[int, int]]  # what its fields begin with -> bucket -> count
@@ -96,14 +98,15 @@ class Flows:
 def read_reports(broker: redis.Redis) -> Reports:
     """The newest report of every node that still reports."""
     names = sorted(broker.scan_iter(match=keys.observed("*"), count=1000))
+    nodes = [_text(name).removeprefix(keys.observed("")) for name in names]
     pipeline = broker.pipeline(transaction=True)  # or a report could follow whose age is asked for
     for name in names:
         pipeline.get(name).pttl(name)
     answers = pipeline.execute() if names else []
-    heard = [(text, left_ms) for text, left_ms in zip(answers[::2], answers[1::2], strict=True) if text]
-    return reports_of(
-        [text for text, _ in heard],
-        [max(0, 1000 * REPORT_LIVES_S - left_ms) if left_ms >= 0 else 0 for _, left_ms in heard])
+    heard = zip(nodes, answers[::2], answers[1::2], strict=True)
+    return reports_of({
+        node: (text, max(0, 1000 * REPORT_LIVES_S - left_ms) if left_ms >= 0 else 0)
+        for node, text, left_ms in heard if text})
 
 
 def queries_of(fragments: Iterable[Fragment]) -> frozenset[str]:
@@ -118,9 +121,9 @@ def read_meters(broker: redis.Redis, queries: Iterable[str]) -> Meters:
     pipeline.time()
     for name in names:
         pipeline.hgetall(keys.meter(name))
-    (seconds, microseconds), *hashes = pipeline.execute()
-    counts = [{_field(name): int(value) for name, value in fields.items() if value.isdigit()} for fields in hashes]
-    return Meters(at_ms=seconds * 1000 + microseconds // 1000, counts=dict(zip(names, counts, strict=True)))
+    (seconds, microseconds), *hashes = answers_of(pipeline)
+    counts = dict(zip(names, map(counts_of, hashes), strict=True))
+    return Meters(at_ms=seconds * 1000 + microseconds // 1000, counts=counts)
 
 
 def channel_blocks(broker: redis.Redis, channels: Iterable[str]) -> dict[str, int]:
@@ -132,9 +135,9 @@ def channel_blocks(broker: redis.Redis, channels: Iterable[str]) -> dict[str, in
     pipeline = broker.pipeline(transaction=False)
     for name in names:
         pipeline.xlen(keys.channel(name)).hget(keys.meta(name), "capacity")
-    replies = iter(pipeline.execute() if names else ())
+    replies = iter(answers_of(pipeline) if names else ())
     return {
-        name: round(blocks * min(1.0, CAPACITY_BLOCKS / int(capacity or CAPACITY_BLOCKS)))
+        name: round((blocks or 0) * min(1.0, CAPACITY_BLOCKS / (count_of(capacity) or CAPACITY_BLOCKS)))
         for name, blocks, capacity in zip(names, replies, replies, strict=True)}
 
 
@@ -144,8 +147,10 @@ def event_bytes(broker: redis.Redis, channels: Iterable[str]) -> dict[str, float
     pipeline = broker.pipeline(transaction=False)
     for name in names:
         pipeline.hmget(keys.meta(name), "bytes", "events")
-    counts = dict(zip(names, pipeline.execute() if names else (), strict=True))
-    return {name: int(size) / int(events) for name, (size, events) in counts.items() if size and int(events or 0)}
+    counts = {
+        name: [count_of(value) for value in values or (None, None)]
+        for name, values in zip(names, answers_of(pipeline) if names else (), strict=True)}
+    return {name: size / events for name, (size, events) in counts.items() if size and events}
 
 
 def flows(
@@ -295,7 +300,8 @@ def _layout(names: tuple[str, ...]) -> tuple[tuple[str, tuple[tuple[int, str], .
 def _bucket(name: str) -> tuple[str, int] | None:
     """The histogram and the bucket that a field counts; None where it counts something else."""
     histogram, _, bucket = name.rpartition(":")
-    return (histogram, int(bucket)) if ":" in histogram and bucket.isdigit() else None
+    is_bucket = bucket.isascii() and bucket.isdigit() and len(bucket) <= MOST_BUCKET_DIGITS
+    return (histogram, int(bucket)) if ":" in histogram and is_bucket else None
 
 
 def _rate(count: int, elapsed_s: float) -> float:
@@ -307,11 +313,5 @@ def texts(mapping: Mapping[bytes | str, bytes | str]) -> dict[str, str]:
     return {_text(name): _text(value) for name, value in mapping.items()}
 
 
-@lru_cache(maxsize=10_000)
-def _field(name: bytes | str) -> str:
-    """A meter's field as text: all meters have the same few, and each is read every second."""
-    return _text(name)
-
-
 def _text(value: bytes | str) -> str:
-    return value.decode() if isinstance(value, bytes) else value
+    return value.decode(errors="replace") if isinstance(value, bytes) else value

@@ -13,6 +13,7 @@ import redis
 from scheduler.contracts.codec import InvalidContract
 from scheduler.contracts.qos import QOS_REPORTS, QOS_SETUPS, QOS_WISHES, QosReport, QosSetup, QosWishes
 from workers.engine.channels import keys
+from workers.engine.slot_values import answers_of, counts_of
 
 REPORTS_KEPT = 10_000  # of one manager, which takes them every second
 REPORTS_LIVE_S = 60
@@ -95,9 +96,10 @@ def fetch(
         pipeline.exists(keys.observed(other))
     for query in queries:
         pipeline.hgetall(keys.meter(query)).hgetall(keys.channel_meters(query))
-    setup, wishes, *answers = pipeline.execute()
+    setup, wishes, *answers = answers_of(pipeline)
     reports, answers = answers[:len(taking)], answers[len(taking):]
     heard, meters = answers[:len(nodes)], answers[len(nodes):]
+    wishes = wishes or {}
     readable = {manager.decode(): wish for manager, text in wishes.items() if (wish := _wishes(text)) is not None}
     return Mail(
         setup,
@@ -122,10 +124,8 @@ def send(
         pipeline.execute()
 
 
-def _counts(queries: Sequence[str], hashes: Iterable[Mapping[bytes, bytes]]) -> dict[str, dict[str, int]]:
-    return {
-        query: {name.decode(): int(value) for name, value in fields.items() if value.isdigit()}
-        for query, fields in zip(queries, hashes, strict=True)}
+def _counts(queries: Sequence[str], hashes: Iterable[Mapping[bytes, bytes] | None]) -> dict[str, dict[str, int]]:
+    return dict(zip(queries, map(counts_of, hashes), strict=True))
 
 
 def _report(text: bytes) -> QosReport | None:

@@ -17,7 +17,8 @@ from typing import Any
 import pyarrow as pa
 import redis
 
-from workers.engine.channels import block_codec, keys
+from workers.engine.channels import keys
+from workers.engine.slot_values import answers_of, batches_in
 from workers.library.arrow_types import rows_in, spark_type
 from workers.library.json_values import shown
 
@@ -72,13 +73,14 @@ def newest_events(broker: redis.Redis, stream: Tapped, *, count: int) -> NewestE
 
 def _copied(broker: redis.Redis, stream: Tapped) -> dict[str, list[bytes]]:
     """The blocks of each query that executes the task or copied of its stream, the newest first."""
-    copiers = sorted(name.decode() for name in broker.smembers(keys.tapped(stream.task)))
+    [names] = answers_of(broker.pipeline(transaction=False).smembers(keys.tapped(stream.task)))
+    copiers = sorted(name.decode(errors="replace") for name in names or ())
     queries = list(dict.fromkeys([*stream.queries, *stream.earlier, *copiers]))
     pipeline = broker.pipeline(transaction=False)
     for query in queries:
         pipeline.lrange(keys.tapped(stream.task, query), 0, -1)
         pipeline.set(keys.tap(query), 1, ex=LOOKS_S)
-    copied = dict(zip(queries, pipeline.execute()[::2], strict=True))
+    copied = {query: blocks or [] for query, blocks in zip(queries, answers_of(pipeline)[::2], strict=True)}
     if gone := [query for query in copiers if query not in stream.queries and not copied[query]]:
         broker.srem(keys.tapped(stream.task), *gone)
     return copied
@@ -89,7 +91,7 @@ def _retained(broker: redis.Redis, channels: Sequence[str], count: int) -> list[
     pipeline = broker.pipeline(transaction=False)
     for channel in channels:
         pipeline.xrevrange(keys.channel(channel), count=count)
-    return [[fields[b"b"] for _, fields in entries] for entries in pipeline.execute()]
+    return [[fields.get(b"b", b"") for _, fields in entries or ()] for entries in answers_of(pipeline)]
 
 
 def _read(blocks: Sequence[bytes], types: dict[str, str | None], count: int) -> list[dict[str, Any]]:
@@ -99,7 +101,7 @@ def _read(blocks: Sequence[bytes], types: dict[str, str | None], count: int) -> 
 
 def _events(blocks: Sequence[bytes], types: dict[str, str | None]) -> Iterator[dict[str, Any]]:
     for block in blocks:
-        for batch in reversed(block_codec.decode_block(block)):
+        for batch in reversed(batches_in(block)):
             types.update({
                 column.name: spark_type(column.type) for column in batch.schema if column.name not in types})
             yield from _rows(batch)

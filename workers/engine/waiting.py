@@ -10,6 +10,7 @@ from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle
 from scheduler.model.task_types import TaskType
 from workers.engine.channels import keys, scripts
+from workers.engine.slot_values import answers_of
 
 EXACT_BLOCKS = 4  # so many are counted; of more it is an estimate, for a script that read them all would hold others up
 
@@ -41,8 +42,8 @@ def waiting_events(broker: redis.Redis, reads: Mapping[str, Sequence[str]]) -> d
             pipeline, "waiting", [keys.channel(channel), keys.meta(channel), keys.readers(channel)],
             [query, EXACT_BLOCKS])
     counts: dict[str, int] = {}
-    for (query, _), events in zip(pairs, pipeline.execute() if pairs else (), strict=True):
-        if events >= 0:
+    for (query, _), events in zip(pairs, answers_of(pipeline) if pairs else (), strict=True):
+        if events is not None and events >= 0:
             counts[query] = counts.get(query, 0) + int(events)
     return counts
 

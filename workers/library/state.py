@@ -24,6 +24,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scheduler.model.key_texts import ESCAPES, MISSING, PARTED
+
 from .batch_states import Keeping, StatesByKey, keeping, parts_of
 from .columns import kept_type
 from .folds import Fold
@@ -64,7 +66,6 @@ class Folds:
 
 
 NOTHING = "{}"
-_ESCAPES = (("\x1b", "\x1be"), ("\x1f", "\x1bu"), ("\x00", "\x1b0"))
 LATE = "_late"  # behind a fold, of a row that stands for so many events that came too late
 ONE = ""  # the key of a fold that has no key columns
 
@@ -309,21 +310,7 @@ def key_text(inputs: DataFrame, by: Sequence[str]) -> Column:
     """
     from pyspark.sql import functions as F
 
-    return F.concat_ws("\x1f", *[F.coalesce(_plain_text(inputs, name), F.lit("\x00")) for name in by])
-
-
-def key_of(values: Iterable[Any]) -> str | None:
-    """What `key_text` makes of these values, as they come out of a stream; None where that is not known: it is known of
-    texts, whole numbers, booleans and null."""
-    texts = []
-    for value in values:
-        if value is not None and not isinstance(value, str | int):
-            return None
-        text = value if isinstance(value, str) else str(value).lower()  # true and false are those of SQL
-        for character, escape in _ESCAPES:
-            text = text.replace(character, escape)
-        texts.append("\x00" if value is None else text)
-    return "\x1f".join(texts)
+    return F.concat_ws(PARTED, *[F.coalesce(_plain_text(inputs, name), F.lit(MISSING)) for name in by])
 
 
 def key_value(inputs: DataFrame, name: str) -> Column:
@@ -345,7 +332,7 @@ def _plain_text(inputs: DataFrame, name: str) -> Column:
     text = key_value(inputs, name).cast("string")
     if kind != "string":
         return text
-    for character, escape in _ESCAPES:
+    for character, escape in ESCAPES:
         text = F.replace(text, F.lit(character), F.lit(escape))
     return text
 

@@ -5,6 +5,7 @@ be left out of a batch, and the fold may not: there is one, and it is told with 
 
 - ``shared``: what is around the folds is the same, and they go on with one state. Each event may have another one.
 - ``fresh``: one alternate a batch. The state is that of the alternate that last got an event; another begins without.
+  Where one warms up beside it, that one has a state of its own, and goes on with it when it is switched on.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from .batch_states import Keeping, StatesByKey, keeping
+from scheduler.model.warm_up import on_of, warming_of
+
+from .batch_states import Keeping, KeptAsText, StatesByKey, keeping
 from .state import NOTHING, FoldedStream, apply_fold, folded_by
 from .state_store import Parts, StoreLocation
 
@@ -25,7 +28,9 @@ if TYPE_CHECKING:
 Build = Callable[["DataFrame"], "DataFrame"]
 Work = Callable[[StatesByKey, "pd.DataFrame | None"], Sequence[Sequence]]
 ALTERNATE = "_alternate"
+WORKING = "_working"  # which alternates work in the event's batch (`scheduler.model.warm_up.working`)
 _ON = "\x1bon"  # the key under which fresh states say whose they are: no text of a key has this escape
+_WARM = "\x1bwarm"  # the key under which they have those of the alternate that warms up
 
 
 class NotOneFold(ValueError):
@@ -51,9 +56,11 @@ def shared_state(events: DataFrame, builds: Mapping[str, Build], on: Callable[[D
 
 
 def fresh_state(
-    events: DataFrame, builds: Mapping[str, Build], one_of: Callable[[Mapping[str, DataFrame]], DataFrame]
+    events: DataFrame, builds: Mapping[str, Build], one_of: Callable[[Mapping[str, DataFrame]], DataFrame], *,
+    both_of: Callable[[Mapping[str, DataFrame]], DataFrame] | None = None,
+    working: Callable[[DataFrame], Column] | None = None,
 ) -> DataFrame:
-    """What alternates make of which each begins without state when it is switched on.
+    """What alternates make of which each begins without state when it is switched on, or has warmed up before.
 
     Parameters
     ----------
@@ -61,6 +68,10 @@ def fresh_state(
         What each alternate makes of the events, by name.
     one_of : callable
         Takes a stream for each alternate, all with the same columns; leaves in each batch that of the one that is on.
+    both_of : callable, optional
+        Where alternates warm up: the same, but behind that of the one that is on it leaves that of the one that does.
+    working : callable, optional
+        Together with it: takes a stream; says which alternates work in the batch.
     """
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructType
@@ -74,9 +85,10 @@ def fresh_state(
         own = {field.name: F.col(column).alias(field.name) for column, field in given[name].items()}
         return fold.frame.select(
             *[own.get(each.name, F.lit(None).cast(each.dataType).alias(each.name)) for each in columns],
-            F.col("_key"), F.lit(name).alias(ALTERNATE))
+            F.col("_key"), F.lit(name).alias(ALTERNATE),
+            *([] if working is None else [working(fold.frame).alias(WORKING)]))
 
-    frame = one_of({name: taken(name, fold) for name, fold in folds.items()})
+    frame = (both_of or one_of)({name: taken(name, fold) for name, fold in folds.items()})
     gives = StructType([each for own in made.values() for each in own.values()])
     whole = [field.name for field in gives]
     works = {
@@ -120,13 +132,14 @@ def by_alternate(works: Mapping[str, Work], *, begins: bool = False) -> Work:
     Parameters
     ----------
     begins : bool, optional
-        The states are `FreshStates`, which are asked for those of the alternate.
+        The states are `FreshStates`, which are asked for those of the alternate. What one makes that warms up is
+        thrown away.
     """
     def work(states: Any, frame: pd.DataFrame | None) -> Sequence[Sequence]:
         made: list[list] = []
-        for name, part in _runs(frame):
-            given = works[name](states.of(name) if begins else states, part)
-            if given:
+        for name, at_work, part in _runs(frame):
+            given = works[name](states.of(name, at_work) if begins else states, part)
+            if given and not (begins and name != on_of(at_work)):
                 made = made or [[] for _ in given]
                 for column, more in zip(made, given, strict=True):
                     column.extend(more)
@@ -135,16 +148,17 @@ def by_alternate(works: Mapping[str, Work], *, begins: bool = False) -> Work:
     return work
 
 
-def _runs(frame: pd.DataFrame | None) -> Iterator[tuple[str, pd.DataFrame]]:
-    """Events that follow one another and have one alternate, with its name."""
+def _runs(frame: pd.DataFrame | None) -> Iterator[tuple[str, str, pd.DataFrame]]:
+    """Events that follow one another and have one alternate, with its name, and what works."""
     if frame is None or not len(frame):
         return
     names = frame[ALTERNATE].tolist()
-    rest = frame.drop(columns=ALTERNATE)
+    turns = list(zip(names, frame[WORKING].tolist() if WORKING in frame else names, strict=True))
+    rest = frame.drop(columns=[name for name in (ALTERNATE, WORKING) if name in frame])
     begin = 0
-    for end in range(1, len(names) + 1):
-        if end == len(names) or names[end] != names[begin]:
-            yield names[begin], rest.iloc[begin:end]
+    for end in range(1, len(turns) + 1):
+        if end == len(turns) or turns[end] != turns[begin]:
+            yield *turns[begin], rest.iloc[begin:end]
             begin = end
 
 
@@ -159,41 +173,64 @@ class _KeepsFresh:
 
 
 class FreshStates:
-    """The states of whichever alternate last got an event, during a batch (`state.Keeping`)."""
+    """The states of whichever alternate last was on when an event came, during a batch (`state.Keeping`); and those of
+    the one that warms up, which are a text however many they are.
+    """
 
     def __init__(self, text: str, location: StoreLocation | None, parts: Mapping[str, Parts]) -> None:
         self._text, self._location, self._parts = text, location, parts
         self._kept: Keeping | None = None
-        self._name = ""
+        self._warm: Keeping | None = None
+        self._working = ""
         self.states = self
 
-    def of(self, name: str) -> StatesByKey:
-        """An alternate's states: none where those that are kept are another's."""
-        if self._kept is None or name != self._name:
-            self._begin(name, self._text if self._kept is None else NOTHING)
-        return self._kept.states
+    def of(self, name: str, at_work: str) -> StatesByKey:
+        """An alternate's states while these alternates work: none where those that are kept are others'."""
+        if self._kept is None or at_work != self._working:
+            self._begin(on_of(at_work), warming_of(at_work))
+            self._working = at_work
+        is_warming = name != on_of(at_work) and self._warm is not None
+        return (self._warm if is_warming else self._kept).states
 
-    def _begin(self, name: str, text: str) -> None:
-        self.close()
-        parts = self._parts[name]
-        during = keeping(text, self._location, parts)
-        owner = during.states.get(_ON)
-        if owner is not None and owner["name"] != name:
-            during.close()
-            # As a text, however long: to make a store would remove the one that a repeated batch begins with.
-            during, owner = keeping(NOTHING, None, parts), None
-        if owner is None:
-            during.states[_ON] = {"name": name, **{part: {} for part in parts}}
-        self._kept, self._name = during, name
+    def _begin(self, on: str, warming: str) -> None:
+        self._set_aside()
+        parts = self._parts[on]
+        during = self._kept or keeping(self._text, self._location, parts)
+        owner, warm = during.states.get(_ON), during.states.get(_WARM) or {"name": ""}
+        if owner is None or owner["name"] != on:
+            if owner is not None:
+                during.close()
+                # As a text, however long: to make a store would remove the one that a repeated batch begins with.
+                during = KeptAsText(warm["states"] if warm["name"] == on else NOTHING, None, parts)
+            during.states[_ON] = _note(parts, name=on)
+        self._kept = during
+        if warming:
+            text = warm["states"] if warm["name"] == warming else NOTHING
+            self._warm = KeptAsText(text, None, self._parts[warming])
+        elif warm["name"] and during.states.get(_WARM) is not None:
+            during.states[_WARM] = _note(parts, name="")
+
+    def _set_aside(self) -> None:
+        """Keep the states of the one that warms up among those of the one that is on."""
+        if self._kept is not None and self._warm is not None:
+            self._kept.states[_WARM] = _note(
+                self._parts[on_of(self._working)], name=warming_of(self._working), states=self._warm.save())
+            self._warm = None
 
     def save(self) -> str:
         """As `Keeping` has it."""
+        self._set_aside()
         return self._text if self._kept is None else self._kept.save()
 
     def close(self) -> None:
         """As `Keeping` has it."""
         if self._kept is not None:
             self._kept.close()
+
+
+def _note(parts: Parts, **values: str) -> dict[str, Any]:
+    """A state that is none of a key's: with the parts that those have."""
+    return {**values, **{part: {} for part in parts}}
 
 
 def _around(build: Build, events: DataFrame, made: DataFrame) -> DataFrame:

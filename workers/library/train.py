@@ -49,7 +49,7 @@ TRAIN = TaskType(
                   maximum=2_678_400, unit="s"),
         Parameter("every", "integer", "After how many events it learns; without it and period after each window.",
                   minimum=1, maximum=1_000_000),
-        Parameter("period", "number", "Or whenever the events' time has come to a multiple of this.", minimum=0.001,
+        Parameter("period", "number", "Or whenever the events' time reaches a multiple of this.", minimum=0.001,
                   maximum=2_678_400, unit="s"),
         Parameter("max_depth", "integer", "Of a tree.", default=5, minimum=1, maximum=12),
         Parameter("min_leaf", "integer", "Of a tree: how many events stand behind a leaf at least.", default=5,

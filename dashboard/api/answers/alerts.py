@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dashboard.alerts import selectors
 from dashboard.api.answers.common import Answer, answer_of
+from dashboard.outbox.notice_choices import NoticeChoice
 
 
 class AlertRow(Answer):
@@ -68,11 +68,11 @@ class RuleAnswer(Answer):
     severity: str
 
 
-ChoiceAnswer = answer_of(selectors.NoticeChoice, name="ChoiceAnswer")
+ChoiceAnswer = answer_of(NoticeChoice, name="ChoiceAnswer")
 
 
 class Choices(Answer):
-    """How the caller is told of alerts, and the address of mail."""
+    """How the caller is told, by subject, and the address of mail."""
 
     email: str
     choices: list[ChoiceAnswer]

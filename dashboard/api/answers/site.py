@@ -253,7 +253,7 @@ class ApprovalRulesVersion(Answer):
 
 
 class ApprovalRules(Answer):
-    """A team's rules of approval: what counts now (``version`` null: the default), and every version, newest first.
+    """A team's rules of approval: what counts now (``version`` null: the default), and the newest versions.
 
     ``waiting`` is the version that asks for less, and holds once a second person agrees; null where none waits.
     """

@@ -6,6 +6,7 @@ only where the round still stands where the command saw it.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -39,7 +40,7 @@ from dashboard.controllers.stored_rounds import loop_time
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.operations.latency_control.batch_modes import is_still_wanted
-from dashboard.operations.models import BatchFigures, CutTask
+from dashboard.operations.models import AlternateHold, BatchFigures, CutTask
 from dashboard.plans.selectors import plan_of
 from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS
 from scheduler.controllers import loop_values
@@ -47,6 +48,7 @@ from scheduler.controllers.chaining import FUSES_BELOW, UNDO
 from scheduler.controllers.changes import BatchMode
 from scheduler.controllers.controller_port import CommandProgress
 from scheduler.controllers.loop_values import ASKED, BEGUN, CHECKING, ENACTING, WITHDRAWING, Begin, Command, RollBack
+from scheduler.guards.policy_sources import CONTROLLERS
 from scheduler.model.errors import WeirError
 from scheduler.model.plan_kinds import DEFRAGMENT, ISOLATE, MOVE, SET, PlanKind
 from scheduler.model.settings_of_fragments import USUAL
@@ -254,6 +256,20 @@ def _set_back(proposal: Proposal) -> str:
     return " ".join(sentences) or "Its batches cannot stay open any more."
 
 
+def _switches(decision: Mapping[str, Any]) -> dict[str, Any]:
+    """What adaptation asks for: tasks that are switched together, as a policy source asks for one."""
+    (task, alternate), *along = json.loads(decision["arguments"]["alternates"]).items()
+    return {"task": task, "alternate": alternate, "along": dict(along), "reason": decision["why"],
+            "source": CONTROLLERS}
+
+
+def _held_meanwhile(row: RoundRow, proposal: Proposal) -> str:
+    """Who holds a task that was to be switched; empty where nobody does."""
+    tasks = [change["subject"] for change in row.decision["changes"]]
+    hold = AlternateHold.objects.filter(pk__in=tasks, until__gt=loop_time()).select_related("by").first()
+    return "" if hold is None else f"{hold.by.username} holds what was to be switched."
+
+
 @dataclass(frozen=True, slots=True)
 class CutActuator(PlanActuator):
     """Carries isolation out. What it has cut once stays so, or is not cut again, for as long as the task runs."""
@@ -265,6 +281,7 @@ class CutActuator(PlanActuator):
         return done
 
 
+ADAPTATION = PlanActuator(SET, _switches, outdated=_held_meanwhile)
 DEFRAGMENTATION = PlanActuator(DEFRAGMENT, lambda decision: {"queries": decision["arguments"]["queries"].split()})
 CHAINING = PlanActuator(DEFRAGMENT, _chain, outdated=_has_eased)
 DEPLOYMENT = PlanActuator(MOVE, lambda decision: {

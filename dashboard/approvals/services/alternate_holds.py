@@ -9,13 +9,15 @@ from django.utils import timezone
 
 from dashboard.approvals.models import Proposal
 from dashboard.audit.trail import Audit, audited
-from dashboard.operations.models import AlternateHold
+from dashboard.operations.estate_store.estate_loader import stored_estate
+from dashboard.operations.models import AlternateHold, KeyHold
 from dashboard.operations.policy_reader import running_element
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.model.errors import NotFound
+from scheduler.model.warm_up import warm_s, warming_of
 
 HELD_FOR = timedelta(hours=1)  # where nothing else is said
 LEAST_HOLD, LONGEST_HOLD = timedelta(minutes=1), timedelta(days=31)
@@ -29,27 +31,39 @@ def require_hold(hold_s: float | None) -> None:
 
 
 def hold_switched(audit: Audit, proposal: Proposal, *, at: datetime) -> None:
-    """Hold what somebody has switched by hand, from a moment on; in the caller's command. What Weir switches, nobody
-    holds."""
+    """Hold what somebody has switched by hand, from a moment on, and while it warms up before; in the caller's command.
+    What Weir switches, nobody holds."""
     options = proposal.plan.options
     if proposal.author_id is None or "alternate" not in options:
         return
     for_s = options.get("hold_s") or HELD_FOR.total_seconds()
-    plan = plan_of(proposal.plan)
+    plan, tasks = plan_of(proposal.plan), stored_estate().tasks
     for step in plan.steps:
-        if step.task:
+        if step.of_key is not None:
             until = at + timedelta(seconds=for_s)
+            KeyHold.objects.filter(until__lte=at).delete()
+            KeyHold.objects.update_or_create(task=step.task, key=step.of_key, defaults={
+                "alternate": step.alternate, "until": until, "by": proposal.author})
+            audit.details["held_until"] = until.isoformat()
+        elif step.task:
+            at_work = plan.settings_after[step.fragment].alternates[step.task]
+            warms_s = warm_s(tasks[step.task].type, tasks[step.task].config) if warming_of(at_work) else 0
+            until = at + timedelta(seconds=for_s + warms_s)
             AlternateHold.objects.update_or_create(pk=step.task, defaults={
-                "alternate": plan.settings_after[step.fragment].alternates[step.task], "until": until,
-                "by": proposal.author})
+                "alternate": warming_of(at_work) or at_work, "until": until, "by": proposal.author})
             audit.details["held_until"] = until.isoformat()
 
 
 def end_hold(audit: Audit, proposal: Proposal) -> None:
     """Hold no longer what is taken back; in the caller's command."""
-    if "alternate" in proposal.plan.options:
-        tasks = [step.task for step in plan_of(proposal.plan).steps if step.task]
-        audit.details["released"] = AlternateHold.objects.filter(pk__in=tasks).delete()[0]
+    if "alternate" not in proposal.plan.options:
+        return
+    steps = [step for step in plan_of(proposal.plan).steps if step.task]
+    if of_key := proposal.plan.options.get("of_key"):
+        held = KeyHold.objects.filter(task__in=[step.task for step in steps], key=of_key)
+    else:
+        held = AlternateHold.objects.filter(pk__in=[step.task for step in steps])
+    audit.details["released"] = held.delete()[0]
 
 
 def release_alternate(*, actor: User, dataflow_id: UUID | str, task: str) -> None:

@@ -10,6 +10,7 @@ from django.utils import timezone
 from dashboard.approvals.comments import EDITABLE_FOR, may_edit, may_resolve
 from dashboard.approvals.models import Comment, Mention, Proposal
 from dashboard.approvals.permissions import proposal_for
+from dashboard.approvals.review_notices import tell_mentioned
 from dashboard.audit.trail import audited
 from dashboard.catalog.selectors import graph_of
 from dashboard.core.http_errors import BadInput
@@ -18,6 +19,7 @@ from dashboard.teams.permissions import Viewer, viewer_of
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
 
 LONGEST = 4_000
+MOST = 500  # comments of a proposal: all are on its page
 MOST_MENTIONS = 20
 _MENTION = re.compile(r"(?<![\w@.])@([\w.+-]{1,150})")
 
@@ -39,13 +41,15 @@ def comment_on(
     Raises
     ------
     BadInput
-        There is no text, or no such task.
+        There is no text, or no such task; or so much has been said already.
     NotFound
         There is no such proposal, or no such comment to answer.
     """
     viewer, clean = viewer_of(actor), _clean(text)
     with audited(actor=actor, verb="proposal.comment") as audit:
         proposal = proposal_for(viewer, proposal_id)
+        if Comment.objects.filter(proposal=proposal).count() >= MOST:
+            raise BadInput(f"This proposal has {MOST} comments, which is the most.", remedy="Talk to each other.")
         parent = None if reply_to is None else _comment_of(proposal, reply_to)
         if parent is not None and parent.parent_id is not None:
             parent = parent.parent
@@ -139,10 +143,10 @@ def _mention(comment: Comment) -> None:
     names = [name.rstrip(".-+") for name in _MENTION.findall(comment.text)][:MOST_MENTIONS]
     people = User.objects.filter(username__in=names, is_active=True).exclude(pk=comment.author_id)
     record = comment.proposal.dataflow
-    Mention.objects.bulk_create(
-        (Mention(comment=comment, user=person) for person in people
-         if not record.private or viewer_of(person).sees_private_of(record.team_id)),
-        ignore_conflicts=True)
+    addressees = [
+        person for person in people if not record.private or viewer_of(person).sees_private_of(record.team_id)]
+    Mention.objects.bulk_create((Mention(comment=comment, user=person) for person in addressees), ignore_conflicts=True)
+    tell_mentioned(comment, addressees)
 
 
 def _clean(text: str) -> str:

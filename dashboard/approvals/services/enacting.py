@@ -44,6 +44,7 @@ from scheduler.history.series import DATAFLOW, QUERY, SWITCHED, Annotation
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS, names_where
+from scheduler.model.warm_up import warming_of
 from scheduler.plan_progress import PlanProgress
 from scheduler.step_kinds import kind_of
 from scheduler.undoing import undo
@@ -118,7 +119,7 @@ def require_calm(actor: User | None) -> None:
             remedy="Wait until it is done, then try again.")
     if seen.status == FAILED:
         raise InvalidTransition(
-            f"Another plan does not come to its end: the one to {seen.plan.kind} {seen.dataflow.name}.",
+            f"Another plan cannot finish: the one to {seen.plan.kind} {seen.dataflow.name}.",
             remedy="Read its cause, and roll it back or wait for it, then try again.", proposal=str(seen.pk))
     raise InvalidTransition(
         f"Another plan is being enacted: the one to {seen.plan.kind} {seen.dataflow.name}.",
@@ -322,8 +323,10 @@ def _finish(audit: Audit, proposal: Proposal, after: str, at: datetime) -> None:
             hold_switched(audit, proposal, at=at)
         DatabaseHistory().annotate(_annotations(proposal, after, at))
     move_proposal(proposal, after)
-    if after in {DONE, ROLLED_BACK} and proposal.dataflow.status in dataflows.COMES_TO_REST:
-        move_dataflow(proposal.dataflow, dataflows.COMES_TO_REST[proposal.dataflow.status])
+    record = proposal.rollback_plan or proposal.plan
+    begun = SITE_PLAN_KINDS[record.kind].becomes
+    if after in {DONE, ROLLED_BACK} and begun in dataflows.COMES_TO_REST and begun == proposal.dataflow.status:
+        move_dataflow(proposal.dataflow, dataflows.COMES_TO_REST[begun])
 
 
 def _annotations(proposal: Proposal, after: str, at: datetime) -> list[Annotation]:
@@ -331,8 +334,12 @@ def _annotations(proposal: Proposal, after: str, at: datetime) -> list[Annotatio
     kind, options = PLAN_KINDS[proposal.plan.kind], proposal.plan.options
     what, text = kind.name, f"{kind.noun} of {proposal.dataflow.name}: {after.replace('_', ' ')}."
     if "alternate" in options and after == DONE:
-        what = SWITCHED
-        text = f"{options['task']} of {proposal.dataflow.name}: {options['alternate']} is on, " + (
+        plan = plan_of(proposal.plan)
+        what, switched = SWITCHED, {options["task"]: options["alternate"], **options.get("along", {})}
+        at_work = [plan.settings_after[step.fragment].alternates.get(step.task or "", "") for step in plan.steps]
+        happens = "warms up" if any(warming_of(text) in switched.values() for text in at_work) else "is on"
+        text = f"{', '.join(switched)} of {proposal.dataflow.name}: {', '.join(switched.values())} " \
+            f"{happens if len(switched) == 1 else 'are on or warm up' if happens != 'is on' else 'are on'}, " + (
             f"because {options['reason']}." if options.get("reason") else f"by {proposal.author_name}.")
     queries = sorted({step.fragment for step in plan_of(proposal.plan).steps})
     subjects = [(DATAFLOW, str(proposal.dataflow_id)), *((QUERY, query) for query in queries)]

@@ -43,7 +43,7 @@ def follow_plans(reports: Reports, *, at: datetime) -> int:
         touched, slots = touched_nodes(plan), {bundle.slot for bundle in _bundles(plan)}
         progress = plan_progress(plan, EnactmentEvidence(
             reports, gone=(touched - nodes) | slots_gone(slots), awaited=touched & nodes,
-            settings=settings_of(list(plan.settings_after))))
+            settings=settings_of(list(plan.settings_after)), active=_active_now(plan)))
         record_progress(proposal_id=proposal.pk, plan_id=record.pk, progress=progress, at=at)
     drop_left_bundles(left=reports.left)
     return len(proposals)
@@ -67,6 +67,14 @@ def where_it_runs(plan: Plan) -> Plan:
     return replace(plan, fragments_after={
         fragment_id: fragment.placed(lambda bundle: slots.get(bundle.id, bundle.slot))
         for fragment_id, fragment in plan.fragments_after.items()})
+
+
+def _active_now(plan: Plan) -> dict[str, int]:
+    """How many tasks work in the queries that a plan concerns, and in those that it lets read others: a later plan may
+    have put some to rest."""
+    readers = {step.reader for step in plan.steps if step.reader}
+    return {
+        name: fragment.active for name, fragment in fragments_where(pk__in=[*plan.fragments_after, *readers]).items()}
 
 
 def _bundles(plan: Plan) -> Iterator[RunningBundle]:

@@ -11,7 +11,14 @@ from dashboard.approvals.lifecycle import STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services.alternate_holds import require_hold
 from dashboard.approvals.services.enacting import require_calm
-from dashboard.approvals.services.submission import asked_again, give_up, open_proposal, plan_anew, require_at_rest
+from dashboard.approvals.services.submission import (
+    asked_again,
+    give_up,
+    open_proposal,
+    plan_anew,
+    require_at_rest,
+    require_status,
+)
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
@@ -37,9 +44,10 @@ def pause_dataflow(*, actor: User, dataflow_id: UUID | str) -> Proposal:
 def pause_at_once(*, actor: User, dataflow_id: UUID | str, reason: str) -> Proposal:
     """Emergency stop: pause a running dataflow as soon as that is planned, which nobody has to approve.
 
-    Other dataflows that share its tasks go on. No freeze or window of a team holds it up, and of the dataflow's first
-    ten within an hour no limit of proposals or plans. A pause that waits for approval gives way to it. Alerts tell the
-    team (`emergency_stops`).
+    Other dataflows that share its tasks go on. No freeze or window of a team holds it up, no other plan of the dataflow
+    that is under way, and of the dataflow's first ten within an hour no limit of proposals or plans. A pause that waits
+    for approval gives way to it. What another plan was about to start rests: nothing more is to come of it. Alerts tell
+    the team (`emergency_stops`).
 
     Parameters
     ----------
@@ -53,7 +61,7 @@ def pause_at_once(*, actor: User, dataflow_id: UUID | str, reason: str) -> Propo
     NameNotPlain
         The reason is empty, too long, or holds what cannot be seen.
     InvalidTransition
-        The dataflow does not run, or another plan of it is under way.
+        The dataflow does not run.
     """
     reason = require_plain(reason.strip(), what="The reason", most=LONGEST_REASON)
     viewer = viewer_of(actor)
@@ -66,7 +74,7 @@ def pause_at_once(*, actor: User, dataflow_id: UUID | str, reason: str) -> Propo
         already = waiting.filter(plan__options__at_once=True).first()
         if already is not None:
             return asked_again(audit, already, actor=actor)
-        _require_open(actor, record, PAUSE)
+        require_status(record, SITE_PLAN_KINDS[PAUSE.name].proposed_from, PAUSE.name)
         for slower in waiting:
             give_up(audit, slower)
         proposal = open_proposal(audit, record, PAUSE.name, options={"why": reason, "at_once": True})
@@ -109,7 +117,7 @@ def move_query(
 
 def switch_alternate(
     *, actor: User, dataflow_id: UUID | str, task: str, alternate: str,
-    along: Mapping[str, str] = MappingProxyType({}), hold_s: float | None = None,
+    along: Mapping[str, str] = MappingProxyType({}), hold_s: float | None = None, at_once: bool = False,
 ) -> Proposal:
     """Propose that a dynamic task of a dataflow is done by another alternate, for all who use it; an open proposal of
     just that is returned as it is.
@@ -120,11 +128,13 @@ def switch_alternate(
         Other tasks that switch with it, and their alternates.
     hold_s : float, optional
         How long it is held then, whatever policies want: from a minute to 31 days, an hour where nothing is said. With
-        it, it may be the alternate that is on already.
+        it, it may be the alternate that is on already. While another one warms up it may be that, too: which ends.
+    at_once : bool, optional
+        It does not warm up, or no longer, where the task's alternates do.
     """
     require_hold(hold_s)
     held = {} if hold_s is None else {"hold_s": hold_s}
-    others = {"along": dict(along)} if along else {}
+    others = {**({"along": dict(along)} if along else {}), **({"at_once": True} if at_once else {})}
     return _propose(actor, dataflow_id, kind=SET, task=task, alternate=alternate, **others, **held)
 
 

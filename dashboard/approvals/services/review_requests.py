@@ -38,7 +38,7 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> None:
 
 def _agreed(proposal: Proposal) -> str:
     """By what teams agreed to a plan beforehand that Weir makes by itself."""
-    return BY_POLICY if proposal.plan.options.get("source") else BY_WEIR
+    return BY_POLICY if proposal.round is None and proposal.plan.options.get("source") else BY_WEIR
 
 
 def _acting(proposal: Proposal) -> set[int]:
@@ -46,7 +46,7 @@ def _acting(proposal: Proposal) -> set[int]:
 
     What a controller takes back of its own, nobody is asked about: teams agreed to that with what is taken back.
     """
-    if proposal.author_id is None and proposal.plan.options.get("source"):
+    if proposal.author_id is None and proposal.round is None and proposal.plan.options.get("source"):
         return set(Team.objects.values_list("pk", flat=True))
     if proposal.round is None:
         return set()

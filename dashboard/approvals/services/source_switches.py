@@ -1,15 +1,21 @@
 """Switches that policy sources ask for: Weir's own proposals, which nobody is asked about, for policies are approved. A
 freeze and windows hold for them as for any plan.
 
+What is wanted of one dataflow at the same time is one plan, so that its tasks that switch in waves do so in one wave. A
+task that several dataflows use switches by whichever of them works and has no other plan under way.
+
 What somebody has set by hand stays on for as long as they said, whatever sources want (`alternate_holds`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from operator import itemgetter
 
 import structlog
+from django.db.models import Q
 
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services.rearrangement_proposals import open_switch
@@ -28,34 +34,70 @@ APART = timedelta(seconds=10)  # two proposals for one task at least
 
 def propose_switches(wanted: Iterable[WantedSwitch], estate: Estate, *, at: datetime) -> list[Proposal]:
     """Propose what sources want, where nobody holds the task; which proposals were made."""
+    switches = {switch.task: switch for switch in wanted}
+    left = {task: names for task, switch in switches.items() if (names := _names(switch, estate, at))}
     made = []
-    for switch in wanted:
+    while open_to := Counter(
+            (dataflow, switches[task].source, switches[task].warmed)
+            for task, names in left.items() for dataflow in names):
+        (dataflow, source, warmed), _ = max(open_to.items(), key=itemgetter(1))  # of equals the first
+        own = {names[dataflow]: switches[task] for task, names in left.items()
+               if dataflow in names and (switches[task].source, switches[task].warmed) == (source, warmed)}
         try:
-            made.append(_propose(switch, estate, at))
-        except WeirError as error:  # of this one alone, and the next second tries again
-            log.info("switch_not_proposed", task=switch.task, code=error.code)
-    return [proposal for proposal in made if proposal is not None]
+            proposal = _propose(dataflow, own, _reason(own.values(), estate))
+        except WeirError as error:  # of this dataflow alone, and the next second tries again
+            log.info("switch_not_proposed", dataflow=dataflow, tasks=sorted(own), code=error.code)
+            proposal = None
+        if proposal is not None:
+            made.append(proposal)
+        for switch in own.values():
+            names = left.pop(switch.task)
+            if proposal is None and (others := {key: name for key, name in names.items() if key != dataflow}):
+                left[switch.task] = others
+    return made
 
 
-def _propose(switch: WantedSwitch, estate: Estate, at: datetime) -> Proposal | None:
-    names = users_of(estate, switch.task)
-    if not names or hold_of(switch.task, at=at) is not None:
-        return None
-    dataflow, task = names[0]
-    switches = Proposal.objects.filter(
-        dataflow_id=dataflow, plan__options__task=task, plan__options__has_key="alternate")
-    if switches.filter(created__gt=at - APART).exists():
-        return None
+def _names(switch: WantedSwitch, estate: Estate, at: datetime) -> Mapping[str, str]:
+    """By dataflow that may switch a running task at a moment, what the task is called there; those that work first."""
+    users, hold = users_of(estate, switch.task), hold_of(switch.task, at=at)
+    if not users or (hold is not None and not (switch.warmed and switch.alternate == hold.alternate)):
+        return {}
+    names, of_task = dict(users), Q()
+    for dataflow, name in users:
+        of_task |= Q(dataflow_id=dataflow) & (
+            Q(plan__options__task=name) | Q(plan__options__along__has_key=name))
+    switches = Proposal.objects.filter(of_task, plan__options__has_key="alternate")
+    if switches.filter(created__gt=at - APART).exists() or switches.open().exists():
+        return {}
+    busy = Proposal.objects.filter(dataflow__in=names).under_way().values("dataflow")
+    free = {str(key) for key in DataflowRecord.objects.filter(
+        pk__in=names, status=dataflows.RUNNING).exclude(pk__in=busy).values_list("pk", flat=True)}
+    return {dataflow: name for dataflow, name in names.items() if dataflow in free}
+
+
+def _reason(switches: Iterable[WantedSwitch], estate: Estate) -> str:
+    """Why, by those reasons that all may know whom the plan concerns: who uses a task may know what its guards saw."""
+    users = {switch: {dataflow for dataflow, _ in users_of(estate, switch.task)} for switch in switches}
+    everyone = set[str]().union(*users.values())
+    reasons = dict.fromkeys(switch.because for switch, own in users.items() if own == everyone)
+    return "; ".join(reasons) or "their guards want it"
+
+
+def _propose(dataflow: str, switches: Mapping[str, WantedSwitch], reason: str) -> Proposal | None:
+    """A proposal that tasks of a dataflow switch, by their names there; None where it does not work any more."""
+    (task, first), *others = switches.items()
     with audited(actor=None, verb="dataflow.switch_by_guard") as audit:
         lock_generation()
         record = DataflowRecord.objects.select_related("team").filter(pk=dataflow, status=dataflows.RUNNING).first()
-        if record is None or switches.open().exists() or Proposal.objects.filter(
-                dataflow=dataflow).under_way().exists():
+        if record is None or Proposal.objects.filter(dataflow=dataflow).under_way().exists():
             audit.nothing_changed()
             return None
-        proposal = open_switch(audit, record, {
-            "task": task, "alternate": switch.alternate, "reason": switch.because, "source": switch.source})
+        options = {"task": task, "alternate": first.alternate, "reason": reason, "source": first.source}
+        if others:
+            options["along"] = {name: switch.alternate for name, switch in others}
+        if first.warmed:
+            options["warmed"] = True
+        proposal = open_switch(audit, record, options)
         audit.subject, audit.team = record, record.team
-        audit.details = {
-            "proposal": str(proposal.pk), "task": task, "alternate": switch.alternate, "source": switch.source}
+        audit.details = {"proposal": str(proposal.pk), **{key: options[key] for key in options if key != "reason"}}
         return proposal

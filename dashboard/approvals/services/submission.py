@@ -17,6 +17,7 @@ from dashboard.approvals.lifecycle import CANCELLED, COMPUTING, FAILED, PENDING,
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.permissions import proposal_for
 from dashboard.approvals.proposal_states import move_proposal
+from dashboard.approvals.review_notices import ask_reviewers
 from dashboard.approvals.services.enacting import overtake
 from dashboard.approvals.services.plan_holds import enact_if_open
 from dashboard.approvals.services.review_requests import ask, keep_approvals
@@ -204,7 +205,12 @@ def require_at_rest(record: DataflowRecord, states: Collection[str], what: str) 
     under_way = Proposal.objects.under_way().filter(dataflow=record)
     if PLAN_KINDS[what].takes_out:
         under_way = under_way.exclude(status=FAILED)
-    if record.status not in states or under_way.exists():
+    require_status(record, () if under_way.exists() else states, what)
+
+
+def require_status(record: DataflowRecord, states: Collection[str], what: str) -> None:
+    """Raise unless the dataflow is in one of these states."""
+    if record.status not in states:
         raise InvalidTransition(
             f"{record.name} is {record.status}, so there is nothing to {what} yet.",
             remedy="Wait until what is under way is done, or cancel or roll back its proposal.", status=record.status)
@@ -254,7 +260,7 @@ def open_proposal(
     if is_bounded:
         opened = Proposal.objects.open().filter(dataflow__team=record.team_id, author__isnull=False)
         require_room(PROPOSALS, owner=record.team.name, taken=opened.count())
-    by_policies = bool((options or {}).get("source"))
+    by_policies = loop_round is None and bool((options or {}).get("source"))  # rounds have budgets of their own
     if is_bounded or by_policies:
         _require_plan(record.team, by_policies=by_policies)
     plan = plans.request_plan(actor=audit.actor, dataflow=record, kind=kind, options=options, version=version)
@@ -339,3 +345,5 @@ def _keep(audit: Audit, proposal: Proposal, computed: _Computed) -> None:
     now = timezone.now()
     if not missing_teams(proposal, at=now):  # every team agreed beforehand, or to the very same plan
         enact_if_open(audit, proposal, generation=plan.generation, at=now)
+    else:
+        ask_reviewers(proposal)

@@ -36,6 +36,7 @@ from scheduler.history.series import (
 from scheduler.model.errors import NotFound, WeirError
 
 MOST_POINTS = 10_000  # of a series in one answer: a day at 10 s
+MOST_READ = 2 * GRAINS[-1].keep_s // GRAINS[-1].step_s  # points of a series: the longest range in the coarsest grain
 
 
 class InvalidRange(WeirError):
@@ -99,6 +100,10 @@ def history_of(
     lines = [line for line in history.series_of(kind, subjects) if not metrics or line.metric in metrics]
     grain = span.grain or grain_for(
         span.begin_s, span.end_s, now_s=int(timezone.now().timestamp()), most_points=span.most_points)
+    if (span.end_s - span.begin_s) // grain.step_s > MOST_READ:
+        raise InvalidRange(
+            f"The range has more than {MOST_READ:,} points that are {grain.name} apart.",
+            remedy="Choose a coarser grain, none, or a shorter range.")
     by_metric: dict[str, list[tuple[Series, Points]]] = {}
     for line, points in history.read(lines, grain, begin_s=span.begin_s, end_s=span.end_s).items():
         by_metric.setdefault(line.metric, []).append((line, points))

@@ -167,6 +167,14 @@ class View:
         reports = self.reading.reports
         return None if reports.age_ms(name) >= NODE_SILENT_MS else reports.node(name)
 
+    def slot_report(self, name: str) -> SlotReport:
+        """What its node reports of a slot, its figures as every page shows them; ``silent`` or ``unknown`` without."""
+        report = self.reading.reports.slot(name) if self.node_report(node_of(name)) is not None else None
+        report = report or SlotReport(state=SILENT if self.reading.available else "unknown")
+        return replace(
+            report, cpu=None if report.cpu is None else round(report.cpu, 3),
+            memory_mb=None if report.memory_mb is None else round(report.memory_mb))
+
     @property
     def fragment_of(self) -> Mapping[str, Fragment]:
         """The fragment of each query, by fragment and bundle id."""
@@ -338,10 +346,11 @@ def sources_and_sinks(view: View, tasks: Iterable[str]) -> tuple[set[str], set[s
 
 
 def taken_by(view: View, bundles: Iterable[RunningBundle], what: Literal["cpu", "memory"]) -> float | None:
-    """What these bundles take together of a slot, as a profile has it; None where none of them tells."""
+    """What these bundles take together of a slot, as a profile has it and as every page shows it; None where none of
+    them tells."""
     shares = [getattr(view.bundle_report(bundle), what) for bundle in bundles]
     known = [share for share in shares if share is not None]
-    return sum(known) if known else None
+    return round(sum(known), 4) if known else None
 
 
 def at_work(view: View, slot: str) -> frozenset[str]:

@@ -40,7 +40,8 @@ class LiveTask(TypedDict):
     """A task's query: where it runs, how it is, and what it does; ``running`` is the running task's id.
 
     ``failed`` where the error is in this task, as far as that can be told, ``gave_up`` where it is not tried again;
-    ``late`` is how many events came too late for it; ``on`` the alternate by which a dynamic one is done.
+    ``late`` is how many events came too late for it; ``on`` the alternate by which a dynamic one is done; ``busy`` the
+    part of its query's time that the newest batch took, from 0 to 1.
     """
 
     running: str
@@ -53,6 +54,7 @@ class LiveTask(TypedDict):
     gave_up: bool
     retry_at_ms: MovingCount
     throttled_by: str | None
+    busy: Figure
     rate_per_s: Figure
     events: MovingCount
     latency_p50_ms: Figure

@@ -65,7 +65,7 @@ def note_meters(readings: Iterable[TaskReading], *, billed: Mapping[str, BilledH
         meter = metered(
             before.get(reading.key), cores=reading.cores, per_hour=reading.per_hour, seconds=reading.seconds,
             at_ms=_ms(at), in_per_s=reading.in_per_s, out_per_s=reading.out_per_s)
-        hours = None if reading.alternate else billed.get(reading.task_id)  # hours are billed whatever was on in them
+        hours = billed.get(reading.key)
         if hours is not None:
             meter = replace(
                 meter, billed_s=hours.seconds, billed_cores=hours.cores, billed_per_hour=hours.per_hour,

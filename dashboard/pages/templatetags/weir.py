@@ -65,6 +65,7 @@ _DEEDS = {
     "dataflow.recommend_isolation": "recommended to isolate a task of", "estate.set": "set the intervals of",
     "estate.choose_pacing": "chose how intervals are chosen in",
     "estate.choose_tenancy": "chose whether teams share slots in",
+    "dataflow.choose_goals": "chose the goals of", "dataflow.recommend_adaptation": "recommended alternates of",
     "dataflow.choose_latency": "chose the latency limit of", "team.set_freshness": "set the freshness of",
     "proposal.choose_joining": "chose how to reuse state in", "team.set_defragmentation": "set the defragmentation of",
     "controller.set": "set the limits of", "controller.begin": "began", "controller.carry_out": "carried out",
@@ -75,6 +76,7 @@ _DEEDS = {
     "controller.unchecked": "could not check", "controller.declined": "did not do",
     "controller.stuck": "could not take back",
     "proposal.progress": "updated", "proposal.overtaken": "marked stale", "proposal.give_up": "stopped waiting for",
+    "simulation.start": "started simulating", "simulation.cancel": "cancelled simulating",
     "node.register": "registered", "node.drain": "drained", "node.undrain": "stopped draining",
     "dataflow.move_off": "moved off a drained node a query of", "estate.drop_bundles": "removed retired bundles of",
     "profile.import": "imported the profile of", "profile.measure": "measured",
@@ -250,9 +252,10 @@ def milliseconds(value: float) -> str:
 
 
 @register.simple_tag
-def chip(status: str) -> SafeString:
-    """A state as a chip: colour, mark and word."""
-    return format_html('<span class="chip chip-{}" data-status="{}">{}</span>', tone(status), status, words(status))
+def chip(status: str, severity: str = "") -> SafeString:
+    """A state as a chip: colour, mark and word. Of a finding the colour is its severity's."""
+    shown = {"note": "plain"}.get(severity, severity) or tone(status)
+    return format_html('<span class="chip chip-{}" data-status="{}">{}</span>', shown, status, words(status))
 
 
 @register.simple_tag

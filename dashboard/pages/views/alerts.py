@@ -81,7 +81,7 @@ def alert_acknowledge(request: HttpRequest, alert_id: int) -> HttpResponse:
     """Say that somebody looks after it."""
     flash.attempt(
         request, lambda: services.acknowledge(actor=request.user, alert_id=alert_id),
-        text="Acknowledged: nothing more is told of this alert but its end.", code="alert-acknowledged")
+        text="Acknowledged. You hear of this alert again when it ends.", code="alert-acknowledged")
     return redirect("alerts")
 
 

@@ -25,6 +25,7 @@ from dashboard.bills.dataflow_costs import cost_of
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, PAUSED, RUNNING
 from dashboard.catalog.services import choose_when_behind
+from dashboard.controllers.adaptation_told import goals_told
 from dashboard.controllers.latency_told import latency_card_told
 from dashboard.core.http_errors import http_status
 from dashboard.explorer.preview import preview_submission
@@ -39,8 +40,9 @@ from dashboard.operations.services import try_again
 from dashboard.pages import flash
 from dashboard.pages.editor_words import GUARD_LANGUAGE
 from dashboard.pages.event_table import event_table
-from dashboard.pages.graphs import dataflow_graph, pair_graph, preview_graph, stream_id
+from dashboard.pages.graphs import dataflow_graph, pair_graph, preview_graph
 from dashboard.pages.line_changes import line_changes
+from dashboard.pages.views.adaptation import goals_form
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from scheduler.contracts.reports import FAILING
@@ -51,9 +53,12 @@ from scheduler.model.errors import InvalidDataflow, NotFound, WeirError
 if TYPE_CHECKING:
     from dashboard.approvals.models import Proposal
     from dashboard.catalog.models import DataflowRecord, DataflowVersion
+    from dashboard.operations.live_view.live_documents import LiveDataflow
     from dashboard.teams.models import Team
 
 PER_PAGE = 25
+TABS = {"overview": "Overview", "data": "Data", "performance": "Performance", "costs": "Cost", "versions": "Versions",
+        "settings": "Settings"}  # by the name in the address; "cost" is the card's
 EVENTS_SHOWN = 10
 LETTERS_SHOWN = 100
 
@@ -169,18 +174,14 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     proposals = approvals.proposals(request.viewer, dataflow_id=record.pk)
     may = request.viewer.has_role(record.team_id, Role.ENGINEER)
     tasks = [{**task, "live": live["tasks"].get(task["id"], {})} for task in graph["tasks"]]
-    streams = [
-        {**stream, "id": stream_id(stream["source"], stream["target"]),
-         "live": live["streams"].get(stream_id(stream["source"], stream["target"]), {}),
-         "running": _running_ends(live["tasks"], stream)}
-        for stream in graph["streams"]
-    ]
     for sink in live["sinks"].values():
         sink["waiting_since"] = moment_of(sink["waiting_since_ms"])
     return render(request, "dataflow.html", {
-        "record": record, "live": live, "tasks": tasks, "site": request.build_absolute_uri("/").rstrip("/"),
-        "queries": queries_of(request.viewer, dataflow_id), "streams": streams, "outputs": _outputs(request, record),
-        "document": catalog.current_version(record), "versions": catalog.versions(record), "proposals": proposals[:10],
+        "record": record, "live": live, "tasks": tasks, "tabs": TABS,
+        "graph": _graph_as_it_runs(graph, live), "site": request.build_absolute_uri("/").rstrip("/"),
+        "queries": queries_of(request.viewer, dataflow_id), "outputs": _outputs(request, record, live),
+        "document": catalog.current_version(record), "proposals": proposals[:10],
+        "versions": catalog.versions(record)[:catalog.VERSIONS_SHOWN],
         "entries": trail.entries_of(record, *proposals[:10])[:30],
         "failing": failures(request.viewer, dataflow_id), "may_try_again": may,
         "findings": [
@@ -198,7 +199,9 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "may_read_bill": request.viewer.sees_private_of(record.team_id),
         "live_topic": f"dataflow:{record.pk}", "hold_s": settings.HOLD_S,
         "stop": emergency_stops([record.pk]).get(str(record.pk)),
+        "limit_severity": next((row["severity"] for row in live["health"].values() if row["part"] == "limit"), "note"),
         "latency": latency_card_told(request.viewer, record), "longest_ms": settings.LONGEST_TRIGGER_MS,
+        "goals": (goals := goals_told(request.viewer, dataflow_id)) | {"form": goals_form(goals)},
         "may_choose_latency": may, "may_choose_behind": request.viewer.has_role(record.team_id, Role.APPROVER),
         "when_behind_choices": WORDS, "when_behind_words": WORDS[record.behind_choice],
     })
@@ -228,7 +231,7 @@ def dataflow_version(request: HttpRequest, dataflow_id: UUID, number: int) -> Ht
         "changes": line_changes(before.text, version.text) if before else [],
         "may_propose": request.viewer.has_role(record.team_id, Role.ENGINEER) and record.status == RUNNING
         and number != record.version,
-        "versions": catalog.versions(record),
+        "versions": catalog.versions(record)[:catalog.VERSIONS_SHOWN],
         "proposals": approvals.proposals(request.viewer, dataflow_id=record.pk).filter(plan__version=number)[:10],
     })
 
@@ -272,10 +275,13 @@ def dataflow_graph_json(request: HttpRequest, dataflow_id: UUID) -> JsonResponse
     """The graph of a dataflow, with what its tasks are shared with."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     live = operations.live_dataflow(request.viewer, dataflow_id)
-    shared_with = {task: live_task["shared_with"] for task, live_task in live["tasks"].items()}
-    return JsonResponse(dataflow_graph(
-        catalog.graph_of(record), shared_with=shared_with,
-        on={task: live_task["on"] for task, live_task in live["tasks"].items()}))
+    return JsonResponse(_graph_as_it_runs(catalog.graph_of(record), live))
+
+
+def _graph_as_it_runs(graph: dict[str, list[dict[str, Any]]], live: LiveDataflow) -> dict[str, Any]:
+    return dataflow_graph(
+        graph, shared_with={task: live_task["shared_with"] for task, live_task in live["tasks"].items()},
+        on={task: live_task["on"] for task, live_task in live["tasks"].items()})
 
 
 @require_safe
@@ -365,14 +371,9 @@ def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **giv
             "chosen_team": chosen, "changed": changed, "guard_language": GUARD_LANGUAGE, **given}
 
 
-def _outputs(request: HttpRequest, record: DataflowRecord) -> list[dict[str, str]]:
-    return operations.outputs(request.viewer, record.pk) if record.status == RUNNING else []
-
-
-def _running_ends(tasks: dict[str, dict[str, Any]], stream: dict[str, str]) -> tuple[str, str] | None:
-    """The running tasks at both ends of a stream, where it is in the estate."""
-    source, target = tasks.get(stream["source"]), tasks.get(stream["target"])
-    return (source["running"], target["running"]) if source and target else None
+def _outputs(request: HttpRequest, record: DataflowRecord, live: LiveDataflow) -> list[dict[str, Any]]:
+    outputs = operations.outputs(request.viewer, record.pk) if record.status == RUNNING else []
+    return [{**output, "live": live["tasks"].get(output["task"], {})} for output in outputs]
 
 
 def _sharing(tasks: list[dict[str, Any]]) -> dict[str, Any]:

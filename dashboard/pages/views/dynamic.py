@@ -27,7 +27,7 @@ from dashboard.approvals import services
 from dashboard.approvals.policy_drafts import PolicyDraft, policy_for
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import RUNNING
-from dashboard.operations.dynamic_reader import DynamicTask, dynamic_tasks, with_switches
+from dashboard.operations.dynamic_reader import DynamicTask, HeldKey, dynamic_tasks, with_switches
 from dashboard.operations.guard_dry_runs import MOST_HOURS, looked_at, replayed
 from dashboard.operations.live_view.chart_marks import marks_of
 from dashboard.operations.policy_reader import (
@@ -61,23 +61,17 @@ from scheduler.guards.guard_values import ACTIVATION, VALUE
 from scheduler.guards.task_figures import TASK_FIGURES
 from scheduler.history.series import DATAFLOW
 from scheduler.model.alternates import TaskAlternate, first_on, is_dynamic
+from scheduler.model.bounds import KEYS_BY_HAND
 from scheduler.model.cost_figures import ESTIMATED
 from scheduler.model.errors import WeirError
+from scheduler.performance.alternate_costs import AlternateFigures
 
 LONGEST_S = MOST_HOURS * 3600  # of what is played again
 SWITCHES_SHOWN = 100
 VERSIONS_SHOWN = 20
 KINDS = {VALUE: "the most valuable of those that are allowed", ACTIVATION: "the one whose guard is true"}
+WITH = "along_"  # fields of the form for other tasks that switch with one begin so
 HOLDS = {900: "15 min", 3600: "1 h", 14400: "4 h", 86400: "1 day", 604800: "1 week"}
-
-
-@dataclass(frozen=True, slots=True)
-class AlternateNumbers:
-    """What one event costs with an alternate, in µs of CPU, measured or declared; events out for each in, measured."""
-
-    cost_us: float | None = None
-    is_measured: bool = False
-    selectivity: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +81,19 @@ class AlternateRow:
     guard: ToldGuard
     alternate: TaskAlternate
     worth: float | None  # γ, from 0 to 1
-    known: AlternateNumbers
+    known: AlternateFigures | None  # None where a type of it is not installed
     form_guard: str
     form_value: str
+
+    @property
+    def cost_us(self) -> float | None:
+        """What one event costs with it, in µs of CPU."""
+        return self.known and 1e6 * self.known.event_s
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether that was measured, and not declared by the types of its tasks."""
+        return self.known is not None and self.known.cost.basis != ESTIMATED
 
     @property
     def function(self) -> str:
@@ -123,6 +127,16 @@ class ElementPanel:
         return _moment(self.policy.held_until_ms)
 
     @property
+    def held_keys(self) -> list[tuple[HeldKey, datetime | None]]:
+        """The keys that people hold, each with the time until when."""
+        return [(held, _moment(held.until_ms)) for held in self.task.held_keys]
+
+    @property
+    def warm_until(self) -> datetime | None:
+        """Until when the alternate warms up that does."""
+        return _moment(self.task.warming_until_ms)
+
+    @property
     def switches(self) -> list[tuple[datetime, Any]]:
         """What the dry run would have switched, the newest first."""
         changes = self.run.switches if self.run else ()
@@ -136,13 +150,17 @@ def dynamic(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     record = catalog.dataflow(request.viewer, dataflow_id)
     span = chosen_or_default(request.GET, now_s=int(timezone.now().timestamp()))
     tasks = with_figures(request.viewer, dataflow_id, dynamic_tasks(request.viewer, dataflow_id))
+    if any(task.warming for task in tasks):
+        with suppress(jobs.BrokerAway):
+            tasks = with_switches(request.viewer, tasks)
     panels = [_panel(request, dataflow_id, task, span) for task in tasks]
     tried = request.GET.get("try", "")
     is_engineer = request.viewer.has_role(record.team_id, Role.ENGINEER)
     return render(request, "dynamic.html", {
         "record": record, "panels": panels, "tried": tried, "kinds": KINDS, "holds": HOLDS,
         "named": [task["id"] for task in catalog.graph_of(record)["tasks"] if is_dynamic(task["type"])],
-        "may_switch": is_engineer and record.status == RUNNING, "known": known_to(record.team.slug),
+        "may_switch": is_engineer and record.status == RUNNING, "most_keys": KEYS_BY_HAND.most,
+        "known": known_to(record.team.slug),
         "figures": [*((name, figure.doc) for name, figure in TASK_FIGURES.items()),
                     *((f"dataflow.{name}", figure.doc) for name, figure in DATAFLOW_FIGURES.items())],
         "range_query": span.query, "range_fields": parse_qsl(span.query),
@@ -194,17 +212,28 @@ def propose_policy(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRe
 @require_POST
 @login_required
 def hold(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
-    """Propose that an alternate is on and stays so for a time; or let the policy decide again."""
+    """Propose that an alternate is on and stays so for a time, alone or with those of other tasks; or let the policy
+    decide again."""
     catalog.dataflow(request.viewer, dataflow_id)
+    key = request.POST.getlist("key")
     try:
+        if "release" in request.POST and key:
+            services.release_key(actor=request.user, dataflow_id=dataflow_id, task=task, key=key)
+            flash.success(request, f"Nobody holds {', '.join(key)} any more.", code="released")
+            return redirect("dynamic", dataflow_id)
         if "release" in request.POST:
             services.release_alternate(actor=request.user, dataflow_id=dataflow_id, task=task)
             flash.success(request, f"The policy of {task} decides again.", code="released")
             return redirect("dynamic", dataflow_id)
         chosen_s = request.POST.get("hold_s", "")
-        proposal = services.switch_alternate(
-            actor=request.user, dataflow_id=dataflow_id, task=task, alternate=request.POST.get("alternate", ""),
-            hold_s=float(chosen_s) if chosen_s.isdecimal() and len(chosen_s) < 10 else None)
+        choice = {
+            "actor": request.user, "dataflow_id": dataflow_id, "task": task,
+            "alternate": request.POST.get("alternate", ""),
+            "hold_s": float(chosen_s) if chosen_s.isdecimal() and len(chosen_s) < 10 else None}
+        along = {name.removeprefix(WITH): chosen for name, chosen in request.POST.items()
+                 if name.startswith(WITH) and chosen}
+        proposal = services.switch_key(key=key, **choice) if key else services.switch_alternate(
+            at_once="at_once" in request.POST, along=along, **choice)
     except WeirError as error:
         return _refused(request, dataflow_id, error)
     flash.proposed(request, proposal)
@@ -240,17 +269,13 @@ def _panel(request: HttpRequest, dataflow_id: UUID, task: DynamicTask, span: Cho
 
 def _rows(task: DynamicTask, policy: ToldPolicy, draft: PolicyDraft) -> list[AlternateRow]:
     alternates = {each.name: each for each in task.alternates}
-    numbers = {
-        each.name: AlternateNumbers(
-            1e6 * each.event_s, each.cost.basis != ESTIMATED,
-            each.selectivity if each.selectivity_is_measured else None)
-        for each in task.figures}
+    figures = {each.name: each for each in task.figures}
     known = [each.worth for each in policy.guards if isinstance(each.worth, float | int) and each.worth > 0]
     most = max(known, default=1)
     return [
         AlternateRow(
             each, alternates[each.name], each.worth / most if isinstance(each.worth, float | int) else None,
-            numbers.get(each.name, AlternateNumbers()), draft.guards[each.name], str(draft.values[each.name]))
+            figures.get(each.name), draft.guards[each.name], str(draft.values[each.name]))
         for each in policy.guards]
 
 

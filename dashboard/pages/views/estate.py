@@ -15,7 +15,7 @@ from dashboard.operations import selectors as operations
 from dashboard.operations.diagnosis.health import verdict_of
 from dashboard.operations.fragmentation_reader import fragmentations
 from dashboard.operations.latency_control.latency_view import worst_states
-from scheduler.latency.limits_met import MET, WAITING
+from scheduler.latency.limits_met import MET
 from scheduler.model.fragment import node_of
 
 RECENT = 8
@@ -35,13 +35,14 @@ def estate(request: HttpRequest) -> HttpResponse:
     document = operations.live_estate(request.viewer)
     counts = document["counts"]
     limits = worst_states(document["dataflows"])
-    held, waiting = (list(limits.values()).count(state) for state in (MET, WAITING))
-    rows = [{"id": key, "limit": limits.get(key, ""), **row} for key, row in document["dataflows"].items()]
+    late = {row["name"]: row for row in document["health"].values() if row["part"] == "limit"}
+    waiting = sum(state != MET and key not in late for key, state in limits.items())
+    rows = [{"id": key, "limit": late.get(key), **row} for key, row in document["dataflows"].items()]
     return render(request, "estate.html", {
         "doc": document,
         "counts": counts,
-        "limits": len(limits), "limits_held": held, "limits_waiting": waiting,
-        "limits_late": any(row["part"] == "limit" and row["severity"] != "note" for row in document["health"].values()),
+        "limits": len(limits), "limits_held": len(limits) - waiting - len(late), "limits_waiting": waiting,
+        "limits_late": any(row["severity"] != "note" for row in late.values()),
         "saved": counts["without_reuse"] - counts["running_tasks"],
         "rows": listed(rows), "more": max(0, len(rows) - LISTED),
         "slots": [{"name": key, "node": node_of(key), "index": int(key.rpartition("/")[2]), **row,
@@ -79,7 +80,7 @@ def listed(rows: list[dict]) -> list[dict]:
     """All dataflows by team and name; where they are too many, those with something wrong, then the busiest."""
     if len(rows) > LISTED:
         rows = sorted(rows, key=lambda row: (
-            row["status"] == RUNNING and row["state"] == RUNNING and row["limit"] in ("", MET, WAITING),
+            row["status"] == RUNNING and row["state"] == RUNNING and row["limit"] is None,
             -(row["events_in_per_s"] or 0.0), row["name"]))[:LISTED]
     return sorted(rows, key=lambda row: (row["team"], row["name"]))
 

@@ -40,13 +40,13 @@ GUIDES = (
     _guide("start", "Getting started"), _guide("documents", "Writing a dataflow"), _guide("reuse", "What is shared"),
     _guide("review", "Proposals and review"), _guide("profiles", "What tasks use"),
     _guide("schedules", "Slots for a rate"), _guide("live", "Live figures and failures"),
-    _guide("dynamic", "Tasks done in several ways"),
+    _guide("dynamic", "Tasks done in several ways"), _guide("adaptation", "The most value for the money"),
     _guide("time", "Charts, problems and the wall"), _guide("bills", "Who pays"),
 )
 REFERENCES = (
     Guide("words", "Words", PurePosixPath("words.md")), _reference("dataflow_format", "Dataflow format"),
     _reference("dynamic", "Dynamic dataflows"), _reference("guards", "Guards"),
-    _reference("demand_response", "Demand response"),
+    _reference("demand_response", "Demand response"), _reference("adaptation", "Adaptation"),
     _reference("reuse", "Reuse"), _reference("approvals", "Approvals"), _reference("schedules", "Schedules"),
     _reference("profiles", "Profiles"), _reference("scheduling", "Scheduling"),
     _reference("controllers", "Controllers"), _reference("bills", "Bills"), _reference("alerts", "Alerts"),

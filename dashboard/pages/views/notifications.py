@@ -1,4 +1,4 @@
-"""How people are told of alerts: their choice, webhooks of their own and of teams, and what became of messages."""
+"""How people are told of alerts and proposals: choices, webhooks of people and teams, what became of messages."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard.alerts import selectors, services
 from dashboard.alerts.notices import trial_payload
+from dashboard.outbox import notice_choices
 from dashboard.outbox import services as outbox
 from dashboard.outbox.models import FORMATS
+from dashboard.outbox.notice_choices import SUBJECTS, NoticeChoice
 from dashboard.pages import flash
 from dashboard.pages.views.alerts import may_administer
 from dashboard.teams.selectors import team as team_for
@@ -29,7 +30,8 @@ SHOWN = 30
 def notifications(request: HttpRequest) -> HttpResponse:
     """Who is told how, and whether it arrived."""
     return render(request, "alerts/notifications.html", {
-        "choices": selectors.choices(request.user), "severities": SEVERITIES, "formats": FORMATS,
+        "choices": notice_choices.choices_of(request.user), "digest_hour": settings.DIGEST_HOUR,
+        "severities": SEVERITIES, "formats": FORMATS,
         "endpoints": outbox.endpoints_of(request.user), "hosts": settings.WEBHOOK_HOSTS,
         "administered": [team for team in teams_of(request.viewer) if may_administer(request, team)],
         "deliveries": outbox.deliveries_of(request.user)[:SHOWN], "new_secret": request.session.pop("new_hook", None)})
@@ -40,12 +42,12 @@ def notifications(request: HttpRequest) -> HttpResponse:
 def notifications_set(request: HttpRequest) -> HttpResponse:
     """Keep the viewer's choice."""
     choices = [
-        (severity, f"email-{severity}" in request.POST, f"webhook-{severity}" in request.POST)
-        for severity in SEVERITIES]
+        NoticeChoice(subject, *(f"{way}-{subject}" in request.POST for way in ("email", "webhook", "daily")))
+        for subject in SUBJECTS]
     flash.attempt(
-        request, lambda: services.set_choices(
+        request, lambda: outbox.set_choices(
             actor=request.user, choices=choices, email=request.POST.get("email", "").replace("\0", "")),
-        text="Your choice is kept.", code="alert-choices")
+        text="Your choice is kept.", code="notice-choices")
     return redirect("notifications")
 
 

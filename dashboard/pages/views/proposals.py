@@ -22,6 +22,7 @@ from dashboard.approvals.demands import still_needed
 from dashboard.approvals.difference import difference
 from dashboard.approvals.lifecycle import LIFECYCLE, OPEN, PENDING, STALE, UNDER_WAY
 from dashboard.approvals.near_miss_search import near_miss_row, near_misses_of
+from dashboard.approvals.review_decisions import decision_of, pause_of
 from dashboard.approvals.version_changes import names_in
 from dashboard.approvals.wording import step_text
 from dashboard.audit import selectors as trail
@@ -32,8 +33,7 @@ from dashboard.pages.line_changes import LineChange, line_changes
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Role
 from scheduler.model.errors import NotFound, WeirError
-from scheduler.model.plan_kinds import PLAN_KINDS, UNDISTURBED
-from scheduler.step_kinds import kind_of
+from scheduler.model.plan_kinds import PLAN_KINDS
 
 if TYPE_CHECKING:
     from dashboard.approvals.models import Proposal
@@ -65,13 +65,17 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     services.see_mentions(actor=request.user, proposal=record)
     diff, live = difference(request.viewer, record), selectors.live_proposal(request.viewer, proposal_id)
     tasks = diff["tasks"] if diff else []
+    review, steps = selectors.review_of(request.viewer, record), _steps(record, live["steps"])
     return render(request, "proposal.html", {
-        "proposal": record, "kind": PLAN_KINDS[record.plan.kind], "pause": _pause(record), "diff": diff, "live": live,
-        "review": selectors.review_of(request.viewer, record),
+        "proposal": record, "kind": PLAN_KINDS[record.plan.kind], "diff": diff, "live": live,
+        "pause": pause_of(plan_of(record.plan)),
+        "review": review, "decision": decision_of(record, diff=diff, review=review),
+        "graph": difference_graph(diff, task_types=jobs.task_types()) if diff else {},
         "groups": {status: [task for task in tasks if task["status"] == status]
                    for status in ("started", "reused", "stopped", "neighbour")},
         "failing": [{"id": key, **cause} for key, cause in live["failing"].items()],
-        "steps": _steps(record, live["steps"]), "is_open": record.status in OPEN,
+        "steps": steps, "current_step": next((step for step in steps if step["state"] != "done"), None),
+        "is_open": record.status in OPEN,
         "is_under_way": record.status in UNDER_WAY,
         "threads": threads_of(request.viewer, record),
         "task_names": sorted({task["name"] for task in tasks if task["status"] != "neighbour"}),
@@ -214,13 +218,6 @@ def _outcome_text(way: str, record: Proposal) -> str:
         "reject": "Rejected.", "cancel": "Cancelled. Nothing has changed.",
         "recompute": "A new plan is being computed.", "roll_back": "The change is being rolled back.",
     }[way]
-
-
-def _pause(record: Proposal) -> str:
-    """What others notice of the plan."""
-    plan = plan_of(record.plan)
-    disturbs = plan is not None and any(kind_of(step).interrupts for step in plan.steps)
-    return PLAN_KINDS[record.plan.kind].pause if disturbs else UNDISTURBED
 
 
 def _steps(record: Proposal, states: dict[str, str]) -> list[dict[str, str]]:

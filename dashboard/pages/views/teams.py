@@ -14,7 +14,8 @@ from dashboard.catalog.document_checks import freshness_of
 from dashboard.controllers.selectors import modes_of
 from dashboard.pages import flash
 from dashboard.teams import selectors, services
-from dashboard.teams.models import Role, TokenScope
+from dashboard.teams.models import Role, Team, TokenScope
+from dashboard.teams.permissions import require_role
 from scheduler.model.behind import PAUSE, SPILL, WORDS
 from scheduler.model.errors import NotFound, WeirError
 from scheduler.model.latency_limits import in_words
@@ -46,7 +47,7 @@ def member_set(request: HttpRequest, slug: str) -> HttpResponse:
     team = selectors.team(request.viewer, slug)
     name = request.POST.get("username", "").strip()
     try:
-        user, role = _user(name), Role(int(request.POST.get("role", "")))
+        user, role = _user(request, team, name), Role(int(request.POST.get("role", "")))
         services.set_role(user=user, team=team, role=role, actor=request.user)
     except ValueError:
         flash.failure(request, NotFound("There is no such role.", remedy="Choose one from the list."))
@@ -64,7 +65,7 @@ def member_remove(request: HttpRequest, slug: str) -> HttpResponse:
     team = selectors.team(request.viewer, slug)
     name = request.POST.get("username", "").strip()
     flash.attempt(
-        request, lambda: services.remove_member(user=_user(name), team=team, actor=request.user),
+        request, lambda: services.remove_member(user=_user(request, team, name), team=team, actor=request.user),
         text=f"{name} is no longer in {team.name}. To undo this, add the name again.", code="member-removed",
     )
     return redirect("teams")
@@ -143,7 +144,10 @@ def _may_change(request: HttpRequest, team: object) -> bool:
     return request.viewer.has_role(team.pk, Role.ADMIN)
 
 
-def _user(name: str) -> object:
+def _user(request: HttpRequest, team: Team, name: str) -> object:
+    """Somebody by name; who may not change members learns of nobody whether there is one."""
+    if name != request.user.username:
+        require_role(request.viewer, team, Role.ADMIN)
     user = get_user_model().objects.filter(username=name, is_active=True).first() if "\0" not in name else None
     if user is None:
         raise NotFound(f"Nobody is called {name!r} here.", remedy="An administrator adds users first.")

@@ -11,15 +11,20 @@ from scheduler.guards.element_policies import policy_in
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import SET
 from scheduler.read_set import ReadTrackingView
-from scheduler.setting import plan_policy, plan_settings, plan_switch
+from scheduler.setting import plan_key_switch, plan_policy, plan_settings, plan_switch
 
 
 def _setting(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     options = record.options
+    if "of_key" in options:
+        return plan_key_switch(
+            estate, task=options["task"], alternate=options["alternate"], of_key=options["of_key"],
+            **computed_with(record, prices=prices(record.dataflow.latency_limits)))
     if "alternate" in options:
         return plan_switch(
             estate, task=options["task"], alternate=options["alternate"], along=options.get("along", {}),
-            stays="hold_s" in options, why=options.get("reason", ""),
+            stays="hold_s" in options, at_once=options.get("at_once", False), warmed=options.get("warmed", False),
+            why=options.get("reason", ""),
             **computed_with(record, prices=prices(record.dataflow.latency_limits)))
     if "policy" in options:
         stated = options["policy"]

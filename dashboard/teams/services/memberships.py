@@ -19,6 +19,7 @@ from scheduler.model.names import require_plain
 from scheduler.model.secrets import SECRET_NAME
 
 LONGEST_SECRET = 8_192
+MOST_SECRETS = 200  # of a team
 
 
 class SecretInUse(WeirError):
@@ -131,6 +132,8 @@ def set_secret(*, actor: User, team: Team, name: str, value: str) -> Secret:
         raise InvalidValue("That cannot be kept as a secret.", remedy=f"Give 1 to {LONGEST_SECRET:,} characters.")
     with audited(actor=actor, verb="secret.set", team=team) as audit:
         before = Secret.objects.select_for_update().filter(team=team, name=name).first()
+        if before is None and Secret.objects.filter(team=team).count() >= MOST_SECRETS:
+            raise InvalidValue(f"{team.name} has {MOST_SECRETS} secrets already.", remedy="Delete one.")
         secret = before or Secret(team=team, name=name)
         secret.sealed, secret.set_by = jobs.seal(value), actor
         secret.save()

@@ -15,12 +15,14 @@ from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.loop_values import Round
 from scheduler.deployment.deployed_bundles import Deployment
 from scheduler.deployment.online import Thresholds
+from scheduler.guards.switched_tasks import SwitchedTask
 from scheduler.history.port import History
 from scheduler.latency.limits_met import LimitStatus
 from scheduler.latency.pacing import LimitOnWay, Queries
 from scheduler.latency.triggers import BatchCost
 from scheduler.latency.wanted_modes import WantedModes
 from scheduler.model.costs import Costs
+from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.model.estate import Estate
 from scheduler.model.latency_limits import LatencyLimit
 from scheduler.model.plan import Plan
@@ -68,6 +70,20 @@ class FusedByOthers:
     id: str
     dataflow: str
     plan: Plan
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptedElement:
+    """A dynamic task whose policy names controllers.
+
+    ``allowed`` are the alternates that its guards allow now, ``worth`` what each is worth (as it is compared with the
+    others; without those of which that is not known). ``why_not`` says why it is left as it is; empty where it is not.
+    """
+
+    switched: SwitchedTask
+    allowed: frozenset[str]
+    worth: Mapping[str, float]
+    why_not: str = ""
 
 
 class World(Clock, Protocol):
@@ -148,6 +164,19 @@ class World(Clock, Protocol):
     def bytes_between_nodes(self, tasks: Collection[str]) -> Mapping[str, float] | None:
         """Bytes that an event of each task sends between nodes, of the queries of some tasks; None where that is not
         known now."""
+
+    # Adaptation
+
+    @property
+    def goals(self) -> Mapping[str, DataflowGoals]:
+        """The goals of submitted dataflows that have any."""
+
+    @property
+    def algorithm(self) -> str:
+        """By which algorithm of adaptation is decided."""
+
+    def elements(self) -> Mapping[str, AdaptedElement]:
+        """By running task the dynamic ones whose policy names controllers."""
 
     # Limits
 

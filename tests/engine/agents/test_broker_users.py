@@ -40,7 +40,14 @@ FORBIDDEN = (
     "SUBSCRIBE __keyevent@0__:set", "SPUBLISH weir:push n1", "BLPOP celery 1", "DUMP weir:desired:n2", "SLOWLOG GET",
     "RESTORE weir:ch:x 0 x", "MIGRATE h 1 weir:secrets 0 1",
     "EVAL_RO return(redis.call('GET','weir:desired:n2')) 0", "MEMORY USAGE weir:secrets",
-    "OBJECT ENCODING weir:secrets")
+    "OBJECT ENCODING weir:secrets",
+    # Keys of others that are named as the node's own fragments are, or as its rehearsals: whoever looks for all of a
+    # kind, as the site for reports, would take them for what they say.
+    "SET weir:observed:f1-0 x", "SET weir:observed:z:f1-0 x", "SET weir:observed:z:f1-0.0 x",
+    "SET weir:observed:rehearsal-n1-0 x", "SET weir:observed:z:rehearsal-n1-0 x", "SET weir:desired:f1-0 x",
+    "SET weir:desired:z:f1-0. x", "SET weir:lease:f1-0 x", "SET weir:trial:f1-0:result x", "SET weir:keyed:f1-0 x",
+    "HGETALL weir:look:f1-0", "RPUSH weir:qos:f1-0:reports x", "LPUSH weir:tapped:of-others:f1-0 x",
+    "SADD weir:tapped:t-of-others x", "HGETALL weir:switches:f1-0", "SMEMBERS weir:models:f1-0")
 OF_CONNECTORS = ("HGETALL weir:connector:t", "HGETALL weir:sink:f9-0.0", "SMEMBERS weir:sinks:n1")
 
 
@@ -125,6 +132,12 @@ def test_looks_and_trials_are_let_one_by_one(users, broker):
     with as_role(users, SLOTS) as client:
         users.let_trial("trial-1")
         client.hset(keys.valve("trial-1-feed"), "x", 1)
+        client.hset(keys.channel_meters("trial-1"), "x", 1)
+        client.hset(keys.meta("trial-1-feed.0"), "x", 1)
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            client.set("weir:observed:z:trial-1", "x")
+        client.hset(keys.valve("rehearsal-n1-spare-0"), "x", 1)
+        client.hset(keys.meta("rehearsal-n1-spare-0.0"), "x", 1)
         users.let_trial("trial-2")
         with pytest.raises(redis.exceptions.NoPermissionError):
             client.hset(keys.valve("trial-1-feed"), "x", 1)

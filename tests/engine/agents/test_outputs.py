@@ -20,10 +20,10 @@ from workers.engine.agents.reconciling.fragment_run import FragmentRun
 from workers.engine.agents.reconciling.outputs import parts_of
 from workers.engine.agents.reconciling.reconcile import Action, DivideStream, Start, Unroute, reconcile
 from workers.engine.channels.channel_registry import Channels
-from workers.engine.channels.control import alternates_by_key
 from workers.engine.channels.open_streams import QueryMode
 from workers.engine.keyed_choices import KeyedChoices, write_choices
 
+from ..told_by_key import told_by_key
 from .played_queries import Store
 
 pytestmark = pytest.mark.broker
@@ -241,12 +241,12 @@ def test_a_query_that_takes_a_task_over_begins_with_what_was_chosen_for_its_keys
     write_choices(broker, "t", KeyedChoices((5, 7), {"m0": "quick"}, {"m0": {"method": "quick"}}))
     writer.start(dynamic)
     control = writer.channels.control("f1-0")
-    assert alternates_by_key(control, 1) == {"m0": "quick"}
+    assert told_by_key(control, 1) == {"m0": "quick"}
     assert [control[name] for name in control if name.startswith("1:keys:") and name.endswith(":from")] == ["0"]
     write_choices(broker, "t", KeyedChoices((6, 8), {"m0": "slow"}, {"m0": {"method": "slow"}}))
     writer.disk.reached = CheckpointProgress(3, True)
     writer.start(dynamic)
     control = writer.channels.control("f1-0")
-    assert alternates_by_key(control, 1) == {"m0": "slow"}
+    assert told_by_key(control, 1) == {"m0": "slow"}
     assert [control[name] for name in control if name.startswith("1:keys:") and name.endswith(":from")] == ["4"], (
         "batches that are done, and one that would be repeated, keep theirs")

@@ -257,9 +257,16 @@ class Pipeline:
 
         return add
 
-    def execute(self) -> list[Any]:
+    def execute(self, *, raise_on_error: bool = True) -> list[Any]:
         commands, self._commands = self._commands, []
-        return [command() for command in commands]
+        return [command() if raise_on_error else _answered(command) for command in commands]
+
+
+def _answered(command: Callable[[], Any]) -> Any:
+    try:
+        return command()
+    except redis.ResponseError as error:
+        return error
 
 
 @cache

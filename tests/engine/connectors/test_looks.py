@@ -35,7 +35,7 @@ def in_short(*kinds: str) -> pytest.MarkDecorator:
 
 
 OF_ANY_KIND = in_short("files")  # what a node does of a look, whatever it looks at
-OF_ANY_STORE = in_short(*(kind for kind in KINDS if kind != "files of S3"))  # it is read as a folder's files are
+OF_ANY_STORE = in_short("kafka", "files")  # of every kind the newest events come, and that one is away is told
 
 
 @pytest.fixture(scope="module", params=[*KINDS, *(pytest.param(kind, marks=pytest.mark.long) for kind in VARIANTS)])

@@ -81,7 +81,7 @@ class Watched:
             value = is_so()
             if value:
                 return value
-            time.sleep(0.05)
+            time.sleep(0.1)  # each look reads reports or a whole channel
         raise AssertionError(f"{what or is_so} did not come true within {within_s} s: {self.report()}")
 
     def reports(self) -> Reports:

@@ -11,98 +11,41 @@ import random
 import signal
 import time
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 import pytest
 import redis
 
 from scheduler.contracts.switches import AlternateSwitch
-from scheduler.model.canonical import canonical_config
-from scheduler.model.estate import Estate
-from scheduler.model.fragment import Fragment, RunningTask
-from scheduler.model.settings_of_fragments import FragmentSettings
-from scheduler.model.task_types import DYNAMIC
-from scheduler.model.wave_elements import wave_elements
 from workers.engine.noted_switches import noted_switches
-from workers.engine.wave_publishing import publish_waves
 
 from .own_broker import OwnBroker, own_broker
-from .rig import NODE, Rig, catalogue, estate_of, running_agent
+from .policy_manager import MEASURED, ManagerProcess, measured_for
+from .rig import Rig, catalogue, running_agent
+from .switching_estate import DROPS, ELEMENTS, static_alone, switching_estate
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
-
-KEPT = {"keep_events": 1_000_000}
-DROPS = {"plain": 0, "few": 3, "odd": 2, "next": 0}  # the alternate lets go what this divides
-ELEMENTS = {"fast": ("f1", "f2"), "wave": ("w1", "w2")}
-
-
-def element(name: str, parent: str, switching: str, catalog: Mapping) -> RunningTask:
-    """A task that is done in one of four ways, one of them a path, and says in a column of its name in which."""
-    ways = [
-        {"name": way, "value": 4 - number, **done_by(
-            f"SELECT *, '{way}' AS {name} FROM input" + (f" WHERE n % {drops} <> 0" if drops else ""), way == "few")}
-        for number, (way, drops) in enumerate(DROPS.items())]
-    config = canonical_config(catalog[DYNAMIC], {"alternates": ways, "switching": switching})
-    return RunningTask(name, DYNAMIC, config, (parent,))
-
-
-def done_by(query: str, is_path: bool) -> dict[str, Any]:
-    """A ``sql`` task; or the same query along a path, once all events have passed a task of their own."""
-    if not is_path:
-        return {"type": "sql", "config": {"query": query}}
-    return {
-        "tasks": [{"id": "all", "type": "sql", "config": {"query": "SELECT * FROM input"}},
-                  {"id": "work", "type": "sql", "config": {"query": query}}],
-        "streams": [{"from": "input", "to": "all"}, {"from": "all", "to": "work"}, {"from": "work", "to": "output"}]}
-
-
-def line(first: str, second: str, switching: str, catalog: Mapping) -> list[RunningTask]:
-    return [
-        element(first, "source", switching, catalog), element(second, first, switching, catalog),
-        RunningTask(f"{second}-sum", "total", {"name": "sum"}, (second,)),
-        RunningTask(f"{second}-out", "kept", KEPT, (f"{second}-sum",))]
+TURNS = 5  # in the short run
+SWITCHES, KILLS, LONG_S = 50, 20, 1_200.0  # of the long form
 
 
 class Switching:
-    """What runs: a source with the first element of the wave in one slot, what reads them in both; and what is on."""
+    """What runs, and what is on of it."""
 
     def __init__(self, rig: Rig, prefix: str) -> None:
         self.rig = rig
-        tasks = [
-            RunningTask("source", "numbers", {"rate_per_s": 50.0}, ()),
-            *(task for way, names in ELEMENTS.items() for task in line(*names, way, rig.task_types)),
-            RunningTask("shift", "shift", {"by": 7}, ("source",)), RunningTask("kept", "kept", KEPT, ("shift",))]
-        self.names = [f"{prefix}{number}-0" for number in range(5)]
-        head, wave, fast, behind, static = self.names
-        fragments = [
-            Fragment(head, ("source", "w1"), f"{NODE}/0", 2, {"source": (fast, static), "w1": (wave,)}),
-            Fragment(wave, ("w2", "w2-sum", "w2-out"), f"{NODE}/1", 3),
-            Fragment(fast, ("f1",), f"{NODE}/1", 1, {"f1": (behind,)}),
-            Fragment(behind, ("f2", "f2-sum", "f2-out"), f"{NODE}/0", 3),
-            Fragment(static, ("shift", "kept"), f"{NODE}/1", 2)]
-        self.places = {"w1": head, "w2": wave, "f1": fast, "f2": behind}
-        self.outputs = {"w2": f"{wave}.2", "f2": f"{behind}.2", "static": f"{static}.1"}
-        self.estate = estate_of(fragments, tasks, slots=2)
+        self.made = switching_estate(prefix, rig.task_types)
+        self.places, self.outputs = self.made.places, self.made.outputs
         self.on = dict.fromkeys(self.places, "plain")
         rig.broker.delete(*(f"weir:switches:{task}" for task in self.places))
 
-    def wanted(self) -> Estate:
-        settings = {self.places[task]: FragmentSettings(alternates={task: on}) for task, on in self.on.items()}
-        return self.estate.set_to(settings, 0)
-
     def publish(self) -> None:
-        self.rig.publish(self.wanted())
+        self.rig.publish(self.made.wanted(self.on))
 
     def choose(self, chance: random.Random) -> None:
         """Every element is to be done in another way."""
         self.on = {task: chance.choice([way for way in DROPS if way != on]) for task, on in self.on.items()}
-
-    def begin_wave(self) -> None:
-        """All that somebody writes who is killed while he publishes."""
-        publish_waves(
-            self.rig.broker, wave_elements(self.wanted()), generation=self.rig.version + 1, revision=0)
 
     def sequences(self) -> dict[str, tuple[AlternateSwitch, ...]]:
         return {task: noted_switches(self.rig.broker, task) for task in self.places}
@@ -112,6 +55,20 @@ class Switching:
         with suppress(redis.ConnectionError):
             return {task: known[-1].alternate for task, known in self.sequences().items() if known} == self.on
         return False
+
+    def measure(self) -> None:
+        """Let what is measured be such that guards want what is to be on."""
+        with suppress(redis.ConnectionError):
+            self.rig.broker.hset(MEASURED, mapping=measured_for(self.on))
+
+    def is_measured_and_in_force(self) -> bool:
+        """The same where guards decide: what is measured is measured again and again."""
+        self.measure()
+        return self.is_in_force()
+
+    def static(self) -> list[tuple[int, int]]:
+        """What the static dataflow has delivered."""
+        return [(event["_seq"], event["n"]) for event in self.rig.events(self.outputs["static"])]
 
     def check(self, turns: int) -> None:
         """Outputs equal what the recorded sequences say, event by event."""
@@ -124,7 +81,7 @@ class Switching:
                     return False
             return True
 
-        self.rig.wait(behind_the_last, what="events behind the last switch")
+        self.rig.wait(behind_the_last, within_s=LONG_S, what="events behind the last switch")
         outputs = {name: self.rig.events(channel) for name, channel in self.outputs.items()}
         known = self.sequences()
         assert {task: len(switches) for task, switches in known.items()} == dict.fromkeys(known, turns + 1)
@@ -160,46 +117,56 @@ def test_outputs_are_those_of_the_recorded_sequence(rig: Rig) -> None:
     switching = Switching(rig, "d")
     switching.publish()
     rig.wait(switching.is_in_force, what="first events")
-    for turn in range(10):
+    for turn in range(TURNS):
         switching.choose(chance)
         switching.publish()
-        if turn == 4:  # wherever the switch is
+        if turn == TURNS // 2:  # wherever the switch is
             os.kill(rig.slot_pid("1"), signal.SIGKILL)
         rig.wait(switching.is_in_force, what=f"switch {turn} to {switching.on}")
-    switching.check(10)
+    switching.check(TURNS)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(3_600)
+@pytest.mark.timeout(7_200)
 def test_fifty_switches_and_twenty_kills(tmp_path_factory, test_types, with_jar) -> None:
+    """Guards switch, in a process that is killed like all others; and the static dataflow is held to itself alone."""
     plugin_folder, types = test_types
     chance = random.Random(3_838)
-    victims = ["slot 0", "slot 1", "agent", "broker", "publisher"] * 4
+    victims = ["slot 0", "slot 1", "agent", "broker", "policy manager"] * (KILLS // 5)
     chance.shuffle(victims)
-    killed_at = dict(zip(sorted(chance.sample(range(50), len(victims))), victims, strict=True))
+    killed_at = dict(zip(sorted(chance.sample(range(SWITCHES), len(victims))), victims, strict=True))
     with (own_broker(tmp_path_factory.mktemp("broker")) as broker, redis.Redis.from_url(broker.url) as client,
           running_agent(client, broker.url, with_jar(tmp_path_factory.mktemp("data")), slots=2, plugin=plugin_folder,
                         task_types=catalogue(*types)) as rig):
         rig.trigger_ms = 400
         rig.wait_serving()
         switching = Switching(rig, "k")
-        switching.publish()
-        rig.wait(switching.is_in_force, what="first events")
-        for turn in range(50):
-            switching.choose(chance)
-            victim = killed_at.get(turn, "")
-            if victim == "publisher":
-                switching.begin_wave()
-                time.sleep(chance.random())
-            switching.publish()
-            if victim:
-                time.sleep(chance.random())
-                _kill(victim, rig, broker)
-            rig.wait(switching.is_in_force, what=f"switch {turn} to {switching.on}, {victim or 'nothing'} killed")
-        switching.check(50)
+        manager = ManagerProcess(
+            broker.url, tmp_path_factory.mktemp("manager"), "k", rig.trigger_ms, rig.environment)
+        try:
+            rig.wait(switching.is_measured_and_in_force, within_s=LONG_S, what="first events")
+            for turn in range(SWITCHES):
+                switching.choose(chance)
+                switching.measure()
+                victim = killed_at.get(turn, "")
+                if victim:
+                    time.sleep(2 * chance.random())  # guards wait a second
+                    _kill(victim, rig, broker, manager)
+                rig.wait(switching.is_measured_and_in_force, within_s=LONG_S,
+                         what=f"switch {turn} to {switching.on}, {victim or 'nothing'} killed")
+            switching.check(SWITCHES)
+            shared = switching.static()
+        finally:
+            manager.kill()
+        alone, channel = static_alone("alone", 2_000.0)
+        rig.version = 1_000_000  # beyond all that the manager has published
+        rig.publish(alone)
+        rig.wait(lambda: (rig.channels.tail(channel, 1) or [{"_seq": -1}])[-1]["_seq"] >= len(shared),
+                 within_s=LONG_S, what="it alone")
+        assert [(event["_seq"], event["n"]) for event in rig.events(channel)][:len(shared)] == shared
 
 
-def _kill(victim: str, rig: Rig, broker: OwnBroker) -> None:
+def _kill(victim: str, rig: Rig, broker: OwnBroker, manager: ManagerProcess) -> None:
     """Kill something, and let it go on."""
     match victim:
         case "broker":
@@ -208,6 +175,9 @@ def _kill(victim: str, rig: Rig, broker: OwnBroker) -> None:
         case "agent":
             rig.kill()
             rig.start()
+        case "policy manager":
+            manager.kill()
+            manager.start()
         case "slot 0" | "slot 1":
             if pid := rig.slot_pid(victim.removeprefix("slot ")):
                 with suppress(ProcessLookupError):

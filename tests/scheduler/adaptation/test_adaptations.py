@@ -17,7 +17,8 @@ from scheduler.adaptation.adapted_course import OracleForecasts, adapting, outco
 from scheduler.adaptation.brute_force import TooManyPlacements, deploy_by_brute_force
 from scheduler.adaptation.genetic import GeneticEffort
 from scheduler.adaptation.greedy_deployment import choose_alternates
-from scheduler.adaptation.local_search import deploy_by_local_search, least_powers
+from scheduler.adaptation.least_powers import least_powers
+from scheduler.adaptation.local_search import deploy_by_local_search
 from scheduler.simulation.cloud import Cloud, Instant, SimulatedCourse, simulate
 from scheduler.simulation.elastic import Alternate, ElasticDataflow, ElasticPlacement, RentedVm, VmClass
 from scheduler.simulation.loads import speed_traces, wandering

@@ -32,7 +32,7 @@ OLD = {
 
 
 def test_a_report_of_an_earlier_version_reads() -> None:
-    reports = reports_of([json.dumps(OLD)])
+    reports = reports_of({"n1": (json.dumps(OLD), 0)})
     query = reports.query("n1/0", "f3-0")
     assert query is not None and (query.batch, query.rate_per_s, query.memory) == (812, 49.8, 0.03)
     assert query.outlets == {1: ("f4-0",)} and query.routes == {2: {"f6-0": {"f6-0": 0.25, "f6-3": 0.75}}}
@@ -58,7 +58,8 @@ def test_what_is_no_report_is_refused_with_its_place(document: dict, place: str)
 
 
 def test_a_node_whose_report_cannot_be_read_counts_as_silent() -> None:
-    assert set(reports_of([b"\xff", "{", '{"version": 1}', json.dumps(OLD)])) == {"n1"}
+    texts = {"n0": b"\xff", "n2": "{", "n3": '{"version": 1}', "n4": json.dumps(OLD), "n1": json.dumps(OLD)}
+    assert set(reports_of({node: (text, 0) for node, text in texts.items()})) == {"n1"}
 
 
 names = st.text("abc.-", min_size=1, max_size=5)

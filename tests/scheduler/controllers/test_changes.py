@@ -10,14 +10,24 @@ from hypothesis import strategies as st
 
 from scheduler.contracts.codec import Codec, InvalidContract
 from scheduler.controllers import changes
-from scheduler.controllers.changes import Aspect, AspectChange, BatchMode, Carriage, ProfileName, SlotName, Surplus
+from scheduler.controllers.changes import (
+    AlternateName,
+    Aspect,
+    AspectChange,
+    BatchMode,
+    Carriage,
+    ProfileName,
+    SlotName,
+    Surplus,
+)
 from scheduler.controllers.loop_values import ControllerPromise, Decision
 
 DECISIONS = Codec(Decision)
 VALUES = {
     Aspect.SLOT: st.builds(lambda node, index: SlotName(f"{node}/{index}"), st.sampled_from("ab"), st.integers(0, 9)),
     Aspect.STREAM: st.sampled_from(Carriage), Aspect.TASKS: st.sampled_from(Surplus),
-    Aspect.BATCHES: st.sampled_from(BatchMode), Aspect.PROFILE: st.builds(ProfileName, st.text("abc-", min_size=1))}
+    Aspect.BATCHES: st.sampled_from(BatchMode), Aspect.PROFILE: st.builds(ProfileName, st.text("abc-", min_size=1)),
+    Aspect.ALTERNATE: st.builds(AlternateName, st.text("abc-", min_size=1))}
 any_change = st.sampled_from(Aspect).flatmap(
     lambda aspect: st.builds(
         AspectChange, st.just(aspect), st.text("abc>", min_size=1), VALUES[aspect], VALUES[aspect]))

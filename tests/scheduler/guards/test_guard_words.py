@@ -15,7 +15,18 @@ from scheduler.guards.guard_engine import GuardEngine
 from scheduler.guards.guard_reading import read_guard
 from scheduler.guards.guard_timetables import Timetable
 from scheduler.guards.guard_values import GuardCatalog, GuardedAlternate, GuardedElement, GuardEvent
-from scheduler.guards.guard_windows import ACCURACY, LEAST, MOST, PANES, QUANTILE_PANES, QuantileWindow, bin_of
+from scheduler.guards.guard_windows import (
+    ACCURACY,
+    LEAST,
+    MOST,
+    MOST_BINS,
+    PANES,
+    QUANTILE_PANES,
+    QuantileWindow,
+    bin_of,
+    middle_of,
+)
+from scheduler.model.bounds import GUARD_WORDS
 
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
 CATALOG = GuardCatalog({"": {"rate": "number"}}, {"holidays": frozenset({date(2026, 3, 29), date(2026, 10, 25)})})
@@ -106,3 +117,37 @@ def test_a_timetable_follows_the_clocks_of_its_zone_also_where_they_are_set(guar
             assert at_ms < due <= at_ms + DAY_MS
         assert always.is_on == expected, datetime.fromtimestamp(at_ms / 1000, UTC)
         at_ms += MINUTE_MS
+
+
+def test_a_pane_has_so_many_bins_however_much_comes_and_in_whichever_order() -> None:
+    rng = Random(11)
+    values = [rng.choice((-1, 1)) * 10 ** rng.uniform(-5, 11) for _ in range(5 * MOST_BINS)]
+    dumped = []
+    for _ in range(3):
+        window = QuantileWindow(0.99, 60_000)
+        for value in values:
+            window.take(value, 0)
+        exact = sorted(values)[ceil(0.99 * len(values)) - 1]
+        assert abs(window.refresh((), 0) - exact) <= ACCURACY * abs(exact) * 1.000001, "high quantiles stay near"
+        dumped.append(window.dump())
+        rng.shuffle(values)
+    [[_, bins]] = dumped[0]
+    assert dumped[0] == dumped[1] == dumped[2] and len(bins) == MOST_BINS
+    assert sum(times for _, times in bins) == len(values)
+
+
+def test_what_an_earlier_version_kept_of_more_bins_is_taken_up() -> None:
+    window = QuantileWindow(1.0, 60_000)
+    window.load([[0, [[number, 1] for number in range(2 * MOST_BINS)]]])
+    [[_, bins]] = window.dump()
+    assert len(bins) == MOST_BINS and sum(times for _, times in bins) == 2 * MOST_BINS and window.count == len(bins) * 2
+    assert window.refresh((), 0) == middle_of(2 * MOST_BINS - 1)
+
+
+def test_what_is_kept_of_the_most_quantiles_that_a_task_may_have_is_bounded() -> None:
+    window, rng = QuantileWindow(0.9, 20_000), Random(5)
+    for pane in range(QUANTILE_PANES):
+        for _ in range(4 * MOST_BINS):
+            window.take(10 ** rng.uniform(-5, 11), 1_000 * pane)
+    assert [len(bins) for _, bins in window.dump()] == [MOST_BINS] * QUANTILE_PANES
+    assert GUARD_WORDS.most * len(json.dumps(window.dump(), separators=(",", ":"))) < 2_500_000

@@ -163,7 +163,9 @@ class NodeAgent:
         self._spare = made(Spare, SPARE) if self._settings.spares else None
         if self._settings.class_archive and not self._settings.spark_master:
             self._archiver = Archiver(trusted_environment(self._settings))
-        self._slots = [made(SlotProcess, str(index), spare=self._spare) for index in range(self._settings.slots)]
+        self._slots = [
+            made(SlotProcess, str(index), spare=self._spare, works_for=self._users.works_for)
+            for index in range(self._settings.slots)]
         self._connectors = None
         self._version = self._store.read_desired().version
         self._log.info("agent serves", slots=len(self._slots), version=self._version)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import redis
 
 from workers.engine.channels import keys
+from workers.engine.slot_values import answers_of, count_of
 
 from .reconciling.fragment_run import FragmentRun
 
@@ -28,9 +29,9 @@ def read_meters(broker: redis.Redis, runs: Sequence[FragmentRun]) -> dict[str, Q
     for run in runs:
         pipeline.hmget(keys.meter(run.id), "throttled_by", "in:n" if run.fragment.inputs else "0:n")
     try:
-        rows = pipeline.execute()
+        rows = answers_of(pipeline)
     except redis.RedisError:
         return {}
     return {
-        run.id: QueryMeter(int(count or 0), (channel or b"").decode())
-        for run, (channel, count) in zip(runs, rows, strict=True)}
+        run.id: QueryMeter(count_of(count) or 0, (channel or b"").decode(errors="replace"))
+        for run, (channel, count) in zip(runs, (row or (None, None) for row in rows), strict=True)}

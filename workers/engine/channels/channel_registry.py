@@ -11,6 +11,7 @@ import redis
 
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.partitioning import Partitioning, partitioning_of
+from workers.engine.slot_values import batches_in
 
 from . import block_codec, keys, scripts
 from .channel_config import CAPACITY_BLOCKS
@@ -218,7 +219,7 @@ class Channels:
             entries = self._redis.xrevrange(keys.channel(channel), max=before, min="-", count=8)
             for entry, fields in entries:
                 if len(events) < n:
-                    events = block_codec.block_rows(fields[b"b"]) + events
+                    events = [row for batch in batches_in(fields.get(b"b")) for row in batch.to_pylist()] + events
                 before = f"({entry.decode()}"
             if len(entries) < 8:
                 break

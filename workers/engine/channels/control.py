@@ -98,12 +98,6 @@ def alternates_of(state: Mapping[str, str]) -> dict[int, tuple[str, bool]]:
         for (position, reader), route in _newest(state).items() if reader == _ELEMENT}
 
 
-def alternates_by_key(state: Mapping[str, str], position: int) -> dict[str, str]:
-    """The alternate that is to work for each key at an element; keys that are not there have that of the element."""
-    changes = changes_of(state).get((position, _KEYS))
-    return json.loads(changes[-1].text) if changes else {}
-
-
 def _newest(state: Mapping[str, str]) -> dict[tuple[int, str], Route]:
     routes = {}
     for key, changes in changes_of(state).items():

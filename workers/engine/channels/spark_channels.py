@@ -251,7 +251,8 @@ def first_events_noted(
 
 
 def the_one_on(
-    made: Mapping[str, DataFrame], config: ChannelConfig, *, fragment: str, position: int, in_waves_of: str = ""
+    made: Mapping[str, DataFrame], config: ChannelConfig, *, fragment: str, position: int, in_waves_of: str = "",
+    warms: bool = False,
 ) -> DataFrame:
     """Of streams with the same columns, by alternate, in each batch that of the one that is on; see `one_of`.
 
@@ -259,11 +260,13 @@ def the_one_on(
     ----------
     in_waves_of : str, optional
         The running task, where the wave of a batch says which is on.
+    warms : bool, optional
+        Behind it the stream of the one that warms up, where one does. Both must be one partition behind that again.
     """
     first, session = next(iter(made)), next(iter(made.values())).sparkSession
     marked = [
         DataFrame(session._jvm.weir.Alternate.whileOn(
-            stream._jdf, config.redis_url, fragment, position, name, name == first, in_waves_of), session)
+            stream._jdf, config.redis_url, fragment, position, name, name == first, in_waves_of, warms), session)
         for name, stream in made.items()]
     return reduce(lambda left, right: left.unionByName(right), marked)
 
@@ -272,7 +275,8 @@ def alternate_of_event(
     events: DataFrame, key: Column, names: Sequence[str], config: ChannelConfig, *, fragment: str, position: int
 ) -> Column:
     """The name of the alternate that works on an event at an element: by its key (``Channels.switch_keys``), or the
-    element's own; the first of ``names`` where neither was said."""
+    element's own, with the one that warms up (`scheduler.model.warm_up.working`); the first of ``names`` where neither
+    was said."""
     session = events.sparkSession
     gateway = session.sparkContext._gateway
     texts = gateway.new_array(gateway.jvm.java.lang.String, len(names))

@@ -48,7 +48,7 @@ class DecodingRoom:
 
 
 def batches_of(
-    file: BinaryIO, room: DecodingRoom, *, names: Collection[str], first: int = 0, afresh: bool = False
+    file: BinaryIO, room: DecodingRoom, *, names: Collection[str] | None = None, first: int = 0, afresh: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """The batches of an IPC stream or file, of the columns that are wanted, each within what there is room for.
 
@@ -56,8 +56,8 @@ def batches_of(
     ----------
     room : DecodingRoom
         How much they may decode to; of all of them, or of each where ``afresh``.
-    names : collection of str
-        The columns; those that are not there are left out.
+    names : collection of str, optional
+        The columns; those that are not there are left out. All that there are unless given.
     first : int, optional
         How many batches are passed over, without decoding them.
 
@@ -74,7 +74,8 @@ def batches_of(
     try:
         with pa.ipc.open_stream(io.BufferedReader(messages)) as reader:
             for batch in reader:
-                batch = batch.select([name for name in batch.schema.names if name in names])
+                if names is not None:
+                    batch = batch.select([name for name in batch.schema.names if name in names])
                 batch.validate()
                 require_room(batch, _room_of(room, afresh))
                 batch.validate(full=True)  # offsets lie within buffers: Arrow itself trusts them, and would read beyond

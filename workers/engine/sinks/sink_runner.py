@@ -243,6 +243,6 @@ def _words(error: Exception) -> str:
         case redis.RedisError():
             return "The broker does not answer."
         case Overtaken():
-            return "Another host writes this sink; it goes on where that one has come to."
+            return "Another host writes this sink; it continues where that one stopped."
         case _:
             return f"{type(error).__name__}: {str(error)[:300]}"

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from scheduler.contracts.offsets import Offset
 from scheduler.model.alternates import BEGIN, BY, FRESH, TaskAlternate, alternates_in, first_on, in_waves
@@ -24,6 +24,7 @@ from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.errors import WeirError
 from scheduler.model.paths import TaskPath
 from scheduler.model.task_types import DYNAMIC_FOLD, TaskType
+from scheduler.model.warm_up import warm_s
 from workers.engine.channels import open_streams
 from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.open_streams import QueryMode
@@ -241,7 +242,12 @@ def _switched(
             events, builds, config, task=task.id, in_waves=is_at_work and in_waves(task.type, task.config), **place)
     events = first_events_noted(events, config, task=task.id, **place)
     if task.config[BEGIN] == FRESH:
-        return fresh_state(events, builds, partial(the_one_on, config=config, **place))
+        on = partial(the_one_on, config=config, **place)
+        if not warm_s(task.type, task.config):
+            return fresh_state(events, builds, on)
+        return fresh_state(
+            shared(events), builds, on, both_of=partial(on, warms=True),
+            working=lambda frame: alternate_of_event(frame, functions.lit(""), [*builds], config, **place))
     return shared_state(
         events, builds,
         lambda frame: alternate_of_event(

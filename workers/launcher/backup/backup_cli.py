@@ -84,6 +84,7 @@ def _restore(arguments: Sequence[str]) -> int:
         return 0
     say(f"restored to {target.data_dir}; `./weir up --data-dir {target.data_dir}` goes on from {manifest.made_at}")
     say("what the old system has written to other systems since then is written there again; do not run both")
+    say("people, roles and API tokens are as they were then: revoke and deactivate again what was since")
     if "keys.sealed" not in manifest.files or not target.passphrase:
         say("keys were not restored: put your copy of secrets_key there before you start it, or set secrets anew")
     return 0

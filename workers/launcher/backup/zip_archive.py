@@ -17,6 +17,7 @@ FORMAT = 1  # raised when a version of Weir that is older could not read it
 MANIFEST = "manifest.json"
 MARK = b"weir-backup sha256="
 BLOCK = 1 << 20
+MOST_MANIFEST_BYTES = 1 << 30  # some millions of files
 _PACKED = (".parquet", ".zip", ".gz", ".xz", ".zst", ".snappy", ".sst", ".staged", ".blocks")
 Progress = Callable[[str, float], None]
 
@@ -101,6 +102,8 @@ def read_manifest(path: Path) -> Manifest:
     """
     try:
         with zipfile.ZipFile(path) as archive:
+            if archive.getinfo(MANIFEST).file_size > MOST_MANIFEST_BYTES:
+                raise broken(path, MANIFEST)
             comment, text = archive.comment, archive.read(MANIFEST)
     except FileNotFoundError:
         raise CannotStart(f"There is no file {path}.") from None
@@ -109,14 +112,19 @@ def read_manifest(path: Path) -> Manifest:
             f"{path} is no back-up of Weir, or was cut short ({error}): copy it again, or take another one.") from None
     if comment != MARK + hashlib.sha256(text).hexdigest().encode():
         raise broken(path, MANIFEST)
-    document: dict[str, Any] = json.loads(text)
-    if document.get("format", 0) > FORMAT:
-        newer = document.get("weir")
-        raise CannotStart(
-            f"{path} is of a newer version of Weir ({newer}): restore it with that, or upgrade this one.")
-    files = {name: FileEntry(**entry) for name, entry in document.pop("files").items()}
-    return Manifest(**{
-        **document, "files": files, "nodes": tuple(document["nodes"]), "left_out": tuple(document["left_out"])})
+    try:
+        document: dict[str, Any] = json.loads(text)
+        if document.get("format", 0) > FORMAT:
+            newer = document.get("weir")
+            raise CannotStart(
+                f"{path} is of a newer version of Weir ({newer}): restore it with that, or upgrade this one.")
+        files = {name: FileEntry(**entry) for name, entry in document.pop("files").items()}
+        if not all(type(figure) is int for entry in files.values() for figure in (entry.size, entry.mtime_ns)):
+            raise broken(path, MANIFEST)
+        return Manifest(**{
+            **document, "files": files, "nodes": tuple(document["nodes"]), "left_out": tuple(document["left_out"])})
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
+        raise broken(path, MANIFEST) from None
 
 
 def extract(path: Path, manifest: Manifest, folder: Path | None, *, progress: Progress) -> None:
@@ -135,7 +143,7 @@ def extract(path: Path, manifest: Manifest, folder: Path | None, *, progress: Pr
     total, done = sum(entry.size for entry in manifest.files.values()) or 1, 0
     with zipfile.ZipFile(path) as archive:
         for name, entry in manifest.files.items():
-            if name.startswith("/") or ".." in name.split("/"):
+            if name.startswith("/") or "\0" in name or {"..", "."} & set(name.split("/")) or not name:
                 raise broken(path, name)
             _take(archive, path, name, entry, folder)
             done += entry.size
@@ -165,6 +173,8 @@ def _add(archive: zipfile.ZipFile, name: str, source: Path, size: int) -> FileEn
 
 def _take(archive: zipfile.ZipFile, path: Path, name: str, entry: FileEntry, folder: Path | None) -> None:
     digest, size = hashlib.sha256(), 0
+    if name not in archive.NameToInfo or archive.getinfo(name).file_size != entry.size:
+        raise broken(path, name)  # it may unpack to more than there is room for
     target = Path(os.devnull) if folder is None else folder / name
     if folder is not None:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

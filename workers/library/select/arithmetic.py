@@ -17,7 +17,7 @@ def kind_together(one: str | None, other: str | None) -> str | None:
     try:
         return types.together(one, other)
     except ValueError:
-        raise wrong(f"{one} and {other} come to more than {MOST_DIGITS} digits.", _FEWER_DIGITS) from None
+        raise wrong(f"{one} and {other} need more than {MOST_DIGITS} digits.", _FEWER_DIGITS) from None
 
 
 def of_decimals(sign: str, left: Typed, right: Typed) -> Typed:

@@ -175,7 +175,7 @@ class NameScope:
             raise wrong(f"{value.spark[:80]} has no type.", "Write CAST(NULL AS string), or another type, for NULL.")
         require_short(value.kind or "", parameter="query")
         if len(value.spark) > SPARK_CHARACTERS.most:  # some functions have their operands in it several times
-            raise refused(f"comes to more than {SPARK_CHARACTERS.most:,} characters for Spark",
+            raise refused(f"has more than {SPARK_CHARACTERS.most:,} characters for Spark",
                           "Let a sql task before it give parts of it names.")
         return value
 

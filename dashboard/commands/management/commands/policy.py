@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from dashboard.approvals.policy_drafts import PolicyDraft
-from dashboard.approvals.services import propose_policy, release_alternate
+from dashboard.approvals.services import propose_policy, release_alternate, release_key
 from dashboard.catalog.models import DataflowRecord
 from dashboard.commands.proposing import DataflowCommand
 from dashboard.operations.policy_reader import ToldPolicy, policy_told
@@ -35,9 +35,14 @@ class Command(DataflowCommand):
                             "document's")
         parser.add_argument("--why", default="", help="what it is for")
         parser.add_argument("--release", action="store_true", help="let the policy decide again where somebody holds")
+        parser.add_argument("--key", action="append", default=[], metavar="VALUE", help="with --release: of this key "
+                            "alone; once for each column of it")
 
     def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
         task, again = options["task"], options["version_again"]
+        if options["release"] and options["key"]:
+            release_key(actor=actor, dataflow_id=record.pk, task=task, key=options["key"])
+            return f"Nobody holds {', '.join(options['key'])} of {task} any more."
         if options["release"]:
             release_alternate(actor=actor, dataflow_id=record.pk, task=task)
             return f"Nobody holds {task} any more."

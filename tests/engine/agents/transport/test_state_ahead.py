@@ -3,6 +3,7 @@ restarts. State by key is in ``test_rows_ahead.py``."""
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
 import pytest
@@ -252,3 +253,29 @@ def test_a_state_is_about_as_large_as_the_largest_of_spark_s_files_of_it(tmp_pat
         for version, size in enumerate(sizes):
             (folder / f"{version}.changelog").write_bytes(b"x" * size)
     assert store.state_bytes("h") == 107
+
+
+DIGEST = "0" * 64
+CHECK = {"length": 4, "sha256": DIGEST}
+FORGED = {
+    "no JSON": "{", "a list": "[]", "deep": "[" * 100_000, "nothing": "{}", "no pieces": json.dumps(CHECK),
+    "another folder": json.dumps({"length": 4, "sha256": "/../../../tmp/xy" + "0" * 48, "pieces": [CHECK]}),
+    "a digest that is none": json.dumps({"length": 4, "sha256": 5, "pieces": [CHECK]}),
+    "pieces that are none": json.dumps({**CHECK, "pieces": [4, None, {}]}),
+    "less than nothing": json.dumps({**CHECK, "pieces": [{"length": -4, "sha256": DIGEST}]}),
+    "more than there is": json.dumps({**CHECK, "length": 10**30, "pieces": [CHECK]}),
+    "a base that is none": json.dumps({**CHECK, "pieces": [CHECK], "base": {}}),
+    "a whole that is none": json.dumps({**CHECK, "pieces": [CHECK], "base": DIGEST, "whole": 5}),
+    "a time that is none": json.dumps({**CHECK, "pieces": [CHECK], "ended_ms": "now"})}
+
+
+@pytest.mark.parametrize("name", FORGED)
+@pytest.mark.parametrize("key", [keys.handover("a"), keys.ahead("h")])
+def test_what_a_slot_of_another_node_forged_is_as_if_it_were_not_there(way, name, key):
+    """Files are named after what it says, and a slot that fails over it fails for all who are in it."""
+    way.broker.hset(key, "manifest", FORGED[name])
+    way.broker.hset(key, "piece:0", "text")
+    for _ in range(5):
+        way.now_ms += 1_000
+        way.carriers[1].turn(COMES, "0")
+    assert not way.there.files.texts

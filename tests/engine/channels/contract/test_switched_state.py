@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from workers.engine.channels.spark_channels import alternate_of_event, first_events_noted, the_one_on
+from workers.engine.channels.spark_channels import alternate_of_event, first_events_noted, shared, the_one_on
 from workers.engine.noted_switches import noted_key_switches, noted_switches
 from workers.library.folds import BlockAverage
 from workers.library.forecasting import HOUR_MS, HourlyForecast
@@ -148,3 +148,40 @@ def test_alternates_by_key_go_on_with_one_state(rig: Rig) -> None:
             for row in out]
     assert len({row[3] for row in expected}) > 2
     assert made == expected
+
+
+def test_an_alternate_warms_up_beside_the_one_that_is_on(rig: Rig) -> None:
+    rig = rig.with_config(max_rows=40)
+    builds = {"all": averages(4, of="all"), "evens": averages(50, of="evens")}
+    on = partial(the_one_on, config=rig.config, fragment="a", position=1)
+
+    def element_of(events: DataFrame) -> DataFrame:
+        return fresh_state(
+            shared(events), builds, on, both_of=partial(on, warms=True), working=lambda frame: alternate_of_event(
+                frame, F.lit(""), [*builds], rig.config, fragment="a", position=1))
+
+    def switched(to: str, notes: int) -> Callable[[], int]:
+        return lambda: (rig.channels.switch("a", 1, to), notes)[1]
+
+    rig.channels.switch("a", 1, "all", from_batch=0)
+    out = through(rig, element_of, [
+        switched("all+evens", 2), switched("all", 3), switched("all+evens", 4), switched("evens", 5)])
+    switches = noted_switches(rig.channels._redis, "t")
+    assert [(each.alternate, each.warming) for each in switches] == [
+        ("all", ""), ("all", "evens"), ("all", ""), ("all", "evens"), ("evens", "")]
+    folds = {"all": BlockAverage(4), "evens": BlockAverage(50)}
+    expected, states, warm = [], {}, {}
+    for seq in range(out[-1]["_seq"] + 1):
+        now = max((each for each in switches if each.seq <= seq), key=lambda each: each.seq)
+        if now.alternate == "evens" and warm:
+            states, warm = warm, {}
+        if not now.warming:
+            warm = {}
+        meter, _, value = reading(seq)
+        for name, of in ((now.alternate, states), (now.warming, warm)):
+            if not name or (name == "evens" and seq % 2):
+                continue
+            made = folds[name].step(of.setdefault(meter, folds[name].start()), value)
+            expected += [(seq, meter, *each, name) for each in made] if of is states else []
+    assert {row[-1] for row in expected} == {"all", "evens"}
+    assert [tuple(row[name] for name in ("_seq", "meter", "mean", "count", "made")) for row in out] == expected

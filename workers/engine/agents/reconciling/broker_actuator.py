@@ -103,7 +103,7 @@ class BrokerActuator:
                     instead=instead)
             case SetAlternate(position, name, from_batch, task):
                 channels.switch(fragment_id, position, name, from_batch=from_batch)
-                if task and (chosen := read_choices(broker, task).alternates):
+                if task and (chosen := read_choices(broker, task).in_force):
                     channels.switch_keys(fragment_id, position, chosen, from_batch=from_batch)
             case DropRoute(position, reader):
                 channels.unroute(fragment_id, position, reader)

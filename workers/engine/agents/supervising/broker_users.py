@@ -72,16 +72,20 @@ class BrokerUsers:
             if self.is_refused:
                 return
             own = key_patterns.of_fragments(tuple(self._fragments(coming).values()))
-            rehearsal = f"{keys.PREFIX}*:rehearsal-{key_patterns.escaped(self._store.node)}-*"
+            rehearsal = key_patterns.named_after(f"rehearsal-{self._store.node}-", more="*")
             try:
                 sinks = [name.decode() for name in self._broker.smembers(keys.sinks(self._store.node))]
                 shown, trial = (self._passing.get(what, frozenset()) for what in (_SHOWN, _TRIAL))
-                self._set(SLOTS, {*own, rehearsal, *shown, *trial})
+                self._set(SLOTS, {*own, *rehearsal, *shown, *trial})
                 self._set(CONNECTORS, {*own, *key_patterns.of_connectors(self._store.node, sinks)})
                 self._set(LOOKS, self._passing.get(LOOKS, frozenset()))
             except redis.ResponseError as error:
                 self.is_refused = not self._rules  # what it let the agent do once, it will again
                 logger().warning("the broker did not let users be made", error=str(error), given_up=self.is_refused)
+
+    def works_for(self, query: str) -> bool:
+        """Whether the node works for a query, or has not cleared it away yet; of all where that is not known."""
+        return self.is_refused or self._known is None or query in self._known
 
     def look(self, *, is_away: bool) -> None:
         """Make the users where they are missing: a broker that was started anew may have forgotten them."""
@@ -91,7 +95,7 @@ class BrokerUsers:
 
     def let_trial(self, fragment: str) -> None:
         """Let slots touch what is named after a trial, and nothing of another."""
-        self._let(_TRIAL, {f"{keys.PREFIX}*:{key_patterns.escaped(fragment)}*"})
+        self._let(_TRIAL, set(key_patterns.named_after(fragment, more="*")))
 
     def let_looks(self, look_ids: Collection[str], *, in_slots: bool = False) -> None:
         """Let the processes of looks, or slots, tell of these looks and of no others."""

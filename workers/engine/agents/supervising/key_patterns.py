@@ -12,6 +12,8 @@ from workers.engine.channels import keys
 from workers.library.model_store import PREFIX as MODELS
 from workers.library.model_store import ModelName
 
+_NAMED = (
+    keys.valve, keys.meter, keys.channel_meters, keys.tap, keys.try_again, keys.handover, keys.ahead, keys.heir)
 _SPECIAL = re.compile(r"([\\*?\[\]])")
 
 
@@ -42,7 +44,8 @@ def _of_fragment(fragment: WantedFragment) -> Iterator[str]:
     for task in fragment.tasks[:1]:
         yield escaped(keys.wave(task.id))  # a source
     for task in fragment.tasks:
-        yield f"{escaped(keys.tapped(task.id))}*"
+        yield escaped(keys.tapped(task.id))
+        yield f"{escaped(keys.tapped(task.id))}:*"
         if is_dynamic(task.type):
             yield from map(escaped, (keys.switches(task.id), keys.key_switches(task.id), keys.waves(task.id)))
         for model in filter(is_owned, task.config.values()):
@@ -51,10 +54,19 @@ def _of_fragment(fragment: WantedFragment) -> Iterator[str]:
             yield escaped(ModelName(model[TEAM], model[NAME]).texts)
 
 
-def named_after(fragment: str) -> Iterator[str]:
-    """Everything that is a fragment's: streams and their parts, valves, meters, what it leaves for an heir."""
-    yield f"{keys.PREFIX}*:{escaped(fragment)}"
-    yield f"{keys.PREFIX}*:{escaped(fragment)}[.:]*"
+def named_after(fragment: str, *, more: str = "") -> Iterator[str]:
+    """Everything that is a fragment's: streams and their parts, valves, meters, what it leaves for an heir.
+
+    Each kind of key is named: of the others some are read whoever is in the name, such as reports of nodes.
+
+    Parameters
+    ----------
+    more : str, optional
+        ``*`` for all fragments whose names begin so.
+    """
+    name = f"{escaped(fragment)}{more}"
+    yield from (key(name) for key in _NAMED)
+    yield f"{keys.channel(name)}[.:]*"
 
 
 def of_channel(channel: str) -> Iterator[str]:

@@ -19,6 +19,7 @@ from workers.processes import descendants, reap, spawn
 from .. import backoff
 from ..agent_logs import logger
 from ..blame import Death
+from .slot_lines import UnreadableLine, lines_of, read_line, takes
 
 SILENT_MS = 20_000  # a slot with a driver that says nothing for so long hangs; so does one whose JVM does not answer
 STALLED_MS = 2_000  # one that does not answer for so long is reported as stalled
@@ -54,6 +55,8 @@ class SlotProcess:
         Gives, by name and command, the command and environment behind a wall, at each start.
     answer : callable, optional
         Answers what the process asks for, with a line.
+    works_for : callable, optional
+        Whether a query is one that the process may tell of: by its id.
     """
 
     def __init__(
@@ -67,9 +70,10 @@ class SlotProcess:
         spare: Spare | None = None,
         enclose: Callable[[str, Sequence[str]], tuple[list[str], dict[str, str]]] | None = None,
         answer: Callable[[SlotProcess, Mapping[str, Any]], bytes] | None = None,
+        works_for: Callable[[str], bool] = lambda _: True,
     ) -> None:
         self.name = name
-        self._enclose, self._answer = enclose, answer
+        self._enclose, self._answer, self._works_for = enclose, answer, works_for
         self.ordered: frozenset[tuple[str, str]] = frozenset()  # secrets in the commands that this process was given
         self._spare = spare
         self.restarts = 0
@@ -90,6 +94,7 @@ class SlotProcess:
         self.death: Death | None = None  # of the last driver, where that ended by itself
         self.was_spare = False  # the process took the place of one that died
         self._saying = threading.Lock()  # two threads' lines must not meet
+        self._asked: int | None = None
         self._answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
         self._log = logger().bind(slot=name)
 
@@ -162,7 +167,7 @@ class SlotProcess:
         SlotGone
             The process ``pid`` is not this slot's any more, or does not answer.
         """
-        number = time.monotonic_ns()
+        self._asked = number = time.monotonic_ns()
         self._command({"do": do, "ask": number, **what}, pid=pid)
         deadline = time.monotonic() + within_s
         while self.pid == pid and time.monotonic() < deadline:
@@ -222,9 +227,9 @@ class SlotProcess:
     def hear(self, process: subprocess.Popen[bytes], line: bytes) -> None:
         """Take in a line of the process, on the thread that listens to it."""
         try:
-            report = json.loads(line)
-        except ValueError:
-            self._log.warning("unreadable line", line=line[:200].decode(errors="replace"))
+            report = read_line(line)
+        except UnreadableLine as error:
+            self._log.warning("unreadable line", line=line[:200].decode(errors="replace"), why=str(error))
             return
         if process is not self._process:
             return
@@ -233,15 +238,18 @@ class SlotProcess:
             return
         self._heard_at_ms = _now_ms()
         if "answer" in report:
-            self._answers.put(report)
+            if report["answer"] == self._asked:  # or what nobody asked for would be kept for ever
+                self._answers.put(report)
             return
         if "open" in report:
             if self._answer is not None:
                 self._say(self._answer(self, report), pid=process.pid)
             return
-        for event in report.pop("events", []):
-            self._on_event(**event)
-        if self.serves_since_ms is None and report.get("state") == "running":
+        report["fragments"] = {name: query for name, query in report["fragments"].items() if self._works_for(name)}
+        for event in report.pop("events"):
+            if "fragment" not in event or self._works_for(event["fragment"]):
+                self._on_event(**event)
+        if self.serves_since_ms is None and report["state"] == "running":
             self.serves_since_ms = self._heard_at_ms
         is_news = _shape(report) != _shape(self.report)
         self.report = report
@@ -257,8 +265,9 @@ class SlotProcess:
         process = self._process  # another thread may bury it meanwhile
         if process is not None and (pid is None or process.pid == pid):
             with self._saying, suppress(OSError, ValueError):  # it is ending, or has been ended just now
-                process.stdin.write(line)
-                process.stdin.flush()
+                if not takes(process.stdin, line):
+                    self._log.warning("slot takes nothing that it is told, and is ended", pid=process.pid)
+                    process.kill()
 
 
 class Spare(SlotProcess):
@@ -298,8 +307,11 @@ class _Driver:
         self._reader.join(LAST_WORDS_S)
 
     def _read(self) -> None:
-        for line in self.process.stdout:
-            self.owner.hear(self.process, line)
+        for line in lines_of(self.process.stdout):
+            try:
+                self.owner.hear(self.process, line)
+            except Exception:  # whatever it says: the next line is heard, or it would be taken for one that hangs
+                logger().exception("a slot's line was not taken in", slot=self.owner.name)
         self.owner.hear_end()
 
 

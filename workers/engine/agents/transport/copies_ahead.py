@@ -165,6 +165,8 @@ class CopyReceiver:
         if text is None or stored == OF_NO_USE:
             return
         manifest = self._manifests.of(key, text)
+        if manifest is None:
+            return
         made, length = makes_of(manifest), files.size(heir, COPY)
         if stored == made["sha256"].encode() and length is not None:
             return

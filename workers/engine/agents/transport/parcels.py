@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,12 +20,15 @@ from typing import Any, Protocol
 
 import redis
 
+from workers.engine.slot_values import MOST_DIGITS, count_of
+
 from ..atomic_files import write_atomically
 
 PIECE_BYTES = 256 << 10
 WINDOW = 32  # pieces that the broker holds at once
 PIECES_AT_ONCE = 8  # of which it is asked in one round trip
 MANIFEST, NEXT, _PIECE = "manifest", "next", "piece:"
+_SHA256 = re.compile("[0-9a-f]{64}")
 COMING = "coming"  # what a file is while it comes, with what it is to be and the beginning of its checksum
 
 Manifest = Mapping[str, Any]
@@ -230,7 +234,7 @@ def offer(broker: redis.Redis, key: str, parcel: Parcel, *, expires_s: int) -> i
         After how many seconds it goes, where nobody offers it again.
     """
     manifest, taken = broker.hmget(key, MANIFEST, NEXT)
-    first = int(taken or 0)
+    first = count_of(taken) or 0
     if manifest != parcel.manifest.encode():  # the first time, or another file was sent here before
         others = [name for name in broker.hkeys(key) if name.startswith(_PIECE.encode())]
         broker.hdel(key, NEXT, *others)
@@ -251,21 +255,50 @@ def offer(broker: redis.Redis, key: str, parcel: Parcel, *, expires_s: int) -> i
 
 
 class Manifests:
-    """Manifests of what comes, each read once."""
+    """Manifests of what comes, each read once.
+
+    A slot of another node wrote them: file names are made of what they say, and so they say nothing else than a
+    manifest does.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[bytes, Manifest]] = {}
+        self._known: dict[str, tuple[bytes, Manifest | None]] = {}
 
-    def of(self, key: str, text: bytes) -> Manifest:
-        """What a parcel's hash has as its manifest."""
+    def of(self, key: str, text: bytes) -> Manifest | None:
+        """What a parcel's hash has as its manifest; None where it is none."""
         known = self._known.get(key)
         if known is None or known[0] != text:
-            known = self._known[key] = (text, json.loads(text))
+            known = self._known[key] = (text, _manifest_in(text))
         return known[1]
 
     def forget(self) -> None:
         """Nothing comes any more."""
         self._known.clear()
+
+
+def _manifest_in(text: bytes) -> Manifest | None:
+    try:
+        manifest = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    is_one = (
+        _is_check(manifest) and isinstance(manifest.get("pieces"), list) and all(map(_is_check, manifest["pieces"]))
+        and ("base" not in manifest or _is_digest(manifest["base"]))
+        and ("whole" not in manifest or _is_check(manifest["whole"]))
+        and (manifest.get("ended_ms") is None or _is_size(manifest["ended_ms"])))
+    return manifest if is_one else None
+
+
+def _is_check(value: Any) -> bool:
+    return isinstance(value, dict) and _is_size(value.get("length")) and _is_digest(value.get("sha256"))
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and 0 <= value < 10**MOST_DIGITS
+
+
+def _is_digest(value: Any) -> bool:
+    return isinstance(value, str) and _SHA256.fullmatch(value) is not None
 
 
 def fetch(
@@ -300,7 +333,7 @@ def fetch(
             break
         files.append(name, kind, b"".join(good), at=at)
         at, have = at + sum(map(len, good)), have + len(good)
-    if int(broker.hget(key, NEXT) or 0) != have:
+    if (count_of(broker.hget(key, NEXT)) or 0) != have:
         broker.hset(key, NEXT, have)
         broker.expire(key, expires_s)
     if have > had:  # and those that its sender put there again meanwhile

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,10 +110,12 @@ class Carrier:
             self._take_back_copies({heir.id for _, heir in leaving})
             for fragment, heir in leaving:
                 if self._is_due(heir.id):
-                    self._send_off(fragment, heir)
+                    with suppress(redis.ResponseError):  # what is there is none of what is sent: of this one alone
+                        self._send_off(fragment, heir)
             for heir in coming:
                 if self._is_due(heir.id):
-                    self._receive(desired, heir)
+                    with suppress(redis.ResponseError):
+                        self._receive(desired, heir)
             self._say_nothing_is_left(desired)
         except redis.RedisError:
             self._ready.clear()
@@ -230,7 +233,7 @@ class Carrier:
         if text is None or claimed not in (None, heir.id.encode()):
             return
         manifest = self._manifests.of(key, text)
-        if refused is not None and "base" in manifest:
+        if manifest is None or (refused is not None and "base" in manifest):
             return  # the whole is to come
         taken, kind = fetch(self._broker, key, files, heir.id, manifest, to=RECEIVED, expires_s=LEFT_S)
         self._note(heir.id, (RECEIVED, taken))

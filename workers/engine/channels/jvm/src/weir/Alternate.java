@@ -23,7 +23,8 @@ import scala.jdk.javaapi.CollectionConverters;
  * So an alternate that is off reads nothing, and no task runs for it.
  *
  * <p>It is asked in the driver, on the thread that plans the batch: the batch's number is a property of that thread. Where
- * the element switches in waves, the batch's wave says which is on ({@link Waves}).
+ * the element switches in waves, the batch's wave says which is on ({@link Waves}). What works in a batch is said as
+ * {@code <alternate>}, or {@code <alternate>+<the one that warms up beside it>}.
  */
 public final class Alternate extends FixedCondition {
   private final String url;
@@ -32,9 +33,11 @@ public final class Alternate extends FixedCondition {
   private final String name;
   private final boolean isFirst; // on where nobody has said which is
   private final String task; // of an element that switches in waves; else empty
+  private final boolean warms; // it works while it warms up, too
 
-  private Alternate(String url, String fragment, int position, String name, boolean isFirst, String task) {
+  private Alternate(String url, String fragment, int position, String name, boolean isFirst, String task, boolean warms) {
     this.url = url;
+    this.warms = warms;
     this.task = task;
     this.fragment = fragment;
     this.position = position;
@@ -42,11 +45,15 @@ public final class Alternate extends FixedCondition {
     this.isFirst = isFirst;
   }
 
-  /** What an alternate makes, in the batches in which it is on; of an element that switches in waves, by running task. */
+  /**
+   * What an alternate makes, in the batches in which it is on; of an element that switches in waves, by running task. With
+   * {@code warms} also in those in which it warms up.
+   */
   public static Dataset<Row> whileOn(
-      Dataset<Row> made, String url, String fragment, int position, String name, boolean isFirst, String task) {
+      Dataset<Row> made, String url, String fragment, int position, String name, boolean isFirst, String task,
+      boolean warms) {
     OneAlternate.plansIn(made.sparkSession());
-    return made.filter(ExpressionUtils.column(new Alternate(url, fragment, position, name, isFirst, task)));
+    return made.filter(ExpressionUtils.column(new Alternate(url, fragment, position, name, isFirst, task, warms)));
   }
 
   /**
@@ -62,7 +69,7 @@ public final class Alternate extends FixedCondition {
 
   /**
    * Which alternate works on an event, where all of an element share one function: that of the event's key, where one was set
-   * for that, or the element's own.
+   * for that, or the element's own, with the one that warms up beside it.
    */
   public static Column ofEvent(
       String url, String fragment, int position, Column key, String[] names) {
@@ -76,6 +83,12 @@ public final class Alternate extends FixedCondition {
     return Control.of(Broker.at(url), fragment, run == null ? "" : run, Long.parseLong(batch));
   }
 
+  /** Whether it may be one of two that work in a batch. */
+  boolean warms() {
+    return warms;
+  }
+
+  /** Whether it works in the batch that is planned. */
   boolean isOn() {
     SparkContext context = SparkContext.getOrCreate();
     String batch = context.getLocalProperty("streaming.sql.batchId"), run = context.getLocalProperty("spark.jobGroup.id");
@@ -83,7 +96,19 @@ public final class Alternate extends FixedCondition {
     Broker broker = Broker.at(url);
     Control control = Control.planned(broker, fragment, run == null ? "" : run, Long.parseLong(batch));
     String on = task.isEmpty() ? control.alternate(position) : control.alternateInWave(broker, task);
-    return on == null ? isFirst : name.equals(on);
+    return on == null ? isFirst : name.equals(on(on)) || warms && name.equals(warming(on));
+  }
+
+  /** Of what works at an element, the alternate that is on. */
+  private static String on(String working) {
+    int beside = working.indexOf('+');
+    return beside < 0 ? working : working.substring(0, beside);
+  }
+
+  /** Of what works at an element, the alternate that warms up; empty where none does. */
+  private static String warming(String working) {
+    int beside = working.indexOf('+');
+    return beside < 0 ? "" : working.substring(beside + 1);
   }
 
   @Override
@@ -159,7 +184,7 @@ public final class Alternate extends FixedCondition {
     }
 
     private String known(String name, String otherwise) {
-      return name != null && Arrays.asList(names).contains(name) ? name : otherwise;
+      return name != null && Arrays.asList(names).contains(on(name)) ? name : otherwise;
     }
   }
 
@@ -200,6 +225,6 @@ public final class Alternate extends FixedCondition {
 
   @Override
   public String toString() {
-    return "weir_alternate(" + fragment + "." + position + " " + name + ")";
+    return "weir_alternate(" + fragment + "." + position + " " + name + (warms ? " or warming up)" : ")");
   }
 }

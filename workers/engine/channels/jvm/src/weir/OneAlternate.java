@@ -20,7 +20,7 @@ import scala.runtime.AbstractPartialFunction;
 /**
  * Leaves of each union of alternates the one that is on, when a batch is planned (docs/dynamic.md). Spark itself keeps what
  * a constant false leaves of a stream, for there might be state below; of alternates there is none, and what is before them
- * is before the one that stays, too.
+ * is before the one that stays, too. Where one warms up beside it, the union of the two stays.
  */
 public final class OneAlternate extends Rule<LogicalPlan> {
   private static final OneAlternate RULE = new OneAlternate();
@@ -75,8 +75,12 @@ public final class OneAlternate extends Rule<LogicalPlan> {
       Alternate alternate = alternate(child);
       if (alternate == null || alternate.isOn()) on.add(withoutMark(child));
     }
-    if (on.size() != 1) throw new IllegalStateException("of the alternates " + on.size() + " are on, not 1");
-    return namedAs(on.get(0), union);
+    boolean mayBeTwo = alternate(union.children().head()) != null && alternate(union.children().head()).warms();
+    if (on.isEmpty() || on.size() > (mayBeTwo ? 2 : 1)) {
+      throw new IllegalStateException("of the alternates " + on.size() + " are on, not 1");
+    }
+    if (on.size() == 1) return namedAs(on.get(0), union);
+    return namedAs((LogicalPlan) union.withNewChildren(CollectionConverters.asScala(on).toIndexedSeq()), union);
   }
 
   /** What marks a child of a union as an alternate: nothing but projections is above it. */

@@ -1,0 +1,53 @@
+"""Answers about adaptation: goals of dataflows, what they cost and bring."""
+
+from __future__ import annotations
+
+from dashboard.api.answers.common import Answer
+
+
+class GoalsFigures(Answer):
+    """Throughput Ω̂ and its tolerance ε as parts, what may be spent an hour for the greatest value and for the least,
+    and the hours over which value and cost are weighed."""
+
+    most_per_hour: float
+    least_per_hour: float
+    throughput: float
+    tolerance: float
+    hours: float
+
+
+class AdaptationFigures(Answer):
+    """Value Γ and throughput Ω as parts, cores that the tasks take, what these cost an hour, and profit Θ."""
+
+    value: float
+    throughput: float
+    cores: float
+    per_hour: float
+    profit: float
+
+
+class GoalsAnswer(Answer):
+    """What adaptation is to reach for a dataflow, as ``chosen``, by its ``document``, or by ``nobody``.
+
+    ``now`` is what it comes to now, null where nothing is measured. ``switchable`` are its tasks that may be switched,
+    and ``mode`` is what its team lets adaptation do. ``why`` says why it is left as it is, or what was decided last.
+    """
+
+    id: str
+    goals: GoalsFigures | None
+    said_by: str
+    currency: str
+    algorithm: str
+    mode: str
+    now: AdaptationFigures | None
+    switchable: list[str]
+    why: str
+
+
+class GoalsOffer(AdaptationFigures):
+    """What would be on with some goals if slots were made for the dataflow: ``alternates`` by task."""
+
+    id: str
+    goals: GoalsFigures
+    currency: str
+    alternates: dict[str, str]

@@ -1,0 +1,21 @@
+"""What the API is told of switches of dynamic tasks."""
+
+from __future__ import annotations
+
+from ninja import Schema
+
+
+class SwitchIn(Schema):
+    """By which of its alternates a dynamic task is to be done, which tasks, by which of theirs, switch with it, and for
+    how many seconds it is held so then.
+
+    With ``hold_s`` it may be the alternate that is on. With ``at_once`` it does not warm up, where the task's
+    alternates do; while one warms up, the alternate that is on ends that. With ``key`` it is that key's alone.
+    """
+
+    task: str
+    alternate: str
+    along: dict[str, str] = {}
+    hold_s: float | None = None
+    at_once: bool = False
+    key: list[str] = []

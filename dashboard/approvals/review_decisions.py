@@ -1,0 +1,86 @@
+"""What reviewers decide on: what a plan costs others besides money, and which approvals it still lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from django.conf import settings
+
+from dashboard import jobs
+from dashboard.approvals.lifecycle import DONE, OPEN, PENDING
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.version_changes import names_in
+from dashboard.operations.live_view.handover_pauses import expected_pause_ms
+from dashboard.plans.selectors import plan_of
+from scheduler.model.plan import Plan
+from scheduler.model.plan_kinds import PLAN_KINDS, UNDISTURBED
+from scheduler.step_kinds import kind_of
+
+LOOKED_AT, LEAST = 20, 3  # proposals of a kind that tell how long one takes
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewDecision:
+    """What is before the reviewers. ``warnings`` by what they are of: ``state``, ``pause``, ``bill`` or ``note``;
+    ``lacking``: a sentence for each approval that is still missing; ``usual_s``: how many seconds such plans took to be
+    in force of late, None where too few did."""
+
+    warnings: Sequence[tuple[str, str]]
+    lacking: Sequence[str]
+    usual_s: float | None
+
+
+def decision_of(proposal: Proposal, *, diff: Mapping[str, Any] | None, review: Mapping[str, Any]) -> ReviewDecision:
+    """The decision about a proposal.
+
+    Parameters
+    ----------
+    diff : mapping
+        As `difference.difference` gives it to the viewer.
+    review : mapping
+        As `selectors.review_of` gives it.
+    """
+    plan = plan_of(proposal.plan) if diff else None
+    return ReviewDecision(
+        _warnings(plan, diff) if plan is not None and diff and proposal.status in OPEN else (),
+        [_lacking(team) for team in review["teams"] if team["needed"] and not team["verdict"]]
+        if proposal.status == PENDING else (),
+        usual_s(proposal.plan.kind))
+
+
+def pause_of(plan: Plan | None) -> str:
+    """What others notice of a plan."""
+    disturbs = plan is not None and any(kind_of(step).interrupts for step in plan.steps)
+    return PLAN_KINDS[plan.kind].pause if plan is not None and disturbs else UNDISTURBED
+
+
+def usual_s(kind: str) -> float | None:
+    """How long plans of a kind took of late, from the approval until they were in force, in seconds: the median."""
+    times = Proposal.objects.filter(
+        status=DONE, plan__kind=kind, approved_at__isnull=False, finished_at__isnull=False).order_by(
+        "-finished_at").values_list("approved_at", "finished_at")[:LOOKED_AT]
+    took_s = [(finished - approved).total_seconds() for approved, finished in times]
+    return median(took_s) if len(took_s) >= LEAST else None
+
+
+def _warnings(plan: Plan, diff: Mapping[str, Any]) -> list[tuple[str, str]]:
+    types, names = jobs.task_types(), names_in(plan)
+    lost = sorted({names.get(task.id, task.type) for task in plan.stopped
+                   if (declared := types.get(task.type)) is not None and declared.stateful})
+    warnings = [("state", f"The state of {', '.join(lost)} is lost.")] if lost else []
+    pause = pause_of(plan)
+    if pause != UNDISTURBED:
+        pause_s = expected_pause_ms(plan, jobs.read_live((), {}).reports) / 1000
+        warnings.append(("pause", f"{pause} Expected: {pause_s:.1f} s at most." if pause_s else pause))
+    warnings += [
+        ("bill", f"{change['team']} pays {change['money_per_hour_delta']:.5f} {settings.CURRENCY} an hour more.")
+        for change in diff["bill_changes"] if change["money_per_hour_delta"] > 0]
+    return warnings + [("note", note) for note in diff["notes"]]
+
+
+def _lacking(team: Mapping[str, Any]) -> str:
+    given = sum(approval["counts"] for approval in team["approvals"])
+    return f"{given} of {team['needed']}: an {team['role']} of {team['name']}"

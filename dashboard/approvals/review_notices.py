@@ -1,0 +1,104 @@
+"""Messages about proposals: one waits for somebody's approval, a comment names somebody, one's own was decided.
+
+They are stored in the transaction of what they are about, and go out as each person has chosen (`notice_choices`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from django.conf import settings
+from django.urls import reverse
+from django.utils import timezone
+
+from dashboard.approvals.demands import ROLES, asks_of, statuses
+from dashboard.approvals.lifecycle import EXECUTING, FAILED, REJECTED, ROLLED_BACK, UNPLANNABLE
+from dashboard.approvals.models import Comment, Proposal, Review
+from dashboard.outbox.models import Endpoint
+from dashboard.outbox.notice_choices import (
+    DECISION,
+    MENTION,
+    REVIEW,
+    NoticeMessage,
+    chosen_by,
+    deliveries_to,
+    webhook_delivery,
+)
+from dashboard.outbox.sending import enqueue
+from dashboard.teams.models import Team, User
+from dashboard.teams.permissions import viewer_of
+from scheduler.alerting.alert_values import INFO
+from scheduler.model.plan_kinds import PLAN_KINDS
+
+_DECIDED = {
+    EXECUTING: "is approved", REJECTED: "is rejected", FAILED: "cannot be enacted for now",
+    ROLLED_BACK: "is rolled back", UNPLANNABLE: "has no plan"}
+_QUOTED = 300  # characters of a comment in a message
+
+
+def ask_reviewers(proposal: Proposal) -> None:
+    """Tell those whose approval a proposal lacks that it waits for them; each of them once for each team."""
+    asks = asks_of(proposal)
+    met = statuses(proposal, asks, at=timezone.now())
+    for each in asks:
+        if not met[each.team_id].missing:
+            continue
+        notice = _notice(
+            proposal, REVIEW, f"review:{proposal.pk}:{each.team_id}",
+            f"{_name(proposal)} by {proposal.author_name} waits for an approval of {each.team.name}", team=each.team)
+        members = User.objects.filter(
+            memberships__team=each.team, memberships__role__gte=ROLES[each.role], is_active=True).order_by("pk")
+        _tell([user for user in members if not proposal.is_of(user.pk) and _sees(user, proposal)], REVIEW, notice)
+        enqueue([
+            webhook_delivery(endpoint, notice) for endpoint in Endpoint.objects.filter(team=each.team, least=INFO)])
+
+
+def tell_mentioned(comment: Comment, people: Iterable[User]) -> None:
+    """Tell people that a comment names them."""
+    proposal = comment.proposal
+    _tell(people, MENTION, _notice(
+        proposal, MENTION, f"mention:{comment.pk}", f"{comment.author.username} names you in {_name(proposal)}",
+        comment.text[:_QUOTED]))
+
+
+def tell_author(proposal: Proposal) -> None:
+    """Tell the author what became of a proposal, where others decided it or it did not come about."""
+    decided = _DECIDED.get(proposal.status)
+    if decided is None or proposal.author is None:
+        return
+    reviews = Review.objects.filter(plan_id=proposal.plan_id).exclude(reviewer=proposal.author)
+    if proposal.status == EXECUTING and not reviews.exists():
+        return  # it waited for nobody
+    newest = reviews.select_related("reviewer").order_by("-at", "-pk").first()
+    by = f" by {newest.reviewer.username}" if newest and proposal.status in {EXECUTING, REJECTED} else ""
+    details = newest.comment if newest and by else (proposal.plan.error or {}).get("message", "")
+    _tell([proposal.author], DECISION, _notice(
+        proposal, DECISION, f"decision:{proposal.pk}:{proposal.plan_id}:{proposal.status}",
+        f"{_name(proposal)} {decided}{by}", details[:_QUOTED]))
+
+
+def _tell(users: Iterable[User], subject: str, notice: NoticeMessage) -> None:
+    enqueue([
+        delivery for user, choice in chosen_by(users, subject) for delivery in deliveries_to(user, choice, notice)])
+
+
+def _notice(
+    proposal: Proposal, event: str, key: str, title: str, text: str = "", *, team: Team | None = None
+) -> NoticeMessage:
+    link = f"{settings.SITE_URL}{reverse('proposal', args=[proposal.pk])}"
+    payload: dict[str, Any] = {
+        "event": event, "what": proposal.status, "severity": INFO, "title": title, "text": text, "link": link,
+        "team": (team or proposal.dataflow.team).slug, "proposal": str(proposal.pk), "count": 1,
+        "dataflow": str(proposal.dataflow_id)}
+    body = [f"{title}.", *([text] if text else []), link, "You choose what you are told under Alerts, Notifications."]
+    return NoticeMessage(key, payload, "\n\n".join(body))
+
+
+def _name(proposal: Proposal) -> str:
+    return f"{PLAN_KINDS[proposal.plan.kind].noun} of {proposal.dataflow.name}"
+
+
+def _sees(user: User, proposal: Proposal) -> bool:
+    record = proposal.dataflow
+    return not record.private or viewer_of(user).sees_private_of(record.team_id)

@@ -1,0 +1,153 @@
+"""Adaptation of a dataflow for pages, API and commands: its goals, what they cost and bring, what it came to.
+
+- ``goals_told(viewer, dataflow_id)``: the goals that hold, what the dataflow comes to now, and why it is left or not
+- ``offer_told(viewer, dataflow_id, goals)``: what other goals would cost and bring at the load of now
+- ``course_told(viewer, dataflow_id, begin_s, end_s)``: value, throughput, cost and profit over time
+- ``decisions_told(viewer, dataflow_id)``: the newest rounds, with what else was looked at
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.utils import timezone
+
+from dashboard import jobs
+from dashboard.catalog.document_checks import InvalidGoals
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.selectors import dataflow as dataflow_of
+from dashboard.controllers import selectors
+from dashboard.controllers.models import RoundRow
+from dashboard.controllers.site_world import StoredWorld
+from dashboard.controllers.stored_rounds import policies_of
+from dashboard.teams.permissions import Viewer
+from scheduler.adaptation.shared_slots import SlotOffer, offer_of
+from scheduler.controllers.alternate_adaptation import NAME, AdaptedDataflow, answer_for
+from scheduler.controllers.controller_registry import CONTROLLERS
+from scheduler.controllers.evidence.adaptations import AdaptationPoint, adapted_now, course_of
+from scheduler.controllers.loop_values import OFF
+from scheduler.model.dataflow_goals import DataflowGoals, goals_json
+from scheduler.model.errors import NotFound
+
+SHOWN = 20  # rounds
+
+
+@dataclass(frozen=True, slots=True)
+class ToldDecision:
+    """A round of adaptation, and the choices that were looked at, the greatest profit first."""
+
+    row: RoundRow
+    why: str
+    looked_at: tuple[Mapping[str, Any], ...]
+    algorithm: str
+
+
+def goals_told(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
+    """The goals of a dataflow, who said so, what it comes to now by them, and why adaptation leaves it as it is."""
+    record = dataflow_of(viewer, dataflow_id)
+    goals = record.goals_in_force
+    seen = None if goals is None else _seen(record, goals)
+    answer = None if seen is None else answer_for(seen, settings.ADAPTATION)
+    return {
+        "id": str(record.pk), "goals": None if goals is None else goals_json(goals), "said_by": record.goals_from,
+        "currency": settings.CURRENCY, "algorithm": settings.ADAPTATION, "mode": _mode(record),
+        "now": None if answer is None else _figures(asdict(answer.now)),
+        "switchable": [] if seen is None else sorted(seen.names.values()), "why": _why(viewer, record, goals, seen)}
+
+
+def offer_told(viewer: Viewer, dataflow_id: UUID | str, goals: DataflowGoals) -> dict[str, Any]:
+    """What a dataflow would have on with some goals, if its slots were made for it: alternates, and what they cost and
+    bring at the load of now.
+
+    Raises
+    ------
+    NotFound
+        Nothing of it is measured: it does not run, or has just begun to.
+    InvalidGoals
+        There is more to do than is worked out.
+    """
+    record = dataflow_of(viewer, dataflow_id)
+    seen = _seen(record, goals)
+    if seen is None:
+        raise NotFound("Nothing is measured of it yet.", remedy="Ask again when it has run for a minute.")
+    try:
+        offer: SlotOffer = offer_of(seen.problem, seen.conditions, algorithm=settings.ADAPTATION)
+    except ValueError as error:
+        raise InvalidGoals(f"No offer is made: {error}.", remedy="Ask again at a lower load.") from error
+    return {
+        "id": str(record.pk), "goals": goals_json(goals), "currency": settings.CURRENCY,
+        "alternates": {seen.names[task]: name for task, name in offer.active.items() if task in seen.names},
+        "value": round(offer.value, 4), "throughput": round(offer.throughput, 4), "cores": round(offer.cores, 4),
+        "per_hour": round(offer.per_hour, 6), "profit": round(offer.profit, 4)}
+
+
+def course_told(viewer: Viewer, dataflow_id: UUID | str, begin_s: float, end_s: float) -> list[AdaptationPoint]:
+    """What a dataflow with goals came to over kept history; nothing where it has none, or does not run."""
+    record = dataflow_of(viewer, dataflow_id)
+    if record.goals_in_force is None:
+        return []
+    world = StoredWorld(timezone.now())
+    submitted = world.estate.submitted.get(str(record.pk))
+    if submitted is None:
+        return []
+    try:
+        noted = jobs.switches_of(list(submitted.running.values()))
+    except jobs.BrokerAway:
+        noted = {}
+    by_task = {task: sorted(switches, key=lambda each: each.at_ms) for task, switches in noted.items() if switches}
+
+    def on_at(at_s: float) -> dict[str, str]:
+        return {task: [each for each in switches if each.at_ms <= 1000 * at_s][-1].alternate
+                for task, switches in by_task.items() if switches[0].at_ms <= 1000 * at_s}
+
+    return course_of(world, str(record.pk), begin_s, end_s, on_at)
+
+
+def decisions_told(viewer: Viewer, dataflow_id: UUID | str) -> list[ToldDecision]:
+    """The newest rounds of adaptation about a dataflow."""
+    record = dataflow_of(viewer, dataflow_id)
+    rows = selectors.rounds(viewer, controller=NAME).filter(dataflow=record)[:SHOWN]
+    decided = []
+    for row in rows:
+        given = row.decision["arguments"]
+        decided.append(ToldDecision(
+            row, row.decision["why"], tuple(json.loads(given["looked_at"])), given["algorithm"]))
+    return decided
+
+
+def _seen(record: DataflowRecord, goals: DataflowGoals) -> AdaptedDataflow | None:
+    """The dataflow as adaptation would look at it with these goals; None where nothing of it is measured."""
+    world = StoredWorld(timezone.now())
+    if not world.is_heard:
+        return None
+    world.goals = world.goals | {str(record.pk): goals}
+    seen = adapted_now(world, str(record.pk))
+    return None if seen is None else replace(seen, goals=goals)
+
+
+def _why(viewer: Viewer, record: DataflowRecord, goals: DataflowGoals | None, seen: AdaptedDataflow | None) -> str:
+    """Why adaptation does not do more for it now."""
+    if goals is None:
+        return "It has no goals: adaptation leaves it alone."
+    if _mode(record) == OFF:
+        return f"Adaptation is off for {record.team.name}."
+    if seen is None:
+        return "Nothing is measured of it yet."
+    reason = selectors.reasons(viewer, controller=NAME).filter(dataflow=record).first()
+    newest = selectors.rounds(viewer, controller=NAME).filter(dataflow=record).first()
+    if reason is None or (newest is not None and newest.begun > reason.until):
+        return "" if newest is None else newest.decision["why"]
+    return reason.why
+
+
+def _mode(record: DataflowRecord) -> str:
+    return policies_of(CONTROLLERS[NAME])[record.team.slug].mode
+
+
+def _figures(candidate: Mapping[str, Any]) -> dict[str, float]:
+    return {name: round(candidate[name], 6) for name in ("value", "throughput", "cores", "per_hour", "profit")}

@@ -1,0 +1,112 @@
+"""Adaptation of a dataflow: its goals and what they cost, what it came to over time, and what was decided and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.shortcuts import redirect, render
+from django.utils import timezone
+from django.views.decorators.http import require_POST, require_safe
+
+from dashboard.catalog import selectors as catalog
+from dashboard.catalog.document_checks import InvalidGoals, goals_of
+from dashboard.catalog.lifecycle import RUNNING
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.services import choose_goals
+from dashboard.controllers.adaptation_told import course_told, decisions_told, goals_told, offer_told
+from dashboard.operations.live_view.chart_marks import marks_of
+from dashboard.pages import flash
+from dashboard.pages.adaptation_charts import adaptation_charts as charts_of
+from dashboard.pages.adaptation_charts import adaptation_figure
+from dashboard.pages.charts import group_marks, mark_rows
+from dashboard.pages.ranges import chosen
+from scheduler.history.series import DATAFLOW
+from scheduler.model.dataflow_goals import DataflowGoals
+from scheduler.model.errors import NotFound
+
+GOALS = ("throughput", "tolerance", "most_per_hour", "least_per_hour", "hours")
+
+
+@require_safe
+@login_required
+def adaptation(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """The page."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    return render(request, "adaptation.html", {
+        "record": record, "goals": goals_told(request.viewer, dataflow_id), "is_running": record.status == RUNNING,
+        "decisions": decisions_told(request.viewer, dataflow_id), "charts": charts_of(settings.CURRENCY)})
+
+
+@require_safe
+@login_required
+def adaptation_charts(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
+    """The charts of the page over a range (``only`` names some)."""
+    record = catalog.dataflow(request.viewer, dataflow_id)
+    span = chosen(request.GET, now_s=int(timezone.now().timestamp()))
+    marks = marks_of(request.viewer, DATAFLOW, str(dataflow_id), begin_s=span.begin_s, end_s=span.end_s + 1)
+    points = course_told(request.viewer, dataflow_id, span.begin_s, span.end_s)
+    only = request.GET.getlist("only")
+    return JsonResponse({
+        "range": {"name": span.name, "title": span.title, "from_ms": 1000 * span.begin_s, "to_ms": 1000 * span.end_s,
+                  "every_s": span.every_s, "step_s": 10, "over": "", "over_empty": False},
+        "charts": [
+            adaptation_figure(
+                chart, points, record.goals_in_force, marks=marks, begin_s=span.begin_s, end_s=span.end_s)
+            for chart in charts_of(settings.CURRENCY) if not only or chart.name in only],
+        "marks": mark_rows(group_marks(marks, span.begin_s, span.end_s))}, json_dumps_params={"separators": (",", ":")})
+
+
+@require_POST
+@login_required
+def dataflow_goals(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
+    """Choose the goals of a dataflow."""
+    record, way = catalog.dataflow(request.viewer, dataflow_id), request.POST.get("as", "")
+    flash.attempt(
+        request, lambda: choose_goals(
+            actor=request.user, dataflow_id=record.pk, goals=None if way else goals_of(_given(request.POST)),
+            as_document=way == "document"),
+        text=_chosen_in_words, code="goals")
+    return redirect("dataflow", dataflow_id)
+
+
+@require_safe
+@login_required
+def dataflow_goals_prices(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
+    """What goals would cost and bring at the load of now; ``why`` where that is not known."""
+    catalog.dataflow(request.viewer, dataflow_id)
+    try:
+        return JsonResponse(offer_told(request.viewer, dataflow_id, goals_of(_given(request.GET))))
+    except (NotFound, InvalidGoals) as error:
+        return JsonResponse({"why": error.full_message})
+
+
+def goals_form(state: Mapping[str, Any]) -> dict[str, float]:
+    """Where the sliders stand, and how far they go: to four times what is spent or allowed now."""
+    goals = state["goals"] or {}
+    spent = 0.0 if state["now"] is None else state["now"]["per_hour"]
+    usual = DataflowGoals(most_per_hour=max(2 * spent, settings.CORE_HOUR_PRICE, 0.001))
+    form = {name: goals.get(name, getattr(usual, name)) for name in GOALS}
+    end = 4 * max(spent, form["most_per_hour"])
+    return {**form, "end": end, "step": end / 200}
+
+
+def _given(form: Mapping[str, str]) -> dict[str, float]:
+    given: dict[str, Any] = {}
+    for name in GOALS:
+        if form.get(name, "").strip():
+            try:
+                given[name] = float(form[name])
+            except ValueError:
+                given[name] = form[name]
+    return given
+
+
+def _chosen_in_words(record: DataflowRecord) -> str:
+    goals = record.goals_in_force
+    return f"{record.name} has no goals: adaptation leaves it alone." if goals is None else (
+        f"{record.name}: {goals.words} ({settings.CURRENCY}).")

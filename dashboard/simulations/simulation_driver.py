@@ -1,0 +1,165 @@
+"""Working simulations off, part by part: each is stored when it is done, and a worker that dies loses that part alone.
+
+An algorithm is a part; of a replay a day is one, with the estate as it is or with the plan.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from datetime import datetime, timedelta
+from typing import Any
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from dashboard.approvals.replays import replayed_part
+from dashboard.core.database import writing
+from dashboard.simulations.lifecycle import DONE, FAILED, OPEN, QUEUED, RUNNING
+from dashboard.simulations.models import SIDE_BY_SIDE, SimulationRun
+from dashboard.simulations.selectors import NOW, THEN
+from dashboard.simulations.services import PART_H, InvalidSimulation
+from dashboard.simulations.simulation_inputs import SimulationInputs, forecasts_of, inputs_of, machine_classes
+from scheduler.adaptation.side_by_side import SimulationSetup, simulated, world_of
+from scheduler.latency.limits_met import TOLERATED
+from scheduler.model.errors import WeirError
+from scheduler.replay.setup import Replayed
+
+log = structlog.get_logger(__name__)
+WORKS_S = 10.0  # at once: no part is begun after that
+LONGEST_PART_S = 90.0
+TELLS_S = 1.0  # how far it is, and whether it is still wanted
+KEPT = timedelta(days=30)
+A_FIGURE_S = 600.0  # replays keep one of so long
+STEP_S, STEP_OF_LONG_S = 60.0, 300.0  # of a replay; where it is longer than a part
+
+
+class SimulationTooLong(InvalidSimulation):
+    """An algorithm needs more time for its part than a task has."""
+
+
+class _NotWanted(Exception):
+    """Somebody has cancelled it."""
+
+
+def is_any_open() -> bool:
+    """Whether any simulation is to be worked at."""
+    return SimulationRun.objects.filter(status__in=OPEN).exists()
+
+
+def advance_simulations(*, at: datetime, monotonic_s: Callable[[], float] = time.monotonic) -> int:
+    """Work at open simulations for some seconds, the oldest first; how many parts were done.
+
+    Parameters
+    ----------
+    at : datetime
+        The present moment.
+    """
+    began_s, done = monotonic_s(), 0
+    while monotonic_s() - began_s < WORKS_S:
+        run = SimulationRun.objects.select_related("dataflow", "proposal__plan").filter(
+            status__in=OPEN).order_by("created").first()
+        if run is None:
+            break
+        _change(run, {QUEUED, RUNNING}, status=RUNNING)
+        try:
+            result = _side_by_side(run, monotonic_s) if run.kind == SIDE_BY_SIDE else _replay(run)
+        except _NotWanted:
+            continue
+        except WeirError as error:
+            _change(run, {RUNNING}, status=FAILED, reason=error.full_message, ended=at)
+            continue
+        except Exception as error:  # the next simulation is not to wait for a defect of this one
+            log.exception("simulation_failed", run=str(run.pk))
+            _change(run, {RUNNING}, status=FAILED, ended=at,
+                    reason=f"Weir failed on it ({type(error).__name__}). The worker's log says why.")
+            continue
+        results = [*run.results, result]
+        is_done = len(results) >= run.parts
+        _change(run, {RUNNING}, results=results, progress=len(results) / run.parts,
+                **({"status": DONE, "ended": at} if is_done else {}))
+        done += 1
+    return done
+
+
+def _change(run: SimulationRun, while_in: set[str], **fields: Any) -> bool:
+    """Store what has become of a simulation, unless it is over; whether it was not. Figures, so nothing is audited."""
+    with writing():
+        return bool(SimulationRun.objects.filter(pk=run.pk, status__in=while_in).update(**fields))
+
+
+def _side_by_side(run: SimulationRun, monotonic_s: Callable[[], float]) -> dict[str, Any]:
+    """The next algorithm of a simulation."""
+    options = dict(run.asked)
+    stored = options.pop("inputs", None)
+    options.pop("forecasts", None)
+    setup = SimulationSetup(**options)
+    inputs = inputs_of(run.dataflow, at=run.created) if stored is None else SimulationInputs.of(stored)
+    if stored is None:
+        _change(run, {RUNNING}, asked=options | {
+            "inputs": inputs.as_json(), "forecasts": [asdict(each) for each in forecasts_of(inputs)]})
+    name = setup.algorithms[len(run.results)]
+    world = world_of(
+        setup, inputs.dataflow, machine_classes(), inputs.recorded_per_s, np.random.default_rng(setup.seed))
+    began_s = told_s = monotonic_s()
+
+    def on_step(step: int) -> None:
+        nonlocal told_s
+        now_s = monotonic_s()
+        if now_s - began_s > LONGEST_PART_S:
+            raise SimulationTooLong(
+                f"{name} took more than {LONGEST_PART_S:.0f} s.", remedy="Choose fewer hours, or other algorithms.")
+        if now_s - told_s >= TELLS_S:
+            told_s = now_s
+            part = (len(run.results) + step / setup.steps) / run.parts
+            if not _change(run, {RUNNING}, progress=part):
+                raise _NotWanted
+
+    return asdict(simulated(setup, world, name, rng=np.random.default_rng(setup.seed), on_step=on_step))
+
+
+def _replay(run: SimulationRun) -> dict[str, Any]:
+    """The next day of a replay: all of them with the estate as it is, then with the plan."""
+    days = run.parts // 2
+    side, day = (NOW, THEN)[len(run.results) // days], len(run.results) % days
+    end = datetime.fromisoformat(run.asked["at"])
+    begin = end - timedelta(hours=run.asked["hours"]) + timedelta(hours=PART_H * day)
+    played = replayed_part(
+        begin=begin, end=min(end, begin + timedelta(hours=PART_H)), generation=run.asked["generation"],
+        step_s=STEP_S if days == 1 else STEP_OF_LONG_S,
+        proposal=run.proposal if side == THEN else None)
+    return {"side": side, **_figures(played)}
+
+
+def _figures(played: Replayed) -> dict[str, Any]:
+    """What is kept of a part of a replay."""
+    limits = []
+    for (dataflow, number), limit_s in played.limit_s.items():
+        latency_s = played.latency_s[dataflow, number]
+        known = latency_s[np.isfinite(latency_s)]
+        limits.append({
+            "dataflow": dataflow, "number": number, "limit_s": limit_s, "known": len(known),
+            "missed": int((known > TOLERATED * limit_s).sum()),
+            "latency_s": _kept(latency_s, played.step_s, np.median)})
+    return {
+        "core_hours": played.core_hours, "cost": played.cost, "currency": played.currency,
+        "most_waiting": float(played.waiting.max()), "rounds": len(played.rounds),
+        "cores": _kept(played.cores, played.step_s, np.mean), "limits": limits}
+
+
+def _kept(
+    figures: NDArray[np.float64], step_s: float, summary: Callable[[NDArray[np.float64]], Any]
+) -> list[float | None]:
+    """One figure for each ten minutes; None where nothing is known."""
+    a_figure = max(1, round(A_FIGURE_S / step_s))
+    parts = [figures[at:at + a_figure] for at in range(0, len(figures), a_figure)]
+    known = [part[np.isfinite(part)] for part in parts]
+    return [float(summary(part)) if len(part) else None for part in known]
+
+
+def forget_simulations(at: datetime) -> int:
+    """Forget simulations that were asked for a month ago; how many."""
+    with writing():
+        return SimulationRun.objects.filter(created__lt=at - KEPT).delete()[0]

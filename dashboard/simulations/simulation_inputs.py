@@ -1,0 +1,126 @@
+"""What a simulation of a dataflow begins with: its tasks as they were measured, what came to its sources, machines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+from django.conf import settings
+
+from dashboard import jobs
+from dashboard.catalog.models import DataflowRecord
+from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.plans.dataflow_figures import prices_of
+from scheduler.adaptation.course_forecasts import forecast_course, without_gaps
+from scheduler.adaptation.side_by_side import AHEAD, SEASON, STEP_S
+from scheduler.history.series import MINUTE, TASK, Series
+from scheduler.model.errors import NothingToChange
+from scheduler.performance.elastic_tasks import elastic_dataflow
+from scheduler.simulation.elastic import Alternate, ElasticDataflow, VmClass
+
+LOOKED_BACK_S = 9 * 24 * 3600  # two days of load, and a week before it to forecast from
+BYTES_PER_S = 125e6  # a gigabit: the catalogue says nothing of networks
+SPEED = 1.0  # a slot is a standard core
+
+
+@dataclass(frozen=True)
+class SourceForecast:
+    """What a source will make by what is kept of it, in steps of five minutes, and how wrong each method was there.
+
+    ``error`` is by step ahead the mean absolute error of the method that is used, as a part of what came; None where
+    too little is kept. ``errors`` is by method the mean over the steps. ``why_averages`` says why averages are used.
+    """
+
+    source: str
+    method: str
+    rates_per_s: list[float]
+    error: list[float] | None
+    errors: dict[str, float]
+    why_averages: str
+
+
+@dataclass(frozen=True)
+class SimulationInputs:
+    """The dataflow, and by source the rates that were recorded, in steps of `STEP_S`, the newest last."""
+
+    dataflow: ElasticDataflow
+    recorded_per_s: Mapping[str, list[float]]
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is stored."""
+        return {
+            "tasks": {task: [asdict(each) for each in alternates.values()]
+                      for task, alternates in self.dataflow.tasks.items()},
+            "streams": [list(stream) for stream in self.dataflow.streams], "recorded_per_s": dict(self.recorded_per_s)}
+
+    @classmethod
+    def of(cls, stored: Mapping[str, Any]) -> SimulationInputs:
+        """From what is stored."""
+        return cls(ElasticDataflow(
+            {task: {each["name"]: Alternate(**each) for each in alternates}
+             for task, alternates in stored["tasks"].items()},
+            tuple((source, target) for source, target in stored["streams"])), stored["recorded_per_s"])
+
+
+def forecasts_of(inputs: SimulationInputs) -> list[SourceForecast]:
+    """What each source will make by what is kept of it."""
+    forecasts = []
+    for source, known in inputs.recorded_per_s.items():
+        forecast = forecast_course(known, AHEAD, season=SEASON)
+        forecasts.append(SourceForecast(
+            source, forecast.method, forecast.values.tolist(),
+            None if forecast.errors is None else list(forecast.errors.by_step),
+            {name: errors.total for name, errors in (forecast.others or {}).items()}, forecast.why_averages))
+    return forecasts
+
+
+def machine_classes() -> tuple[VmClass, ...]:
+    """The machines of the catalogue that schedules are priced with."""
+    return tuple(VmClass(size.name, size.slots, SPEED, BYTES_PER_S, size.hour) for size in settings.VM_SIZES.values())
+
+
+def inputs_of(record: DataflowRecord, *, at: datetime) -> SimulationInputs:
+    """What is known of a dataflow at a moment. `NothingToChange` where it does not run, or no rate is known."""
+    estate = load_estate()
+    submitted = estate.submitted.get(str(record.pk))
+    if submitted is None:
+        raise NothingToChange(f"{record.name} does not run.", remedy="Submit it first.")
+    end_s = int(at.timestamp())
+    lines = {task: Series(TASK, running, "rate_per_s") for task, running in submitted.running.items()}
+    points = DatabaseHistory().read(list(lines.values()), MINUTE, begin_s=end_s - LOOKED_BACK_S, end_s=end_s)
+    minutes = {task: np.asarray(points[line].values, dtype=float) for task, line in lines.items() if line in points}
+    means = {running: float(np.nanmean(minutes[task])) for task, running in submitted.running.items()
+             if task in minutes and np.isfinite(minutes[task]).any()}
+    selectivity = {
+        running: means[running] / into for running in means
+        if (into := sum(means.get(parent, 0.0) for parent in estate.tasks[running].parents))}
+    dataflow = elastic_dataflow(
+        estate, submitted, task_types=jobs.task_types(), prices=prices_of(record, submitted), selectivity=selectivity)
+    recorded: dict[str, list[float]] = {}
+    for source in dataflow.sources:
+        steps = without_gaps(_in_steps(minutes.get(source, np.empty(0))))
+        planned = estate.tasks[submitted.running[source]].rate_per_s
+        if not len(steps) and planned is None:
+            raise NothingToChange(
+                f"No rate of {source} is known.", remedy="Wait until it has run for some minutes.")
+        recorded[source] = steps.tolist() if len(steps) else [planned or 0.0]
+    return SimulationInputs(dataflow, recorded)
+
+
+def _in_steps(minutes: np.ndarray) -> np.ndarray:
+    """Means of the steps that are whole, the newest last; NaN where nothing was measured, none from before that."""
+    a_step = round(STEP_S / MINUTE.step_s)
+    measured_at = np.flatnonzero(np.isfinite(minutes))
+    if not len(measured_at):
+        return np.empty(0)
+    known = minutes[measured_at[0]:]
+    if len(known) < a_step:
+        return np.array([np.nanmean(known)])
+    steps = known[len(known) % a_step:].reshape(-1, a_step)
+    counted = np.isfinite(steps)
+    return np.where(counted.any(axis=1), np.where(counted, steps, 0.0).sum(axis=1) / np.maximum(
+        1, counted.sum(axis=1)), np.nan)

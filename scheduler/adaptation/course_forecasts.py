@@ -1,0 +1,207 @@
+"""Forecasts of courses that are measured, rates or machines' speeds: recent and seasonal, with the error that each had.
+
+Every method is tried on what is known: from moments of the past it forecasts what came after them (rolling origin,
+Tashman, "Out-of-sample tests of forecasting accuracy", 2000). The one that erred least over the first half of these
+moments is taken, and what is stated is its error over the second half, which had no part in choosing it. Where that is
+too large, or no less than that of the recent mean, the forecast is the recent mean (as WAAF), and says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from scheduler.simulation.loads import Rates
+
+from .adaptation_port import Forecast
+
+RECENT = 6  # samples that the recent mean is of
+SEASONS = 7  # that are looked back at most
+MOST_SAMPLES = 4 * 7 * 24 * 12  # that are looked at: four weeks of five minutes
+ORIGINS = 48  # moments from which is forecast at most
+LEAST_ORIGINS = 4  # in either half; with fewer no error is stated
+TOO_WRONG = 0.3  # of the mean: an error from which on averages decide
+AVERAGES = "averages"
+
+CourseMethod = Callable[[Rates, int, int], Rates | None]
+
+
+def forecast_last(known: Rates, steps: int, season: int) -> Rates:
+    """What was seen last goes on."""
+    return np.full(steps, known[-1])
+
+
+def forecast_recent_mean(known: Rates, steps: int, season: int) -> Rates:
+    """The mean of the last `RECENT` samples goes on."""
+    return np.full(steps, known[-RECENT:].mean())
+
+
+def forecast_trend(known: Rates, steps: int, season: int) -> Rates:
+    """Level and damped trend by exponential smoothing (Gardner and McKenzie 1985), of the newest samples."""
+    level, trend = float(known[-8 * RECENT:][0]), 0.0
+    for value in known[-8 * RECENT:][1:]:
+        before = level
+        level = 0.5 * float(value) + 0.5 * (level + 0.9 * trend)
+        trend = 0.2 * (level - before) + 0.8 * 0.9 * trend
+    damped = np.cumsum(0.9 ** np.arange(1, steps + 1))
+    return np.maximum(0.0, level + trend * damped)
+
+
+def forecast_season(known: Rates, steps: int, season: int) -> Rates | None:
+    """What came at the same time of the seasons before, smoothed a little, times how the last samples are against
+    theirs; None with less than one season and `RECENT` samples."""
+    seasons = min(SEASONS, (len(known) - RECENT) // season)
+    if season <= RECENT or seasons < 1:
+        return None
+    end, ahead = len(known), np.arange(-RECENT, steps)
+    smooth = _smooth(known)
+    usual = np.mean([smooth[np.minimum(end - number * season + ahead, end - 1)]
+                     for number in range(1, seasons + 1)], axis=0)
+    before, after = usual[:RECENT].mean(), usual[RECENT:]
+    level = float(known[-RECENT:].mean() / before) if before > 0 else 1.0
+    return after * min(level, 4.0)
+
+
+def _smooth(known: Rates) -> Rates:
+    padded = np.pad(known, 1, mode="edge")
+    return (padded[:-2] + 2 * padded[1:-1] + padded[2:]) / 4
+
+
+METHODS: dict[str, CourseMethod] = {
+    "last": forecast_last, AVERAGES: forecast_recent_mean, "trend": forecast_trend, "season": forecast_season}
+
+
+@dataclass(frozen=True)
+class ForecastErrors:
+    """How wrong a method was at each step ahead: mean absolute error, as a part of what came on average; of the mean
+    over all steps its standard deviation, likewise; and from how many moments that was seen."""
+
+    by_step: tuple[float, ...]
+    of_mean: float
+    origins: int
+
+    @property
+    def total(self) -> float:
+        """The mean over the steps."""
+        return float(np.mean(self.by_step))
+
+
+@dataclass(frozen=True)
+class CourseForecast:
+    """What is expected of a course, by which method, how wrong that was, and why averages decide where they do.
+
+    ``errors`` is None where too little is known to state any; ``others`` has the errors of every method.
+    """
+
+    values: Rates
+    method: str
+    errors: ForecastErrors | None
+    why_averages: str = ""
+    others: Mapping[str, ForecastErrors] | None = None
+
+
+def backtest(
+    known: Rates, steps: int, season: int, method: CourseMethod, origins: Sequence[int]
+) -> ForecastErrors | None:
+    """The errors of a method from some moments, each with so many steps known after it; None where it has no answer.
+
+    Parameters
+    ----------
+    known : array
+        The course.
+    season : int
+        Samples of a season.
+    origins : sequence of int
+        How many samples are known to the method, each time.
+    """
+    wrong, means, came = [], [], []
+    for origin in origins:
+        forecast = method(known[:origin], steps, season)
+        if forecast is None:
+            return None
+        actual = known[origin:origin + steps]
+        wrong.append(np.abs(forecast - actual))
+        means.append(float(forecast.mean() - actual.mean()))
+        came.append(float(actual.mean()))
+    scale = max(float(np.mean(came)), 1e-12)
+    return ForecastErrors(
+        tuple(float(each) for each in np.mean(wrong, axis=0) / scale),
+        float(np.sqrt(np.mean(np.square(means)))) / scale, len(origins))
+
+
+def forecast_course(
+    measured: Sequence[float] | Rates, steps: int, *, season: int, too_wrong: float = TOO_WRONG
+) -> CourseForecast:
+    """What comes next, by the method that was least wrong on what is known.
+
+    Parameters
+    ----------
+    measured : sequence of float
+        Samples equally far apart, the newest last; NaN where nothing was measured: there the one before holds. At most
+        the newest `MOST_SAMPLES` are looked at.
+    season : int
+        Samples of a season, such as a day.
+    too_wrong : float, optional
+        Of the mean: with an error from here on averages decide.
+
+    Raises
+    ------
+    ValueError
+        Nothing was measured, or no step is asked for.
+    """
+    known = without_gaps(measured)
+    if steps < 1 or not len(known):
+        raise ValueError("a forecast is of a step or more, from a sample or more")
+    averages = forecast_recent_mean(known, steps, season)
+    origins = origins_of(len(known), steps, season)
+    if len(origins) < 2 * LEAST_ORIGINS:
+        return CourseForecast(averages, AVERAGES, None, "Too little is known to say how wrong a forecast is.")
+    half = len(origins) // 2
+    chosen_by, stated = {}, {}
+    for name, method in METHODS.items():
+        first, second = (backtest(known, steps, season, method, some) for some in (origins[:half], origins[half:]))
+        if first is not None and second is not None:
+            chosen_by[name], stated[name] = first, second
+    best = min(chosen_by, key=lambda name: chosen_by[name].total)
+    why = ""
+    if best == AVERAGES or stated[best].total >= stated[AVERAGES].total:
+        why = "No forecast was less wrong than the recent mean."
+    elif stated[best].total >= too_wrong:
+        why = f"The forecast was {stated[best].total:.0%} wrong; averages decide from {too_wrong:.0%} on."
+    if why:
+        return CourseForecast(averages, AVERAGES, stated[AVERAGES], why, stated)
+    values = METHODS[best](known, steps, season)
+    assert values is not None
+    return CourseForecast(values, best, stated[best], "", stated)
+
+
+def origins_of(samples: int, steps: int, season: int) -> list[int]:
+    """From how many known samples each a backtest forecasts: evenly over the newer half, and once a season is known
+    where there is one; each has all steps after it."""
+    first, last = max(RECENT + 1, samples // 2), samples - steps
+    if samples - steps >= season + RECENT + 2 * LEAST_ORIGINS:
+        first = max(first, season + RECENT)
+    if last < first:
+        return []
+    return sorted({round(each) for each in np.linspace(first, last, min(ORIGINS, last - first + 1))})
+
+
+def without_gaps(measured: Sequence[float] | Rates) -> Rates:
+    """The newest `MOST_SAMPLES`, with the one before where nothing was measured (at first the one after), and none
+    below 0; none at all where nothing was."""
+    known = np.asarray(measured, dtype=float)[-MOST_SAMPLES:]
+    measured_at = np.flatnonzero(np.isfinite(known))
+    if not len(measured_at):
+        return np.empty(0)
+    places = np.maximum.accumulate(np.where(np.isfinite(known), np.arange(len(known)), measured_at[0]))
+    return np.maximum(0.0, known[places])
+
+
+def forecast_from(rates_per_s: Mapping[str, CourseForecast], speeds: Mapping[str, CourseForecast]) -> Forecast:
+    """Forecasts of courses as algorithms take them; its error is the largest of those of the rates."""
+    errors = [each.errors.of_mean for each in rates_per_s.values() if each.errors is not None]
+    return Forecast(
+        {source: each.values.tolist() for source, each in rates_per_s.items()},
+        {vm: each.values.tolist() for vm, each in speeds.items()}, max(errors, default=0.0))

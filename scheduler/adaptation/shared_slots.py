@@ -1,0 +1,276 @@
+"""Adaptation on slots that tasks share: which alternates are to be on, where a task need not have a core of its own.
+
+The algorithms give whole cores to tasks (`adaptation_port`). Here a slot is one core, whose queries share it as they
+need it: to the algorithms a slot is a machine with many small cores, and a task has as many of them as is its part of
+what is to be done there. What they answer is held to the slots that there are, beside each switch of one alternate.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from scheduler.model.checks import require_finite
+from scheduler.simulation.cloud import Instant
+from scheduler.simulation.elastic import ElasticPlacement, RentedVm, VmClass
+from scheduler.simulation.loads import Rates
+from scheduler.simulation.problem import Conditions, SimulatedStep, profit_of, value_of, work_out
+
+from .adaptation_port import AdaptationProblem, AdaptationStep
+from .adaptation_registry import ADAPTATIONS, AdaptationKind
+
+SLACK = 1e-9
+GAIN = 0.01  # of profit: what a switch to what is worth more has to bring
+MOST_LOOKED_AT = 60  # switches of one alternate: a longer table nobody would read
+MOST_CORES = 64.0  # with more to do the algorithm is not asked: it gives one small core after the other
+
+
+@dataclass(frozen=True)
+class AdaptationRoom:
+    """Where tasks run, and what slots have for them.
+
+    Parameters
+    ----------
+    cores : mapping of str to float
+        By slot: what of its core is left for these tasks.
+    parts : mapping of str to mapping of str to float
+        By task: which part of its events is done on which slot; together 1.
+    """
+
+    cores: Mapping[str, float]
+    parts: Mapping[str, Mapping[str, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptationCandidate:
+    """A choice of alternates: by task those that are on, and what they come to on the slots that there are: value Γ,
+    throughput Ω, cores that they take, their cost an hour, and profit Θ."""
+
+    active: Mapping[str, str] = field(hash=False)
+    value: float
+    throughput: float
+    cores: float
+    per_hour: float
+    profit: float
+
+    def __post_init__(self) -> None:
+        require_finite(self)
+
+
+@dataclass(frozen=True, slots=True)
+class AdaptationAnswer:
+    """What is to be on, what is on now, what else was looked at, and why.
+
+    ``more_slots`` is how many slots the algorithm would have taken besides.
+    """
+
+    chosen: AdaptationCandidate
+    now: AdaptationCandidate
+    looked_at: tuple[AdaptationCandidate, ...]
+    why: str
+    more_slots: int = 0
+
+    @property
+    def switches(self) -> dict[str, str]:
+        """By task the alternate that is to be switched on."""
+        return {task: name for task, name in self.chosen.active.items() if self.now.active[task] != name}
+
+
+class _NoChance:
+    """For algorithms that draw nothing: those that decide within a step of any size."""
+
+    def uniform(self, low: float, high: float, size: int) -> Rates:
+        raise ValueError("an algorithm that draws does not decide about slots that are shared")
+
+    def integers(self, high: int) -> int:
+        raise ValueError("an algorithm that draws does not decide about slots that are shared")
+
+
+def slot_class(slot_hour: float, *, tasks: int) -> VmClass:
+    """A slot as the algorithms rent it: one standard core in many small ones, several for each task at least."""
+    shares = max(100, 4 * tasks)
+    return VmClass("slot", shares, 1.0 / shares, 1e15, slot_hour)
+
+
+def choose_on_slots(
+    problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str], room: AdaptationRoom, *,
+    kind: AdaptationKind,
+) -> AdaptationAnswer:
+    """Choose the alternates that are to be on, by an algorithm of the registry.
+
+    Within Ω̂ ± ε nothing is changed. Below, what the algorithm chooses is taken where Ω̂ can be had by it; else the best
+    of what was looked at. Above, a choice is taken where Ω̂ is kept and it brings profit.
+
+    Parameters
+    ----------
+    problem : AdaptationProblem
+        With slots as its one class (`slot_class`), paid by the second.
+    conditions : Conditions
+        What comes, and what waits.
+    active : mapping of str to str
+        The alternates that are on.
+    kind : AdaptationKind
+        One that draws nothing.
+    """
+    now = candidate_of(problem, conditions, active, room)
+    if abs(now.throughput - problem.least) < problem.tolerance:
+        return AdaptationAnswer(now, now, (now,), "Throughput is within its band.")
+    looked_at = (now, *(
+        candidate_of(problem, conditions, each, room) for each in _neighbours(problem, active)))
+    chosen, more = now, math.ceil(sum(_needs(problem, conditions, active).values()) - sum(room.cores.values()))
+    if more <= MOST_CORES:
+        placement = _placement(problem, conditions, active, room)
+        answer = _answered(problem, conditions, placement, room, kind)
+        more = max(0, len(answer.vms) - len(placement.vms))
+        chosen = candidate_of(problem, conditions, answer.active, room)
+    if chosen.active not in [each.active for each in looked_at]:
+        looked_at = (*looked_at, chosen)
+    if now.throughput < problem.least:
+        return _answer_below(problem, chosen, now, looked_at, more)
+    if chosen.active == now.active or chosen.throughput < problem.least - SLACK:
+        able = [each for each in looked_at if each.throughput >= problem.least - SLACK]
+        chosen = max(able, key=lambda each: each.profit, default=now)
+    if chosen.profit <= now.profit + GAIN:
+        return AdaptationAnswer(now, now, looked_at, "No other choice keeps throughput and brings more profit.")
+    return AdaptationAnswer(chosen, now, looked_at, "There is room for what is worth more for its cost.", more)
+
+
+@dataclass(frozen=True, slots=True)
+class SlotOffer:
+    """What would be on if slots were made for a dataflow, and what that costs an hour and brings."""
+
+    active: Mapping[str, str] = field(hash=False)
+    value: float
+    throughput: float
+    cores: float
+    per_hour: float
+    profit: float
+
+    def __post_init__(self) -> None:
+        require_finite(self)
+
+
+def offer_of(problem: AdaptationProblem, conditions: Conditions, *, algorithm: str) -> SlotOffer:
+    """The alternates that an algorithm would deploy at a load, without what waits, and the cores that they take.
+
+    Raises
+    ------
+    ValueError
+        There is more to do than `MOST_CORES` hold.
+    """
+    dear = {task: max(ways.values(), key=lambda each: each.event_s * max(1.0, each.selectivity)).name
+            for task, ways in problem.dataflow.tasks.items()}
+    if sum(_needs(problem, replace(conditions, waiting={}), dear).values()) > MOST_CORES:
+        raise ValueError(f"there is more to do than {MOST_CORES:g} cores hold")
+    placement = ADAPTATIONS[algorithm].deploy(problem, conditions.rates_per_s, rng=_NoChance())
+    worked = work_out(problem.dataflow, placement, replace(conditions, waiting={}))
+    shares = sum(count for on in placement.cores.values() for count in on.values())
+    cores = shares * problem.largest.speed
+    per_hour = cores * problem.largest.per_hour
+    value = value_of(problem.dataflow, placement.active)
+    return SlotOffer(
+        dict(placement.active), value, worked.reached, cores, per_hour,
+        profit_of(problem.dataflow, problem.goal, value=value, cost=per_hour * problem.hours))
+
+
+def candidate_of(
+    problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str], room: AdaptationRoom
+) -> AdaptationCandidate:
+    """What a choice of alternates comes to on the slots that there are."""
+    placement = _placement(problem, conditions, active, room)
+    worked = work_out(problem.dataflow, placement, _on_slots(problem, conditions, room))
+    wanted = _needs(problem, conditions, active)
+    done = {task: worked.out_per_s[task] / problem.dataflow.tasks[task][active[task]].selectivity for task in active}
+    cores = sum(
+        min(wanted[task], done[task] * problem.dataflow.tasks[task][active[task]].event_s) for task in active)
+    per_hour = cores * problem.largest.per_hour
+    value = value_of(problem.dataflow, active)
+    return AdaptationCandidate(
+        dict(active), value, worked.reached, cores, per_hour,
+        profit_of(problem.dataflow, problem.goal, value=value, cost=per_hour * problem.hours))
+
+
+def _answer_below(
+    problem: AdaptationProblem, chosen: AdaptationCandidate, now: AdaptationCandidate,
+    looked_at: tuple[AdaptationCandidate, ...], more: int,
+) -> AdaptationAnswer:
+    if chosen.throughput >= problem.least - SLACK and chosen.active != now.active:
+        return AdaptationAnswer(chosen, now, looked_at, "Throughput is below its goal.", more)
+    able = [each for each in looked_at if each.throughput >= problem.least - SLACK]
+    best = max(able, key=lambda each: each.profit) if able else max(
+        looked_at, key=lambda each: (each.throughput, each.profit))
+    if best.throughput <= now.throughput + problem.tolerance:
+        return AdaptationAnswer(now, now, looked_at, "Throughput is below its goal, and no alternate helps.", more)
+    why = "Throughput is below its goal." if able else "Throughput is below its goal, and this comes nearest to it."
+    return AdaptationAnswer(best, now, looked_at, why, more)
+
+
+def _answered(
+    problem: AdaptationProblem, conditions: Conditions, placement: ElasticPlacement, room: AdaptationRoom,
+    kind: AdaptationKind,
+) -> ElasticPlacement:
+    if kind.adapt is None:
+        raise ValueError(f"{kind.name} does not adapt what runs")
+    worked = SimulatedStep({}, {}, conditions.waiting, {}, 1.0, 1.0)
+    # Slots have started: they are known for a step at least.
+    instant = Instant(
+        problem.starts_s + problem.step_s, placement, worked, conditions.rates_per_s,
+        _on_slots(problem, conditions, room).speeds)
+    return kind.adapt(problem, AdaptationStep(0, instant), rng=_NoChance())
+
+
+def _on_slots(problem: AdaptationProblem, conditions: Conditions, room: AdaptationRoom) -> Conditions:
+    return replace(conditions, speeds={
+        slot: max(0.0, cores) / problem.largest.cores for slot, cores in room.cores.items()})
+
+
+def _neighbours(problem: AdaptationProblem, active: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    """Each switch of one alternate, as many as are looked at."""
+    others = ((task, name) for task, alternates in problem.dataflow.tasks.items() for name in alternates
+              if name != active[task])
+    for (task, name), _ in zip(others, range(MOST_LOOKED_AT), strict=False):
+        yield {**active, task: name}
+
+
+def _needs(
+    problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str]
+) -> dict[str, float]:
+    """Cores that each task takes for all that waits and comes, if nothing is short anywhere."""
+    dataflow, most, needs = problem.dataflow, {}, {}
+    for task in dataflow.upstream_first:
+        alternate = dataflow.tasks[task][active[task]]
+        per_s = conditions.waiting.get(task, 0.0) / conditions.seconds + conditions.rates_per_s.get(task, 0.0) + sum(
+            most[parent] for parent in dataflow.parents[task])
+        most[task] = per_s * alternate.selectivity
+        needs[task] = per_s * alternate.event_s
+    return needs
+
+
+def _placement(
+    problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str], room: AdaptationRoom
+) -> ElasticPlacement:
+    """Each slot shared by its tasks as they need it."""
+    needs, kind = _needs(problem, conditions, active), problem.largest
+    cores: dict[str, dict[str, int]] = {task: {} for task in active}
+    for slot in room.cores:
+        here = {task: needs[task] * parts[slot] for task, parts in room.parts.items() if parts.get(slot, 0.0) > 0}
+        for task, count in _shared_out(here, kind.cores).items():
+            cores[task][slot] = count
+    return ElasticPlacement(dict(active), {slot: RentedVm(kind) for slot in room.cores}, cores)
+
+
+def _shared_out(needs: Mapping[str, float], shares: int) -> dict[str, int]:
+    """Whole shares by need, one at least; those with the greatest remainder get what is over. `ValueError` where there
+    are more tasks than shares."""
+    if len(needs) > shares:
+        raise ValueError(f"{len(needs)} tasks share a slot of {shares} parts")
+    total, left = sum(needs.values()), shares - len(needs)
+    if not needs or total <= 0:
+        return dict.fromkeys(needs, shares // max(1, len(needs)))
+    exact = {task: left * need / total for task, need in needs.items()}
+    counts = {task: 1 + math.floor(part) for task, part in exact.items()}
+    by_remainder = sorted(exact, key=lambda task: (math.floor(exact[task]) - exact[task], task))
+    for task in by_remainder[:shares - sum(counts.values())]:
+        counts[task] += 1
+    return counts

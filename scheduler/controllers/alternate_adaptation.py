@@ -1,0 +1,244 @@
+"""Adaptation as a controller: the alternates of dynamic tasks are switched as load and cores ask for it.
+
+Which ones is decided by an algorithm of ``scheduler.adaptation`` for each dataflow that has goals, among the alternates
+that guards allow and nobody holds. It is asked where throughput Ω leaves its band Ω̂ ± ε, so that nothing goes back and
+forth: what is worth more comes back only where Ω̂ is kept with it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+
+from scheduler.adaptation.adaptation_port import AdaptationProblem
+from scheduler.adaptation.adaptation_registry import ADAPTATIONS
+from scheduler.adaptation.shared_slots import (
+    AdaptationAnswer,
+    AdaptationCandidate,
+    AdaptationRoom,
+    choose_on_slots,
+    slot_class,
+)
+from scheduler.model.checks import require_finite
+from scheduler.model.dataflow_goals import DataflowGoals
+from scheduler.simulation.elastic import ElasticDataflow
+from scheduler.simulation.problem import BreakEven, Conditions
+
+from .changes import Aspect, AspectChange
+from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
+from .loop_values import OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
+
+LACK = "part of what could leave that does not"  # 1 − Ω
+EVENT_US = "CPU of its queries for an event from outside"
+NAME = "adaptation"
+EVERY_S = 30.0
+WITHIN_S = 300.0
+LEAST_SAMPLES = 6
+STEP_S = 60.0  # Ω is of so long a step
+SHOWN = 12  # choices that a decision keeps of those that were looked at, the best first
+QUICK = tuple(name for name, kind in ADAPTATIONS.items() if kind.quick and kind.adapt is not None)
+
+
+@dataclass(frozen=True)
+class AdaptedDataflow:
+    """A dataflow with goals, as adaptation looks at it.
+
+    Parameters
+    ----------
+    elastic : ElasticDataflow
+        Its running tasks; of each the alternates that may be on now, the one that is on among them.
+    active : mapping of str to str
+        Those that are on.
+    names : mapping of str to str
+        By running task that may be switched its id in the document.
+    sharers : mapping of str to tuple of str
+        By such a task the other teams that run it.
+    rates_per_s, waiting : mapping of str to float
+        By running task: events a second that come from outside, and events that wait.
+    room : AdaptationRoom
+        Where its tasks run, and what of each core they may take.
+    slot_hour : float
+        What a slot costs for an hour.
+    event_us : float, optional
+        CPU that its queries took for each event from outside, in µs; None where that is not known.
+    kept : tuple of str
+        Sentences on dynamic tasks that are left as they are.
+    """
+
+    id: str
+    team: str
+    goals: DataflowGoals
+    elastic: ElasticDataflow
+    active: Mapping[str, str]
+    names: Mapping[str, str]
+    sharers: Mapping[str, tuple[str, ...]]
+    rates_per_s: Mapping[str, float]
+    waiting: Mapping[str, float]
+    room: AdaptationRoom
+    slot_hour: float
+    event_us: float | None = None
+    kept: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        require_finite(self)
+
+    @property
+    def load_tasks(self) -> tuple[str, ...]:
+        """Its sources, whose rate is its load."""
+        return self.elastic.sources
+
+    @property
+    def problem(self) -> AdaptationProblem:
+        """What is to be decided, with slots as machines that are paid by the second."""
+        goals = self.goals
+        return AdaptationProblem(
+            self.elastic, (slot_class(self.slot_hour, tasks=len(self.elastic.tasks)),),
+            BreakEven(goals.most_per_hour * goals.hours, goals.least_per_hour * goals.hours), hours=goals.hours,
+            least=goals.throughput, tolerance=goals.tolerance, step_s=STEP_S, billing="seconds")
+
+    @property
+    def conditions(self) -> Conditions:
+        """The step to come, if it is as the last minutes were."""
+        return Conditions(self.rates_per_s, STEP_S, self.waiting)
+
+
+@dataclass(frozen=True)
+class Adaptations:
+    """The evidence: dataflows with goals, by which algorithm is decided, and in which currency."""
+
+    dataflows: tuple[AdaptedDataflow, ...] = ()
+    algorithm: str = "CE"
+    currency: str = ""
+
+    def __post_init__(self) -> None:
+        if self.algorithm not in QUICK:
+            raise ValueError(f"{self.algorithm} does not decide at run time; name one of {', '.join(QUICK)}")
+
+
+def answer_for(dataflow: AdaptedDataflow, algorithm: str) -> AdaptationAnswer:
+    """What an algorithm of the registry would have on now, and what else was looked at; the same for the same."""
+    return choose_on_slots(
+        dataflow.problem, dataflow.conditions, dataflow.active, dataflow.room, kind=ADAPTATIONS[algorithm])
+
+
+class Adapting:
+    """Switches alternates of dynamic tasks, so that a dataflow reaches its goals at the greatest profit."""
+
+    name = NAME
+    title = "Adaptation"
+    about = ("Switches the alternates of dynamic tasks whose policy names controllers, so that a dataflow with goals "
+             "keeps its throughput and brings the most value for its cost.")
+    reads = "adaptations"
+    every_s = EVERY_S
+    usual = Policy(changes_per_hour=6, changes_per_day=48, cool_down_s=300.0)
+    helps_limits = False
+
+    def evaluate(self, evidence: Adaptations, policies: Mapping[str, Policy]) -> Evaluation:
+        """One decision for each dataflow that is outside of its band and can be helped."""
+        decisions: list[Decision] = []
+        reasons: list[IdleReason] = []
+        for dataflow in evidence.dataflows:
+            if policies.get(dataflow.team, self.usual).mode == OFF:
+                continue
+            if not dataflow.names:
+                reasons.append(IdleReason(dataflow.team, dataflow.id, " ".join(
+                    dataflow.kept or ("None of its tasks has a policy that names controllers.",))))
+                continue
+            answer = answer_for(dataflow, evidence.algorithm)
+            if answer.switches:
+                decisions.append(_decision(dataflow, answer, evidence))
+            else:
+                reasons.append(IdleReason(dataflow.team, dataflow.id, " ".join(_why_not(dataflow, answer))))
+        return Evaluation(tuple(decisions), tuple(reasons))
+
+    def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
+        """By the median of what does not leave, or of the CPU that an event takes."""
+        return held_to_bounds(promise, effect, least=LEAST_SAMPLES)
+
+    def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
+        """Each task gets the alternate that was on before."""
+        return reversed_changes(decision.changes)
+
+
+def _why_not(dataflow: AdaptedDataflow, answer: AdaptationAnswer) -> Iterator[str]:
+    yield f"Throughput is {answer.now.throughput:.2f}, wanted {_band(dataflow.goals)}. {answer.why}"
+    if answer.more_slots and answer.now.throughput < dataflow.goals.throughput:
+        yield f"The algorithm would take {_slots(answer.more_slots)} more."
+    yield from dataflow.kept
+
+
+def _decision(dataflow: AdaptedDataflow, answer: AdaptationAnswer, evidence: Adaptations) -> Decision:
+    goals, now, chosen = dataflow.goals, answer.now, answer.chosen
+    switches = answer.switches
+    named = {dataflow.names[task]: name for task, name in switches.items()}
+    changes = tuple(
+        AspectChange(Aspect.ALTERNATE, task, now.active[task], name) for task, name in sorted(switches.items()))
+    words = ", ".join(f"{task} by {name}" for task, name in sorted(named.items()))
+    return Decision(
+        dataflow.id, dataflow.team, changes,
+        _promise(dataflow, answer),
+        f"{answer.why} It is {now.throughput:.2f}, wanted {_band(goals)}. With {words} it is {chosen.throughput:.2f}; "
+        f"value {now.value:.2f} → {chosen.value:.2f}, cost {now.per_hour:.4g} → {chosen.per_hour:.4g} "
+        f"{evidence.currency} an hour ({evidence.algorithm}).",
+        worth=abs(now.throughput - goals.throughput),
+        alongside=True, touched=tuple(sorted({team for task in switches for team in dataflow.sharers.get(task, ())})),
+        arguments={
+            "alternates": json.dumps(named, sort_keys=True), "load_tasks": " ".join(dataflow.load_tasks),
+            "looked_at": json.dumps(list(_told(dataflow, answer))), "now": json.dumps(_figures(now)),
+            "chosen": json.dumps(_figures(chosen)), "algorithm": evidence.algorithm,
+            "more_slots": str(answer.more_slots)})
+
+
+def _promise(dataflow: AdaptedDataflow, answer: AdaptationAnswer) -> ControllerPromise:
+    """Where throughput is below its goal, that events take less: how much comes afterwards is nobody's promise. Else
+    that throughput stays in its band, whatever comes."""
+    goals, now = dataflow.goals, answer.now
+    if now.throughput >= goals.throughput:
+        most = 1 - (goals.throughput - goals.tolerance)
+        return ControllerPromise(
+            f"throughput of {1 - most:.2f} at least", WITHIN_S,
+            (PromiseBound(LACK, "", max(0.0, 1 - now.throughput), most),))
+    before, after = (_work(dataflow, each.active) for each in (now, answer.chosen))
+    if dataflow.event_us is None or after >= before:
+        return ControllerPromise("more of what comes leaves in time", WITHIN_S)
+    most_us = dataflow.event_us * (1 + after / before) / 2
+    return ControllerPromise(
+        f"an event takes {most_us:.3g} µs of CPU at most", WITHIN_S,
+        (PromiseBound(EVENT_US, "µs", dataflow.event_us, most_us),))
+
+
+def _work(dataflow: AdaptedDataflow, active: Mapping[str, str]) -> float:
+    """Core-seconds a second for all that comes from outside, if nothing is short."""
+    out_per_s: dict[str, float] = {}
+    work = 0.0
+    for task in dataflow.elastic.upstream_first:
+        alternate = dataflow.elastic.tasks[task][active[task]]
+        per_s = dataflow.rates_per_s.get(task, 0.0) + sum(
+            out_per_s[parent] for parent in dataflow.elastic.parents[task])
+        out_per_s[task] = per_s * alternate.selectivity
+        work += per_s * alternate.event_s
+    return work
+
+
+def _told(dataflow: AdaptedDataflow, answer: AdaptationAnswer) -> Iterator[dict[str, object]]:
+    """What was looked at, the greatest profit first: how it differs from what was on, and what it came to."""
+    ranked: Iterable[AdaptationCandidate] = sorted(answer.looked_at, key=lambda each: -each.profit)
+    for each, _ in zip(ranked, range(SHOWN), strict=False):
+        differs = {dataflow.names[task]: name for task, name in each.active.items()
+                   if name != answer.now.active[task]}
+        yield {"alternates": differs, "is_chosen": each.active == answer.chosen.active, **_figures(each)}
+
+
+def _figures(candidate: AdaptationCandidate) -> dict[str, float]:
+    figures = asdict(candidate)
+    del figures["active"]
+    return {name: round(figure, 6) for name, figure in figures.items()}
+
+
+def _band(goals: DataflowGoals) -> str:
+    return f"{goals.throughput:g} ± {goals.tolerance:g}"
+
+
+def _slots(count: int) -> str:
+    return "a slot" if count == 1 else f"{count} slots"

@@ -1,0 +1,144 @@
+"""Alternates that warm up, in a slot that dies before, while and after they do: what comes out is what the recorded
+sequence of alternates gives of the readings, event by event; a static dataflow beside it has its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from scheduler.contracts.switches import AlternateSwitch
+from scheduler.model.fragment import Slot
+from scheduler.model.prices import Prices
+from scheduler.setting import plan_switch
+from workers.engine.noted_switches import noted_switches
+from workers.library.folds import BlockAverage
+
+from .planned import PlannedEstate
+from .rig import Rig
+
+pytestmark = [
+    pytest.mark.spark, pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(1_500),
+    pytest.mark.usefixtures("afterwards_nothing")]
+
+WINDOWS = {"long": 40, "short": 7}
+ONLY = {"short": ("dust", "light")}  # what the alternate reads besides
+DOCUMENT = """
+name: air
+tasks:
+  - {id: sense, type: urban_sensing}
+  - {id: parse, type: senml_parse}
+  - id: work
+    begin: fresh
+    warm: 30 s
+    alternates:
+      - {name: long, type: block_average, config: {window: 40, by: [obs]}, value: 2}
+      - {name: short, type: block_average, config: {window: 7, by: [obs], fields: [dust, light]}}
+  - {id: out, type: output, config: {name: averages, keep_events: 1000000}}
+  - {id: readings, type: output, config: {name: readings, keep_events: 1000000}}
+streams:
+  - {from: sense, to: parse}
+  - {from: parse, to: work}
+  - {from: work, to: out}
+  - {from: parse, to: readings}
+rates: {sense: 60}
+"""
+STATIC = """
+name: still
+tasks:
+  - {id: sense, type: urban_sensing}
+  - {id: parse, type: senml_parse}
+  - {id: work, type: block_average, config: {window: 7, by: [obs], fields: [dust, light]}}
+  - {id: out, type: output, config: {name: still, keep_events: 1000000}}
+streams:
+  - {from: sense, to: parse}
+  - {from: parse, to: work}
+  - {from: work, to: out}
+rates: {sense: 60}
+"""
+
+
+def test_what_has_warmed_up_goes_on_with_what_it_saw(rig: Rig) -> None:
+    planned = PlannedEstate(rig)
+    planned.submit(planned.read(DOCUMENT), "air")
+    planned.submit(planned.read(STATIC), "still")
+    rig.wait_running(*planned.estate.fragments)
+    task = planned.estate.submitted["air"].running["work"]
+    query, _ = planned.estate.places[task]
+    slot = str(Slot.of(planned.estate.fragments[query].slot).index)
+
+    def switches() -> tuple[AlternateSwitch, ...]:
+        return noted_switches(rig.broker, task)
+
+    def switch(alternate: str, **more: bool) -> None:
+        """Switch, wait until an event has met that, and until readings behind it have come."""
+        before = len(switches())
+        planned.carry_out(plan_switch(
+            planned.estate, "air", task="work", alternate=alternate, task_types=rig.task_types, prices=Prices(),
+            **more))
+        rig.wait(lambda: len(switches()) > before, what=f"the switch to {alternate}")
+        behind(switches()[-1].seq + 60)
+
+    def behind(seq: int) -> None:
+        rig.wait(lambda: newest("readings") > seq, what="readings")
+
+    def newest(output: str) -> int:
+        events = planned.output("air", output)
+        return events[-1]["_seq"] if events else -1
+
+    def kill() -> None:
+        pid = rig.slot_pid(slot)
+        os.kill(pid, signal.SIGKILL)
+        rig.wait(lambda: rig.slot_pid(slot) not in (None, pid), what="the slot")
+        behind(newest("readings") + 60)
+
+    rig.wait(lambda: len(switches()) == 1, what="the first event")
+    switch("short")
+    kill()
+    switch("short", at_once=True)
+    switch("long")
+    switch("short")  # which cancels
+    kill()
+    switch("long")
+    kill()
+    switch("long", warmed=True)
+    known = switches()
+    assert [(each.alternate, each.warming) for each in known] == [
+        ("long", ""), ("long", "short"), ("short", ""), ("short", "long"), ("short", ""), ("short", "long"),
+        ("long", "")]
+    end = known[-1].seq + 300
+    rig.wait(lambda: min(newest("readings"), newest("out")) > end, what="events behind the last switch")
+    rig.wait(lambda: (events := planned.output("still")) and events[-1]["_seq"] > end, what="events of the static one")
+    readings = [event for event in planned.output("air", "readings") if event["_seq"] <= end]
+    assert averages_of(planned.output("air"), end) == replayed(readings, known)
+    assert averages_of(planned.output("still"), end) == replayed(readings, [AlternateSwitch("short", "", 0, -1, 0)])
+
+
+def averages_of(events: list[Mapping[str, Any]], end: int) -> list[tuple]:
+    columns = ("_seq", "obs", "value", "count")
+    return [tuple(event[name] for name in columns) for event in events if event["_seq"] <= end]
+
+
+def replayed(readings: list[Mapping[str, Any]], known: list[AlternateSwitch] | tuple[AlternateSwitch, ...]) -> list:
+    """What a recorded sequence of alternates gives of readings, one by one."""
+    folds = {name: BlockAverage(window) for name, window in WINDOWS.items()}
+    made, states, owner, warm, warm_states = [], {}, "", "", {}
+    for reading in readings:
+        now = [each for each in known if each.seq <= reading["_seq"]][-1]
+        obs = reading["obs"]
+        took = [name for name in (now.alternate, now.warming) if name and obs in ONLY.get(name, (obs,))]
+        if not took:
+            continue
+        if owner != now.alternate:
+            states, owner, warm = (warm_states if warm == now.alternate else {}), now.alternate, (
+                "" if warm == now.alternate else warm)
+        if warm != now.warming:
+            warm, warm_states = now.warming, {}
+        for name in took:
+            own = states if name == owner else warm_states
+            given = folds[name].step(own.setdefault(obs, folds[name].start()), reading["value"])
+            made += [(reading["_seq"], obs, *each) for each in given] if name == owner else []
+    return made

@@ -1,0 +1,117 @@
+"""What a slot wrote into the broker that is none: whoever reads the same of all queries goes on, and knows the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import redis
+
+from scheduler.contracts.switches import SWITCHES, AlternateSwitch
+from scheduler.model.fragment import Fragment
+from workers.engine import counters, observed, qos_store, waiting
+from workers.engine.channels import keys
+from workers.engine.channels.block_codec import encode_block
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.noted_switches import noted_key_switches, noted_switches
+from workers.engine.taps import Tapped, newest_events
+
+pytestmark = pytest.mark.broker
+FORGED, HONEST = "f9-0", "f1-0"
+VALUES = {
+    "5,000 digits": b"9" * 5_000, "400 digits": b"9" * 400, "20 digits": b"9" * 20, "a word": b"x", "NaN": b"nan",
+    "less than nothing": b"-1", "nothing": b"", "no UTF-8": b"\xff\xfe", "zero": b"0", "a list": b"[1]",
+    "an object": b"{}", "deep": b"[" * 100_000}
+FIELDS = ("0:n", "in:n", "0:lat:5", "0:lat:5000", "0:lat:²".encode(), "0:time", "0:age", "0:aged", "0:late", b"\xff:n",
+          "0:route:f2-0:1", "0:route:1", "0:alternate:1", "throttled_by", "in:chan:7")
+HASHES = (keys.meter(FORGED), keys.channel_meters(FORGED), keys.valve(FORGED), keys.meta(f"{FORGED}.0"),
+          keys.readers(f"{FORGED}.0"), keys.switches(FORGED), keys.key_switches(FORGED))
+
+
+def fragment(name: str) -> Fragment:
+    return Fragment(name, ("t" if name == HONEST else FORGED,), "n1/0", active=1)
+
+
+def flows(broker: redis.Redis) -> Any:
+    running, nothing = [fragment(HONEST), fragment(FORGED)], observed.Meters()
+    return observed.flows(nothing, observed.read_meters(broker, [HONEST, FORGED]), running, {}).tasks["t"].events
+
+
+def told(broker: redis.Redis) -> Any:
+    running = {name: fragment(name) for name in (HONEST, FORGED)}
+    return counters._written(broker, running)[HONEST]
+
+
+READINGS: dict[str, tuple[Callable[[redis.Redis], Any], Any]] = {  # what is read of the honest query
+    "rates": (flows, 5),
+    "selectivities": (lambda broker: observed.selectivities(
+        observed.read_meters(broker, [HONEST, FORGED]), [fragment(FORGED), fragment(HONEST)], least=1)["t"], 0.5),
+    "blocks": (lambda broker: observed.channel_blocks(broker, [f"{FORGED}.0", f"{HONEST}.0"])[f"{HONEST}.0"], 1),
+    "sizes": (lambda broker: observed.event_bytes(broker, [f"{FORGED}.0", f"{HONEST}.0"])[f"{HONEST}.0"], 7.0),
+    "limits": (lambda broker: qos_store.fetch(broker, "n1", [FORGED, HONEST]).meters[HONEST]["0:n"], 5),
+    "bytes": (told, {f"ch:{HONEST}.0": 14}),
+    "what waits": (lambda broker: waiting.waiting_events(
+        broker, {FORGED: [f"{FORGED}.0"], HONEST: [f"{HONEST}.0"]})[HONEST], 2),
+    "switches": (lambda broker: [len(noted_switches(broker, task)) for task in (FORGED, HONEST)], [0, 1]),
+    "switches of keys": (lambda broker: len(noted_key_switches(broker, FORGED)), 0),
+    "events": (lambda broker: newest_events(
+        broker, Tapped("t", [HONEST], earlier=[FORGED]), count=5).events, [{"a": 2}, {"a": 1}]),
+    "events that are kept": (lambda broker: newest_events(
+        broker, Tapped("t", [], retained_in=[f"{FORGED}.0", f"{HONEST}.0"]), count=5).events, [{"a": 2}, {"a": 1}]),
+    "events of an output": (lambda broker: Channels(broker).tail(f"{HONEST}.0"), [{"a": 1}, {"a": 2}])}
+
+
+def written(broker: redis.Redis) -> None:
+    """What an honest query wrote."""
+    block = encode_block(pa.record_batch({"a": [1, 2]}))
+    broker.hset(keys.meter(HONEST), mapping={"0:n": 5, "in:n": 10})
+    Channels(broker).open_channel(f"{HONEST}.0", schema_json="{}", readers=[HONEST])
+    broker.hset(keys.meta(f"{HONEST}.0"), mapping={"bytes": 14, "events": 2})
+    broker.xadd(keys.channel(f"{HONEST}.0"), {"b": block, "n": 2}, id="1-1")
+    broker.hset(keys.switches(HONEST), "a", SWITCHES.dumps(AlternateSwitch("few", HONEST, 1, 1, 1)))
+    broker.lpush(keys.tapped("t", HONEST), block)
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_one_that_wrote_what_is_none_keeps_nobody_from_the_others(broker: redis.Redis, reading: str) -> None:
+    read, expected = READINGS[reading]
+    for value in VALUES.values():
+        broker.flushall()
+        written(broker)
+        for name in HASHES:
+            broker.hset(name, mapping=dict.fromkeys(FIELDS, value) | {
+                "capacity": value, "bytes": value, "events": value, FORGED: value})
+        broker.xadd(keys.channel(f"{FORGED}.0"), {"b": value, "n": value})
+        broker.sadd(keys.tapped("t"), value)
+        broker.lpush(keys.tapped("t", FORGED), value)
+        assert read(broker) == expected, value[:10]
+
+
+@pytest.mark.parametrize("reading", READINGS)
+def test_one_that_wrote_another_kind_of_value_does_so_neither(broker: redis.Redis, reading: str) -> None:
+    read, expected = READINGS[reading]
+    written(broker)
+    for name in (*HASHES, keys.channel(f"{FORGED}.0"), keys.tapped("t"), keys.tapped("t", FORGED)):
+        broker.set(name, "x")
+    assert read(broker) == expected
+
+
+def test_a_block_of_few_bytes_that_is_many_events_is_not_decoded(broker: redis.Redis) -> None:
+    sink = pa.BufferOutputStream()
+    batch = pa.record_batch({"a": pa.array([0] * 30_000_000, pa.int8())})
+    with pa.ipc.new_stream(sink, batch.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        writer.write_batch(batch)
+    block = sink.getvalue().to_pybytes()
+    assert len(block) < 10_000
+    broker.xadd(keys.channel(f"{FORGED}.0"), {"b": block})
+    broker.lpush(keys.tapped("t", FORGED), block)
+    assert Channels(broker).tail(f"{FORGED}.0") == []
+    assert newest_events(broker, Tapped("t", [FORGED]), count=5).events == []
+
+
+def test_a_report_counts_for_the_node_under_whose_name_it_is_alone(broker: redis.Redis) -> None:
+    for name, node in (("n1", "n1"), ("n2", "n1"), ("z:f1-0", "n3")):
+        broker.set(keys.observed(name), f'{{"node": "{node}", "version": 7}}', px=9_000)
+    assert set(observed.read_reports(broker)) == {"n1"}

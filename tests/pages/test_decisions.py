@@ -1,0 +1,62 @@
+"""The decision about a proposal: what others lose or pay, what it still lacks, and how long such plans take."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from django.utils import timezone
+
+from dashboard.approvals.difference import difference
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.review_decisions import ReviewDecision, decision_of, usual_s
+from dashboard.approvals.selectors import review_of
+from dashboard.teams.permissions import viewer_of
+from tests.dashboard.building import World, approved, document, planned, removal_planned, running
+from tests.pages.conftest import ClientOf
+from tests.pages.markup import Markup
+
+
+def decision(world: World, proposal: Proposal) -> ReviewDecision:
+    viewer = viewer_of(world.root)
+    return decision_of(proposal, diff=difference(viewer, proposal), review=review_of(viewer, proposal))
+
+
+def test_each_team_that_still_has_to_approve_is_named_with_how_many_did(world: World, client_of: ClientOf) -> None:
+    running(world.carla, world.city, document("traffic"), world.ana)
+    proposal = planned(world.mo, world.mobility, document("jams", window=20))
+    assert decision(world, proposal).lacking == ["0 of 1: an approver of City", "0 of 1: an approver of Mobility"]
+    approved(proposal, world.ana)
+    proposal.refresh_from_db()
+    assert decision(world, proposal).lacking == ["0 of 1: an approver of Mobility"]
+    page = Markup(client_of("ben").get(f"/proposals/{proposal.pk}/").text)
+    assert page.one("data-part", "lacking").text.endswith("0 of 1: an approver of Mobility")
+    assert page.submits(f"/proposals/{proposal.pk}/approve")
+
+
+def test_state_that_is_lost_and_who_pays_more_are_warned_of(world: World, client_of: ClientOf) -> None:
+    traffic = running(world.carla, world.city, document("traffic"), world.ana)
+    running(world.mo, world.mobility, document("jams", window=20), world.ana, world.ben)
+    proposal = removal_planned(world.carla, traffic)
+    warnings = dict(decision(world, proposal).warnings)
+    assert warnings["state"] == "The state of average is lost."
+    assert warnings["bill"].startswith("Mobility pays ") and warnings["bill"].endswith(" an hour more.")
+    page = Markup(client_of("ana").get(f"/proposals/{proposal.pk}/").text)
+    assert set(page.values("data-warning")) == warnings.keys()
+    approved(proposal, world.ana)
+    proposal.refresh_from_db()
+    assert decision(world, proposal).warnings == () and decision(world, proposal).lacking == ()
+
+
+def test_a_submission_that_disturbs_nobody_has_no_warning(world: World) -> None:
+    assert decision(world, planned(world.carla, world.city, document("traffic"))).warnings == []
+
+
+def test_how_long_plans_take_is_the_median_of_enough_of_their_kind(world: World) -> None:
+    for number in range(3):
+        assert usual_s("submit") is None
+        record = running(world.carla, world.city, document(f"flow-{number}", window=5 + number), world.ana)
+        at = timezone.now()
+        Proposal.objects.filter(dataflow=record).update(
+            approved_at=at, finished_at=at + timedelta(seconds=(2, 40, 7)[number]))
+    assert usual_s("submit") == 7.0
+    assert usual_s("remove") is None

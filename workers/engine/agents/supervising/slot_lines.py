@@ -1,0 +1,158 @@
+"""The lines between an agent and its slots: what a slot may say, and what it may keep its agent from doing. No Spark.
+
+A slot runs what teams wrote: who breaks out of an expression says what it likes. So a line has a length, and what it
+says a type and a size, or it is as if it had not been said; and a slot that does not take what it is told is one that
+hangs, for nobody waits for it.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from pydantic_core import from_json
+
+from scheduler.contracts.codec import Codec, InvalidContract
+from scheduler.contracts.reports import QUERY_REPORTS, ConnectorReport, SinkReport
+
+MOST_BYTES = 8 << 20
+MOST_EVENTS = 100  # of a line
+LARGEST = 2**63 - 1
+LATEST_MS = 253_402_300_799_999  # the end of the year 9999
+TAKES_S = 5.0  # by then a slot that works has taken what it is told: its pipe alone has room for thousands of pokes
+
+
+class UnreadableLine(Exception):
+    """What was said is none of what a slot says."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotSaying:
+    """What a slot, a spare or the connector host says of itself."""
+
+    state: str = "starting"
+    refused: str = ""
+    idle: bool = False
+    heap_mb: float | None = None
+    fragments: Mapping[str, Any] = field(default_factory=dict)
+    connectors: Mapping[str, Any] = field(default_factory=dict)
+    sinks: Mapping[str, Any] = field(default_factory=dict)
+    events: tuple[Mapping[str, Any], ...] = ()
+
+
+_SAYINGS, _PULSES = Codec(SlotSaying), Codec(int)
+_PARTS = {"fragments": QUERY_REPORTS, "connectors": Codec(ConnectorReport), "sinks": Codec(SinkReport)}
+
+
+def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
+    """Lines of a process, each with its end; what is longer than a line may be comes empty."""
+    while line := stream.readline(MOST_BYTES):
+        if line.endswith(b"\n") or len(line) < MOST_BYTES:
+            yield line
+            continue
+        while line and not line.endswith(b"\n"):
+            line = stream.readline(MOST_BYTES)
+        yield b""
+
+
+def read_line(line: bytes) -> dict[str, Any]:
+    """What a line says: a ``pulse``, an ``answer``, a secret to ``open``, or what a slot says of itself.
+
+    Of that, a query, source, sink or event of which something else is said than there is to say is left out.
+
+    Raises
+    ------
+    UnreadableLine
+        It is none of these.
+    """
+    try:
+        message = from_json(line)
+        if not isinstance(message, dict):
+            raise UnreadableLine("it is no object")
+        if "pulse" in message:
+            return {"pulse": min(max(0, _PULSES.read(message["pulse"])), LARGEST)}
+        if "answer" in message or "open" in message:
+            return message
+        report = _SAYINGS.document(_SAYINGS.read(message))
+    except (ValueError, InvalidContract) as error:
+        raise UnreadableLine(str(error)[:200]) from None
+    if not _is_modest(report["heap_mb"]):
+        report["heap_mb"] = None
+    for part, codec in _PARTS.items():
+        documents = ((name, _document(codec, document)) for name, document in report[part].items())
+        report[part] = {name: document for name, document in documents if document is not None}
+    report["events"] = [event for event in report["events"][:MOST_EVENTS] if _is_event(event)]
+    return report
+
+
+def takes(stream: IO[bytes], line: bytes, *, within_s: float = TAKES_S) -> bool:
+    """Write a line to a process; False where it did not take it in time, and has perhaps had a part of it.
+
+    Raises
+    ------
+    OSError
+        It has ended.
+    """
+    number, deadline_s = stream.fileno(), time.monotonic() + within_s
+    os.set_blocking(number, False)
+    waiting = select.poll()
+    waiting.register(number, select.POLLOUT)
+    while line:
+        try:
+            line = line[os.write(number, line):]
+        except BlockingIOError:
+            left_s = deadline_s - time.monotonic()
+            if left_s <= 0:
+                return False
+            waiting.poll(1000 * left_s)
+    return True
+
+
+def _is_event(event: Mapping[str, Any]) -> bool:
+    """Whether an event has what is told of its kind, as whoever is told takes it; its node is the agent's to name."""
+    needed = {"kind", "at_ms", *_NEEDED.get(str(event.get("kind")), ())}
+    return needed <= event.keys() and "node" not in event and _is_modest(event) and all(
+        is_one(event[name]) for name, is_one in _FACTS.items() if name in event)
+
+
+def _is_text(message: Any) -> bool:
+    return isinstance(message, str)
+
+
+def _is_time(message: Any) -> bool:
+    return type(message) is int and 0 <= message <= LATEST_MS
+
+
+def _is_time_or_none(message: Any) -> bool:
+    return message is None or _is_time(message)
+
+
+_FACTS: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("kind", "fragment", "task", "slot", "error", "what"), _is_text),
+    **dict.fromkeys(("at_ms", "gap_ms"), _is_time), **dict.fromkeys(("retry_at_ms", "kept_since_ms"), _is_time_or_none),
+    "between_nodes": lambda message: isinstance(message, bool),
+    "from_": lambda message: isinstance(message, list) and all(map(_is_text, message))}
+_NEEDED = {
+    "handed_over": ("fragment", "gap_ms", "from_"), "fragment_failed": ("fragment", "error"),
+    "joined_late": ("fragment", "kept_since_ms"), "sink_found_otherwise": ("fragment", "what")}
+
+
+def _document(codec: Codec[Any], message: Any) -> dict[str, Any] | None:
+    """What is said as the contract has it, with what the contract does not know; None where it is nothing of that."""
+    try:
+        return {**message, **codec.document(codec.read(message))} if _is_modest(message) else None
+    except (InvalidContract, TypeError):
+        return None
+
+
+def _is_modest(value: Any) -> bool:
+    """Whether all numbers are some, and can be stored and added up with others."""
+    if isinstance(value, Mapping):
+        return all(map(_is_modest, value.values()))
+    if isinstance(value, list | tuple):
+        return all(map(_is_modest, value))
+    return not isinstance(value, int | float) or abs(value) <= LARGEST
