@@ -11,13 +11,14 @@ local function is_full(channel)
   return limits[1] and redis.call('XLEN', prefix .. channel) > tonumber(limits[1]) + tonumber(limits[2] or 0)
 end
 
--- The parts that get events: those with a token of a ring, or with a weight above zero.
+-- The parts that get events, by name: those with a token of a ring, or with a weight above zero.
 local function served(how)
   local parts = {}
-  for _, part in pairs(how.tokens or {}) do parts[part] = true end
+  for _, part in pairs(how.tokens or {}) do parts[#parts + 1] = part end
   for part, weight in pairs(how.tokens and {} or how) do
-    if weight > 0 then parts[part] = true end
+    if weight > 0 then parts[#parts + 1] = part end
   end
+  table.sort(parts)
   return parts
 end
 
@@ -43,7 +44,7 @@ for i = 2, #ARGV do
   if is_full(ARGV[i]) then return {paused, ARGV[i], pace, boundary, tapped} end
 end
 for _, change in pairs(newest) do
-  for part in pairs(served(cjson.decode(change.how))) do
+  for _, part in ipairs(served(cjson.decode(change.how))) do
     if is_full(part) then return {paused, part, pace, boundary, tapped} end
   end
 end
