@@ -63,7 +63,7 @@ def test_a_decision_is_shown_with_what_else_was_looked_at(
         task: (AlternateSwitch("all", "q", 1, 0, 0),) for task in tasks} if not of_keys else {})
     charts = client_of("carla").get(reverse("adaptation_charts", args=[record.pk]), {"range": "15m"}).json()["charts"]
     by_name = {chart["name"]: chart for chart in charts}
-    assert list(by_name) == ["throughput", "value", "cost", "profit"]
+    assert list(by_name) == ["throughput", "value", "cost", "profit", "rate"]
     known = [value for value in by_name["throughput"]["data"][0]["y"] if value is not None]
     assert known and all(0 <= value <= 1 for value in known)
     assert any(shape.get("label", {}).get("text") == "goal: 0.8" for shape in by_name["throughput"]["layout"]["shapes"])
