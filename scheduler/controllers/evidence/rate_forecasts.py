@@ -13,7 +13,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from scheduler.adaptation.course_forecasts import MOST_SAMPLES, forecast_course, without_gaps
+from scheduler.adaptation.course_forecasts import (
+    METHODS,
+    MOST_SAMPLES,
+    CourseForecast,
+    forecast_course,
+    without_gaps,
+)
 from scheduler.history.port import History
 from scheduler.history.series import MINUTE, TASK, Series
 from scheduler.model.checks import require_finite
@@ -21,6 +27,9 @@ from scheduler.simulation.loads import Rates
 
 AHEAD = 5  # minutes that controllers look ahead: about as long as a switch keeps them from the next
 AGAIN_S = 120.0  # a forecast is made again after so long, not before
+JUDGED_S = 1800.0  # and so long goes by which method, and how wrong it is: that takes longer
+STEPS = AHEAD + math.ceil(AGAIN_S / MINUTE.step_s)
+ORIGINS = 400  # a rise of every day at the same time is not to fall between them
 SEASON = 24 * 60
 FORGOTTEN_S = 3600.0  # one that nobody asked for is dropped
 LAST = "last"
@@ -63,45 +72,55 @@ class RateForecast:
 
 
 class RateForecasts:
-    """Forecasts of sources that whoever runs the loop keeps from one turn to the next, each made every `AGAIN_S` at
-    most."""
+    """Forecasts of sources that whoever runs the loop keeps from one turn to the next: each is made every `AGAIN_S` at
+    most, and methods are tried on what is known every `JUDGED_S` at most."""
 
     def __init__(self) -> None:
         self._made: dict[str, tuple[float, RateForecast]] = {}
+        self._judged: dict[str, tuple[float, CourseForecast]] = {}
 
     def of(self, history: History, sources: Collection[str], now_s: float) -> dict[str, RateForecast]:
         """By running source task what is expected of it; those of which nothing was measured are left out."""
         self._made = {name: made for name, made in self._made.items() if 0 <= now_s - made[0] < FORGOTTEN_S}
+        self._judged = {name: judged for name, judged in self._judged.items() if 0 <= now_s - judged[0] < JUDGED_S}
         due = sorted(name for name in sources if name not in self._made or now_s - self._made[name][0] >= AGAIN_S)
         end_s = int(now_s // MINUTE.step_s) * MINUTE.step_s  # whole minutes alone
         for name, minutes in _kept_minutes(history, due, end_s).items():
-            self._made[name] = now_s, forecast_rate(minutes, begin_s=end_s)
+            if name not in self._judged:
+                self._judged[name] = now_s, judged_course(minutes)
+            self._made[name] = now_s, forecast_rate(minutes, self._judged[name][1], begin_s=end_s)
         return {name: self._made[name][1] for name in sources if name in self._made}
 
 
-def forecast_rate(minutes: Sequence[float] | Rates, *, begin_s: float) -> RateForecast:
+def judged_course(minutes: Sequence[float] | Rates) -> CourseForecast:
+    """By which method what comes after some minutes is to be forecast, and how wrong each is."""
+    return forecast_course(minutes, STEPS, season=SEASON, most_origins=ORIGINS)
+
+
+def forecast_rate(minutes: Sequence[float] | Rates, judged: CourseForecast, *, begin_s: float) -> RateForecast:
     """What comes after some minutes, so far ahead that it lasts until it is made again.
 
     Parameters
     ----------
     minutes : sequence of float
         Events a second, the newest last; NaN where nothing was measured. One of them was.
+    judged : CourseForecast
+        Of these minutes, or of those until a while ago: its method is taken.
     begin_s : float
         When they end.
     """
-    known = without_gaps(minutes)
-    course = forecast_course(known, AHEAD + math.ceil(AGAIN_S / MINUTE.step_s), season=SEASON)
-    if course.why_averages or course.errors is None or course.others is None:
-        return RateForecast(begin_s, why_averages=course.why_averages)
-    errors, last = course.errors, course.others[LAST]
-    if course.method == LAST or errors.total >= last.total:
+    if judged.why_averages or judged.errors is None or judged.others is None:
+        return RateForecast(begin_s, why_averages=judged.why_averages)
+    errors, last, known = judged.errors, judged.others[LAST], without_gaps(minutes)
+    values = METHODS[judged.method](known, STEPS, SEASON)
+    if values is None or judged.method == LAST or errors.total >= last.total:
         return RateForecast(begin_s, why_averages="No forecast was less wrong than what was seen last.")
     both = last.of_mean**2 + errors.of_mean**2
     trust = last.of_mean**2 / both if both else 1.0
-    per_s = trust * course.values + (1 - trust) * known[-1]
+    per_s = trust * values + (1 - trust) * known[-1]
     error = last.of_mean * errors.of_mean / math.sqrt(both) if both else 0.0
     return RateForecast(
-        begin_s, tuple(float(each) for each in per_s), errors.by_step, error, course.method)
+        begin_s, tuple(float(each) for each in per_s), errors.by_step, error, judged.method)
 
 
 def _kept_minutes(history: History, sources: Sequence[str], end_s: int) -> Mapping[str, Rates]:

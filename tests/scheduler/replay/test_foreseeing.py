@@ -4,20 +4,30 @@ is wrong it is not worse than with averages."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 import numpy as np
 import pytest
 
 from scheduler.controllers.changes import Aspect
-from scheduler.controllers.evidence.rate_forecasts import AGAIN_S, AHEAD, RateForecasts, forecast_rate
+from scheduler.controllers.evidence.rate_forecasts import (
+    AGAIN_S,
+    AHEAD,
+    JUDGED_S,
+    RateForecast,
+    RateForecasts,
+    forecast_rate,
+    judged_course,
+)
+from scheduler.guards.element_policies import ElementPolicy
 from scheduler.history.memory_history import MemoryHistory
 from scheduler.history.series import TASK, Series
 from scheduler.replay import played_world
 from scheduler.replay.setup import Replayed
 
-from .test_adapting import STEP_S, played
+from .test_adapting import STEP_S, adapted, played
 
-DAY_S, DAYS, BEGIN_S, RISE_S = 86_400, 3, 1_700_000_000.0, 1_500.0
+DAY_S, DAYS, BEGIN_S, RISE_S = 86_400, 5, 1_700_000_000.0, 1_500.0
 LOW, HIGH = 20_000.0, 60_000.0  # the dear way does some 30,000
 
 Course = Callable[[float], float]  # from seconds since the play began to events a second
@@ -55,9 +65,7 @@ def play(
         history.tidy(int(BEGIN_S))
         return history
 
-    from scheduler.guards.element_policies import ElementPolicy
 
-    from .test_adapting import adapted
 
     [submitted] = adapted(ElementPolicy({}, source="controllers")).submitted.values()
     series = Series(TASK, submitted.running["s"], "rate_per_s")
@@ -77,7 +85,7 @@ def switched(result: Replayed) -> list[tuple[str, float]]:
 def dear_part(result: Replayed, steps: int) -> float:
     """In which part of the time the way of most value was on."""
     turns = [("all", 0.0), *switched(result), ("", steps * STEP_S)]
-    return sum(after[1] - before[1] for before, after in zip(turns, turns[1:], strict=False)
+    return sum(after[1] - before[1] for before, after in pairwise(turns)
                if before[0] == "all") / (steps * STEP_S)
 
 
@@ -114,26 +122,30 @@ def test_what_nobody_can_foresee_is_left_to_averages(monkeypatch: pytest.MonkeyP
     assert sum(gains) >= 0 and sum(dear) >= -0.05 * len(dear)
 
 
-def minutes(course: Course, days: float) -> Sequence[float]:
-    return [course(later_s) for later_s in range(-int(days * DAY_S), 0, 60)]
+def minutes(course: Course) -> list[float]:
+    return [course(later_s) for later_s in range(-DAYS * DAY_S, 0, 60)]
+
+
+def forecast(known: Sequence[float]) -> RateForecast:
+    return forecast_rate(known, judged_course(known), begin_s=0.0)
 
 
 @pytest.mark.parametrize(("known", "why"), [
     ([5.0], "Too little is known"), ([100.0] * 500, "less wrong"),
     (np.random.default_rng(1).choice([0.0, 1e5], 3_000).tolist(), "wrong")])
 def test_where_a_forecast_is_no_good_it_is_said_why_there_is_none(known: list[float], why: str) -> None:
-    forecast = forecast_rate(known, begin_s=0.0)
-    assert forecast.per_s == () == forecast.ahead(0.0) and why in forecast.why_averages
+    made = forecast(known)
+    assert made.per_s == () == made.ahead(0.0) and why in made.why_averages
 
 
 def test_a_forecast_stands_between_what_was_seen_and_what_its_method_says() -> None:
-    forecast = forecast_rate(minutes(lambda later_s: rising(later_s + RISE_S - 120), DAYS), begin_s=0.0)
-    assert forecast.method == "season" and forecast.why_averages == ""
-    assert all(LOW - 1 <= each <= HIGH + 1 for each in forecast.per_s)
-    assert forecast.per_s[-1] > 0.9 * HIGH and 0 <= forecast.error < 0.3
-    assert len(forecast.per_s) == AHEAD + AGAIN_S / 60
-    assert forecast.ahead(90.0) == forecast.per_s[1:1 + AHEAD]
-    assert forecast.ahead(1e6) == forecast.per_s[-1:] * AHEAD
+    made = forecast(minutes(lambda later_s: rising(later_s + RISE_S - 120)))
+    assert made.method == "season" and made.why_averages == ""
+    assert all(LOW - 1 <= each <= HIGH + 1 for each in made.per_s)
+    assert made.per_s[-1] > 0.9 * HIGH and 0 <= made.error < 0.3
+    assert len(made.per_s) == AHEAD + AGAIN_S / 60
+    assert made.ahead(90.0) == made.per_s[1:1 + AHEAD]
+    assert made.ahead(1e6) == made.per_s[-1:] * AHEAD
 
 
 def test_forecasts_are_made_again_after_minutes_and_not_before() -> None:
@@ -145,4 +157,9 @@ def test_forecasts_are_made_again_after_minutes_and_not_before() -> None:
     made = [forecasts.of(history, ["s", "unknown"], 3_600.0 + late_s) for late_s in (0, 30, AGAIN_S - 1, AGAIN_S)]
     assert [set(each) for each in made] == [{"s"}] * 4
     assert made[0]["s"] is made[2]["s"] is not made[3]["s"]
-    assert sum("s" in {line.subject for line in args[0]} for args in reads) == 2
+    judged = forecasts._judged["s"]
+    forecasts.of(history, ["s"], 3_600.0 + JUDGED_S - 1)
+    assert forecasts._judged["s"] is judged, "methods are not tried again yet"
+    forecasts.of(history, ["s"], 3_600.0 + JUDGED_S)
+    assert forecasts._judged["s"] is not judged
+    assert sum("s" in {line.subject for line in args[0]} for args in reads) == 4
