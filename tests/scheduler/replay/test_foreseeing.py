@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from scheduler.controllers.changes import Aspect
+from scheduler.controllers.evidence import rate_forecasts
 from scheduler.controllers.evidence.rate_forecasts import (
     AGAIN_S,
     AHEAD,
@@ -148,18 +149,20 @@ def test_a_forecast_stands_between_what_was_seen_and_what_its_method_says() -> N
     assert made.ahead(1e6) == made.per_s[-1:] * AHEAD
 
 
-def test_forecasts_are_made_again_after_minutes_and_not_before() -> None:
-    history, forecasts, reads = MemoryHistory(), RateForecasts(), []
+def test_forecasts_are_made_again_after_minutes_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    history, forecasts, judged = MemoryHistory(), RateForecasts(), []
     for at_s in range(0, 3_600, 10):
         history.append(at_s, {Series(TASK, "s", "rate_per_s"): 100.0 + at_s})
-    read = history.read
-    history.read = lambda *args, **more: reads.append(args) or read(*args, **more)  # type: ignore[method-assign]
-    made = [forecasts.of(history, ["s", "unknown"], 3_600.0 + late_s) for late_s in (0, 30, AGAIN_S - 1, AGAIN_S)]
-    assert [set(each) for each in made] == [{"s"}] * 4
-    assert made[0]["s"] is made[2]["s"] is not made[3]["s"]
-    judged = forecasts._judged["s"]
-    forecasts.of(history, ["s"], 3_600.0 + JUDGED_S - 1)
-    assert forecasts._judged["s"] is judged, "methods are not tried again yet"
-    forecasts.of(history, ["s"], 3_600.0 + JUDGED_S)
-    assert forecasts._judged["s"] is not judged
-    assert sum("s" in {line.subject for line in args[0]} for args in reads) == 4
+    monkeypatch.setattr(
+        rate_forecasts, "judged_course", lambda minutes: judged.append(len(minutes)) or judged_course(minutes))
+
+    def made_at(later_s: float) -> RateForecast:
+        [(name, made)] = forecasts.of(history, ["s", "unknown"], 3_600.0 + later_s).items()
+        assert name == "s"
+        return made
+
+    first = made_at(0)
+    assert made_at(30) is first is made_at(AGAIN_S - 1)
+    assert made_at(AGAIN_S) is not first
+    assert made_at(JUDGED_S - 1) and judged == [60], "how wrong methods are is not worked out each time"
+    assert made_at(JUDGED_S + AGAIN_S) and len(judged) == 2
