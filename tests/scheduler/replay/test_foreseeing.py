@@ -51,7 +51,8 @@ def tossed(seed: int) -> Course:
 
 
 def play(
-    course: Course, monkeypatch: pytest.MonkeyPatch, *, foresees: bool = True, steps: int = 100, noise: float = 0.0
+    course: Course, monkeypatch: pytest.MonkeyPatch, *, foresees: bool = True, steps: int = 100, noise: float = 0.0,
+    algorithm: str = "CE",
 ) -> Replayed:
     """A dataflow of the played worlds, of whose source the days before are kept; or with averages alone."""
     rng = np.random.default_rng(7)
@@ -74,7 +75,7 @@ def play(
         patch.setattr(played_world, "MemoryHistory", with_days_before)
         if not foresees:
             patch.setattr(RateForecasts, "of", lambda *_: {})
-        result, _ = played([at(number * STEP_S) for number in range(steps)], begin_s=BEGIN_S)
+        result, _ = played([at(number * STEP_S) for number in range(steps)], begin_s=BEGIN_S, algorithm=algorithm)
     return result
 
 
@@ -102,6 +103,13 @@ def test_with_a_forecast_that_is_right_it_switches_before_the_rise(
     assert foreseen.waiting.sum() < averaged.waiting.sum() / 2
     why = foreseen.rounds[0].decision.why
     assert "forecast by season" in why and "s is expected to make" in why
+
+
+@pytest.mark.parametrize("algorithm", ["local", "WPA", "PLAStiCC"])
+def test_those_that_look_ahead_do_so_too(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    foreseen = play(rising, monkeypatch, steps=60, algorithm=algorithm)
+    [(first, at_s), *_] = switched(foreseen)
+    assert (first, foreseen.waiting.sum()) == ("few", 0.0) and at_s <= RISE_S
 
 
 def test_a_rise_that_does_not_come_costs_minutes_and_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
