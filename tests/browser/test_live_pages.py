@@ -21,7 +21,6 @@ pytestmark = pytest.mark.browser
 
 # Live ----------------------------------------------------------------------------------------------------------------
 
-
 def test_figures_move_without_a_reload(merged: dict[str, str], site: RunningSite, page_of: PageOf) -> None:
     page = page_of()
     settled(page)
