@@ -30,14 +30,14 @@ def simulation(viewer: Viewer, run_id: UUID | str) -> SimulationRun:
 
 
 def of_dataflow(viewer: Viewer, dataflow_id: UUID | str) -> QuerySet[SimulationRun]:
-    """Algorithms side by side of a dataflow, the newest first."""
+    """Algorithms side by side of a dataflow, the newest first; results, which are long, are read where asked for."""
     record = dataflow_for(viewer, dataflow_id)
-    return SimulationRun.objects.filter(dataflow=record, kind=SIDE_BY_SIDE).select_related("author")
+    return SimulationRun.objects.filter(dataflow=record, kind=SIDE_BY_SIDE).select_related("author").defer("results")
 
 
 def of_proposal(proposal_id: UUID | str) -> QuerySet[SimulationRun]:
     """Replays of a proposal that the caller may know of, the newest first."""
-    return SimulationRun.objects.filter(proposal_id=proposal_id, kind=REPLAY).select_related("author")
+    return SimulationRun.objects.filter(proposal_id=proposal_id, kind=REPLAY).select_related("author").defer("results")
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,7 @@ def test_pages_and_api_say_which_is_on_and_switch_it(world: World, client: Clien
     assert again.status_code == 302 and str(Proposal.objects.get(plan__kind="set").pk) in again["Location"]
     graph = client.get(f"/dataflows/{record.pk}/graph.json").json()
     [drawn] = [task for task in graph["tasks"] if task["id"] == "work"]
-    assert [way["name"] for way in drawn["config"]["alternates"]] == ["all", "few"]
+    assert [way["name"] for way in drawn["ways"]] == ["all", "few"]
 
 
 @pytest.mark.django_db

@@ -299,7 +299,16 @@ def _table(items: list) -> Any:
 def _decode_json(text: bytes) -> Any:
     value = json.loads(text)
     assert isinstance(value, dict), "scripts decode objects alone"
-    return _LUA.table_from({key.encode(): item for key, item in value.items()})
+    return _in_lua(value)
+
+
+def _in_lua(value: Any) -> Any:
+    """A value of JSON as Lua has it."""
+    if isinstance(value, dict):
+        return _LUA.table_from({key.encode(): _in_lua(item) for key, item in value.items()})
+    if isinstance(value, list):
+        return _LUA.table_from([_in_lua(item) for item in value])
+    return value.encode() if isinstance(value, str) else value
 
 
 def _bytes(value: object) -> bytes:

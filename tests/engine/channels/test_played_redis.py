@@ -10,6 +10,8 @@ import redis
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.contracts.partitioning import partitioning_of
+from scheduler.model.ring import Ring
 from workers.engine.channels import keys, scripts
 from workers.engine.channels.channel_registry import Channels
 
@@ -19,6 +21,7 @@ READERS, CHANNELS = st.sampled_from("rs"), st.sampled_from(["f.0", "f.1"])
 BATCHES = st.integers(0, 6)
 WHERE = st.sampled_from(["now", "oldest", "2-0", "3500"])
 WEIGHTS = st.dictionaries(READERS, st.sampled_from([0, 0.5, 1, 3.0]), max_size=2)
+RINGS = st.builds(Ring, st.just(("k",)), st.dictionaries(st.sampled_from([0, 7, 500]), READERS, min_size=1))
 # How many batches after the newest one, which block of it, events, and how many tokens were taken since.
 WRITE = st.tuples(
     st.just("write"), CHANNELS, st.sampled_from([-1, 0, 0, 1, 1, 2]), st.integers(0, 2), st.integers(1, 3),
@@ -35,7 +38,7 @@ STEPS = st.lists(st.one_of(
     st.tuples(st.just("delete"), CHANNELS),
     st.tuples(st.just("outlet"), st.sampled_from([None, 0, 4])),
     st.tuples(st.just("tail"), st.sampled_from([None, 0, 1])),
-    st.tuples(st.just("route"), WEIGHTS, st.sampled_from([None, 0, 4]), st.booleans()),
+    st.tuples(st.just("route"), st.one_of(WEIGHTS, WEIGHTS, RINGS), st.sampled_from([None, 0, 4]), st.booleans()),
     st.tuples(st.just("activate"), BATCHES),
     st.tuples(st.just("backpressure")),
 ), min_size=10, max_size=60)
@@ -49,10 +52,10 @@ def write(client: Any, channel: str, later: int, n: int, events: int, overtaken:
     return scripts.run(client, "write", names, [token, batch, n, events, b"block", 1_000 * batch])
 
 
-def change_route(channels: Channels, weights: dict[str, float], first: int | None, instead: bool) -> bool:
-    if not any(weights.values()):
+def change_route(channels: Channels, how: dict[str, float] | Ring, first: int | None, instead: bool) -> bool:
+    if not partitioning_of(how).served:
         return channels.unroute("f", 0, "r")
-    return channels.route("f", 0, "r", weights, from_batch=first, instead=instead and first is not None)
+    return channels.route("f", 0, "r", how, from_batch=first, instead=instead and first is not None)
 
 
 def actions(client: Any, channels: Channels) -> dict[str, Callable[..., Any]]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import redis
 
+from scheduler.model.ring import Ring
 from workers.engine.channels import keys, scripts
 from workers.engine.channels.channel_registry import Channels
-from workers.engine.channels.control import begin_batch, changes_of
+from workers.engine.channels.control import Route, begin_batch, changes_of
 
 pytestmark = pytest.mark.broker
 
@@ -24,6 +25,17 @@ def test_asking_again_for_the_same_changes_nothing(channels) -> None:
     assert not channels.route("f", 1, "r", {"s": 2.0, "r": 1.0})
     assert not channels.unroute("f", 2, "r")
     assert channels.control("f") == before
+
+
+def test_tokens_are_a_route_as_weights_are(channels) -> None:
+    ring = Ring(("k", "l"), {0: "r", 40_000: "s"}, leaving=("t",))
+    assert channels.route("f", 1, "r", ring, from_batch=0) and not channels.route("f", 1, "r", ring, from_batch=0)
+    assert channels.routed("f", 1, "r") == Route(ring, from_batch=0, effective=True)
+    (change,) = changes_of(channels.control("f"))[1, "r"]
+    assert change.partitioning.bundles == ("f.1@r", "f.1@s", "f.1@t")
+    assert channels.route("f", 1, "r", {"r": 1.0}) and channels.route("f", 1, "r", ring)
+    with pytest.raises(ValueError, match="cannot be divided by the keys"):
+        channels.route("f", 1, "r", Ring((), {0: "r"}))
 
 
 @pytest.mark.parametrize("weights", [{}, {"r": 0}, {"r": 1, "s": -0.1}, {"r": float("nan")}, {"r": float("inf")}])
@@ -68,6 +80,10 @@ class TestParts:
         assert [self.write(broker, token, batch) for batch in (1, 2)] == [1, 1]
         assert backpressure() == (False, "f.1@r")
         channels.route("f", 1, "r", {"r": 0, "s": 1})
+        assert backpressure() == (False, "")
+        channels.route("f", 1, "r", Ring(("k",), {0: "s", 500: "r", 900: "s"}))
+        assert backpressure() == (False, "f.1@r")
+        channels.route("f", 1, "r", Ring(("k",), {0: "s"}, leaving=("r",)))
         assert backpressure() == (False, "")
         channels.pause("f")
         assert backpressure() == (True, "")

@@ -51,7 +51,7 @@ def test_a_missed_limit_opens_and_is_promised_or_half_of_what_is_to_be_won() -> 
     assert bound.at_most == pytest.approx(210.0), "half of the way from 400 ms to 20 ms is above the limit"
     assert decision.promise.load is None, "a limit holds at any load"
     assert decision.moves_queries and decision.alongside and decision.arguments["trigger_ms"] == "f1=20"
-    assert "0.1 cores instead of 0.4" in decision.why and "300 ms is the least" in decision.why
+    assert "0.1 cores instead of 0.4" in decision.why and "the least with the modes in force is 300 ms" in decision.why
     [near] = decided(modes(user("d1", replace(LIMIT, measured_s=0.06))))
     assert near.promise.bounds[0].at_most == pytest.approx(50.0)
 

@@ -77,7 +77,7 @@ def test_tokens_change_between_two_batches_and_no_key_is_in_two_bundles(rig: Rig
 
     def stream():
         ticks = small.ticks("a", rate_per_s=500)
-        return ticks.withColumn("sensor", F.concat(F.lit("sensor "), F.col("_seq") % 50))
+        return ticks.withColumn("sensor", F.concat(F.lit("sensor "), (F.col("_seq") % 50).cast("string")))
 
     rig.open_parts(stream(), "a.0", bundles, capacity=EVERYTHING)
     rig.channels.route("a", 0, "r", rings[0], from_batch=0)

@@ -11,6 +11,17 @@ local function is_full(channel)
   return limits[1] and redis.call('XLEN', prefix .. channel) > tonumber(limits[1]) + tonumber(limits[2] or 0)
 end
 
+-- The parts that get events, by name: those with a token of a ring, or with a weight above zero.
+local function served(how)
+  local parts = {}
+  for _, part in pairs(how.tokens or {}) do parts[#parts + 1] = part end
+  for part, weight in pairs(how.tokens and {} or how) do
+    if weight > 0 then parts[#parts + 1] = part end
+  end
+  table.sort(parts)
+  return parts
+end
+
 local paused, pace, newest, boundary = 0, 0, {}, -1
 local state = redis.call('HGETALL', valve)
 local field = {}
@@ -24,7 +35,7 @@ for i = 1, #state, 2 do
   if first and not field[first] then boundary = 4503599627370496 end
   if state[i] == 'pace' then pace = tonumber(state[i + 1]) end
   if route and (not newest[route] or newest[route].number < tonumber(number)) then
-    newest[route] = {number = tonumber(number), weights = state[i + 1]}
+    newest[route] = {number = tonumber(number), how = state[i + 1]}
   end
 end
 
@@ -33,8 +44,8 @@ for i = 2, #ARGV do
   if is_full(ARGV[i]) then return {paused, ARGV[i], pace, boundary, tapped} end
 end
 for _, change in pairs(newest) do
-  for part, weight in pairs(cjson.decode(change.weights)) do
-    if weight > 0 and is_full(part) then return {paused, part, pace, boundary, tapped} end
+  for _, part in ipairs(served(cjson.decode(change.how))) do
+    if is_full(part) then return {paused, part, pace, boundary, tapped} end
   end
 end
 return {paused, '', pace, boundary, tapped}

@@ -1,9 +1,9 @@
 -- Changes how a stream is divided among the bundles of one reader.
 -- KEYS: valve; where a reader of the whole stream becomes one of parts, the whole channel's meta and readers
--- ARGV: what its changes' fields begin with, weights by part (JSON, '{}' for no longer), first batch or ''; that reader
+-- ARGV: what its changes' fields begin with, how it is divided (JSON, '{}' for no longer), first batch or ''; that reader
 -- The change gets its boundary from the valve; what was decided before it stays until that is passed. A change that no
 -- batch has been decided by yet is overwritten, and so are all where a first batch is given. Returns 1 where it changes.
-local valve, prefix, weights, from = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local valve, prefix, how, from = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 
 -- Its place in the whole stream ends with what is there now: the writer is at rest, and from the first batch on it
 -- writes to the parts. Both or none: else events would be read twice, or never.
@@ -34,7 +34,7 @@ local function forget(n) redis.call('HDEL', valve, field(n), field(n) .. ':from'
 
 local newest = changes[#changes]
 local state = newest and redis.call('HMGET', valve, field(newest), field(newest) .. ':from') or {}
-if (state[1] or '{}') == weights and (from == '' or #changes == 0 or (#changes == 1 and state[2] == from)) then return 0 end
+if (state[1] or '{}') == how and (from == '' or #changes == 0 or (#changes == 1 and state[2] == from)) then return 0 end
 if from ~= '' then
   for _, n in ipairs(changes) do forget(n) end
 elseif not newest then
@@ -42,5 +42,5 @@ elseif not newest then
 elseif not state[2] then
   forget(newest)
 end
-add(weights, from)
+add(how, from)
 return 1
