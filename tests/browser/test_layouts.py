@@ -1,16 +1,13 @@
-"""Layouts of graphs in a browser: one direction, nothing over anything else, there with the page, 1,500 tasks."""
+"""Layouts of graphs, of many drawn by chance: they go one way, and nothing lies on anything else."""
 
 from __future__ import annotations
 
 import random
 
 import pytest
-from playwright.sync_api import expect
 
-from tests.browser import flows
 from tests.browser.conftest import PageOf
-from tests.browser.documents import wide
-from tests.browser.drive import drawn, settled
+from tests.browser.drive import settled
 from tests.browser.site import RunningSite
 
 pytestmark = pytest.mark.browser
@@ -62,25 +59,3 @@ def test_layouts_go_one_way_and_nothing_lies_on_anything_else(site: RunningSite,
     settled(page)
     graphs = [_random_graph(chance) for _ in range(60)] + [{"tasks": [], "streams": []}]
     assert page.evaluate(_FLAWS, graphs) == []
-
-
-def test_a_graph_is_there_with_its_page(merged: dict[str, str], page_of: PageOf) -> None:
-    """Nothing is asked for before it is drawn, and a graph of many tasks is no other way."""
-    page = page_of()
-    requests: list[str] = []
-    page.on("request", lambda request: requests.append(request.url) if "graph.json" in request.url else None)
-    for address in (merged["etl"], merged["etl-proposal"]):
-        page.goto(address)
-        drawn(page)
-    assert requests == []
-
-
-@pytest.mark.long
-def test_1500_tasks_are_drawn_with_their_page(site: RunningSite, page_of: PageOf) -> None:
-    page = page_of("admin")
-    page.goto(flows.submit(page, site.url, wide(1500), team="city"))
-    drawn(page)
-    assert page.locator(".graph-stage").get_attribute("data-drawn") == "1500"
-    settled(page)
-    page.keyboard.press("?")
-    expect(page.locator("#keys")).to_be_visible()

@@ -1,4 +1,4 @@
-"""Live figures and graphs in a browser, over a played node: deltas, gaps, lost connections, failures."""
+"""Live figures and graphs in a browser, over a played node: deltas, gaps, lost connections, failures, 1,500 tasks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from playwright.sync_api import Page, Route, expect
 
 from tests.browser import flows
 from tests.browser.conftest import PageOf
-from tests.browser.documents import ETL, SHARED
+from tests.browser.documents import ETL, SHARED, wide
 from tests.browser.drive import drawn, settled, until
 from tests.browser.site import RunningSite
 
@@ -307,6 +307,28 @@ def test_who_sends_a_form_comes_back_to_where_they_were(merged: dict[str, str], 
     settled(page)
     expect(page.locator("#when-behind")).to_be_visible()
     until(lambda: abs(page.evaluate("scrollY") - before) < 120, "it is as far down as it was")
+
+
+def test_a_graph_is_there_with_its_page(merged: dict[str, str], page_of: PageOf) -> None:
+    """Nothing is asked for before it is drawn, and a graph of many tasks is no other way."""
+    page = page_of()
+    requests: list[str] = []
+    page.on("request", lambda request: requests.append(request.url) if "graph.json" in request.url else None)
+    for address in (merged["etl"], merged["etl-proposal"]):
+        page.goto(address)
+        drawn(page)
+    assert requests == []
+
+
+@pytest.mark.long
+def test_1500_tasks_are_drawn_with_their_page(site: RunningSite, page_of: PageOf) -> None:
+    page = page_of("admin")
+    page.goto(flows.submit(page, site.url, wide(1500), team="city"))
+    drawn(page)
+    assert page.locator(".graph-stage").get_attribute("data-drawn") == "1500"
+    settled(page)
+    page.keyboard.press("?")
+    expect(page.locator("#keys")).to_be_visible()
 
 
 def _labels(page: Page, kind: str) -> list[str]:
