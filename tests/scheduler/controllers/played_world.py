@@ -42,6 +42,7 @@ from scheduler.controllers.loop_values import (
 )
 
 from .adapting_in_worlds import DATAFLOWS, DEAR, WorldAdaptation, tasks_of
+from .done_pieces import first_pieces, spans_of_pieces
 from .followers import LOAD, SIZES, SUBJECTS, TEAMS, Follower
 
 CLOCKS_DIFFER_S = 400.0  # between workers, now and then: so exact are all spans of time
@@ -387,26 +388,8 @@ def _begun(world: World) -> Iterator[str]:
                 continue
             if turn.controller not in ALONGSIDE or turn.decision.target == other.decision.target:
                 yield f"{turn.key} and {other.key} were in flight at once"
-    for key, moment_s in first_pieces(world).items():
-        for other, (begin_s, end_s) in spans_of_pieces(world).items():
+    for key, moment_s in first_pieces(world.log).items():
+        for other, (begin_s, end_s) in spans_of_pieces(world.log).items():
             if other != key and begin_s < moment_s < end_s and all(
                     world.decided[each][0].decision.moves_queries for each in (key, other)):
                 yield f"{key} and {other} moved queries at once"
-
-
-def first_pieces(world: World) -> dict[str, float]:
-    """When a round changed something for the first time."""
-    first: dict[str, float] = {}
-    for at_s, key, forward, _ in world.log:
-        if forward:
-            first.setdefault(key, at_s)
-    return first
-
-
-def spans_of_pieces(world: World) -> dict[str, tuple[float, float]]:
-    """From when until when each round changed one thing after the other."""
-    spans: dict[str, tuple[float, float]] = {}
-    for at_s, key, forward, _ in world.log:
-        if forward:
-            spans[key] = (spans.get(key, (at_s, at_s))[0], at_s)
-    return spans
