@@ -186,8 +186,8 @@ def _decision(dataflow: AdaptedDataflow, answer: AdaptationAnswer, evidence: Ada
     return Decision(
         dataflow.id, dataflow.team, changes,
         _promise(dataflow, answer),
-        f"{' '.join((*dataflow.expects, answer.why))} It is {now.throughput:.2f}, wanted {_band(goals)}. "
-        f"With {words} it is {chosen.throughput:.2f}; value {now.value:.2f} → {chosen.value:.2f}, "
+        f"{' '.join((*dataflow.expects, answer.why))} It comes to {now.throughput:.2f}, wanted {_band(goals)}. "
+        f"With {words} it comes to {chosen.throughput:.2f}; value {now.value:.2f} → {chosen.value:.2f}, "
         f"cost {now.per_hour:.4g} → {chosen.per_hour:.4g} {evidence.currency} an hour ({evidence.algorithm}).",
         worth=abs(now.throughput - goals.throughput),
         alongside=True, touched=tuple(sorted({team for task in switches for team in dataflow.sharers.get(task, ())})),
