@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
+from django.apps import apps
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.migrations.executor import MigrationExecutor
 from django.db.migrations.loader import MigrationLoader
@@ -36,6 +37,15 @@ class EarlierLoader(MigrationLoader):
         if app_label in {app for app, _ in earlier_names()}:
             return f"{ARCHIVE.stem}.{app_label}", True
         return super().migrations_module(app_label)
+
+    def load_disk(self) -> None:
+        """Read them; of a package that came later, none."""
+        super().load_disk()
+        later = {config.label for config in apps.get_app_configs() if config.name.startswith("dashboard.")} - {
+            app for app, _ in earlier_names()}
+        self.migrated_apps -= later
+        self.disk_migrations = {
+            name: migration for name, migration in self.disk_migrations.items() if name[0] not in later}
 
 
 class EarlierExecutor(MigrationExecutor):
