@@ -72,7 +72,7 @@ def send_due(*, now: Callable[[], float] = time.time) -> int:
             failure = _attempt(delivery, now())
             if failure is None:
                 arrived += 1
-            elif not isinstance(failure, OF_ONE_MAIL):
+            elif isinstance(failure, NotDelivered | OSError) and not isinstance(failure, OF_ONE_MAIL):
                 failed_at.add(receiver)
                 _put_off(delivery, now())
     return arrived

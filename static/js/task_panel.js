@@ -52,7 +52,10 @@ export class DataflowPanel extends GraphPanel {
   show(task) {
     const other = task?.id !== this.selected?.id;
     this.selected = task;
-    if (!other) return;
+    if (!other) {
+      this.ways(); // it may have been opened or closed
+      return;
+    }
     this.shape = undefined;
     const address = new URL(location.href);
     if (task) address.searchParams.set("task", task.id);

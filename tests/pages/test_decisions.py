@@ -49,13 +49,13 @@ def test_state_that_is_lost_and_who_pays_more_are_warned_of(world: World, client
     assert decision(world, proposal).warnings == () and decision(world, proposal).lacking == ()
 
 
-@pytest.mark.parametrize(("asked", "shown"), [({}, "60 min"), ({"hold_s": 604_800.0}, "7 days")])
+@pytest.mark.parametrize(("options", "shown"), [({}, "60 min"), ({"hold_s": 604_800.0}, "7 days")])
 def test_who_reviews_a_switch_by_hand_reads_for_how_long_it_is_held(
-    world: World, client_of: ClientOf, asked: dict[str, float], shown: str
+    world: World, client_of: ClientOf, options: dict[str, float], shown: str
 ) -> None:
     record = running(world.carla, world.city, dynamic("air"), world.ana)
     proposal = prepare_proposal(proposal_id=switch_alternate(
-        actor=world.carla, dataflow_id=record.pk, task="work", alternate="few", **asked).pk)
+        actor=world.carla, dataflow_id=record.pk, task="work", alternate="few", **options).pk)
     page = Markup(client_of("ana").get(f"/proposals/{proposal.pk}/").text)
     assert f"is held for {shown}." in page.one("data-part", "held-for").text
     assert page.one("data-part", "held-for").text.count("learned") == 0

@@ -130,7 +130,7 @@ def stolen(rig: Rig, others: dict[str, Path], *, walled: bool) -> dict[str, dict
                   **({"desired": str(rig.data_dir / "nodes" / NODE / "told" / "desired.json")} if walled else {}),
                   "home": str(Path.home() / ".profile"), "own": str(own / "mine")},
         "list": {"data folder": str(rig.data_dir)},
-        "broker": [["GET", "weir:meter:own-0:x"], *(command.split() for command in COMMANDS)],
+        "broker": [["HGETALL", "weir:meter:own-0"], *(command.split() for command in COMMANDS)],
         "pids": [rig.process.pid, os.getpid()], "variables": list(VARIABLES)}
     tasks = chain("own", ("moments", {"rate_per_s": 2.0}), ("thief", {"wanted": json.dumps(wanted)}),
                   ("output", {"name": "loot"}))
