@@ -7,7 +7,7 @@ nothing is on it, nobody wants its slots, and its paid hour ends.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from scheduler.model.checks import require_finite
@@ -69,17 +69,15 @@ class StopMachine:
 
 
 def orders_for(
-    wanted: Mapping[str, int], free_slots: int, machines: Collection[OrderedMachine], kinds: Collection[VmClass], *,
+    wanted_slots: int, free_slots: int, machines: Collection[OrderedMachine], kinds: Collection[VmClass], *,
     bounds: MachineBounds, at_s: float, ordered_s: float | None = None, failed_s: float | None = None,
 ) -> tuple[StartMachine | StopMachine, ...]:
     """The machines to start or to give back now; never both.
 
     Parameters
     ----------
-    wanted : mapping of str to int
-        Slots that are wanted besides, by who wants them.
-    free_slots : int
-        Slots on which nothing is, but those of ``machines``.
+    wanted_slots, free_slots : int
+        Slots that are wanted besides, and those on which nothing is but those of ``machines``.
     kinds : collection of VmClass
         The catalogue; the cheapest classes with so many slots together are taken.
     at_s, ordered_s, failed_s : float
@@ -92,21 +90,19 @@ def orders_for(
     """
     staying = [machine for machine in machines if not machine.is_leaving]
     free = free_slots + sum(machine.vm.kind.cores for machine in staying if machine.is_empty)
-    slots = sum(wanted.values())
-    if slots <= free:
-        return tuple(_given_back(staying, spare=free - slots, at_s=at_s))
+    if wanted_slots <= free:
+        return tuple(_given_back(staying, spare=free - wanted_slots, at_s=at_s))
     rests = (ordered_s, REST_S), (failed_s, REST_AFTER_FAILURE_S)
     if any(since_s is not None and at_s < since_s + rest_s for since_s, rest_s in rests):
         return ()
     here = sum(machine.vm.kind.cores for machine in machines)
     spent = sum(machine.vm.kind.per_hour for machine in machines)
     in_order = tuple(sorted(kinds, key=lambda kind: (-kind.cores, kind.name)))  # of the same price the fewest machines
-    by = ", ".join(f"{name} ({count})" for name, count in sorted(wanted.items()) if count)
-    for missing in range(min(slots - free, bounds.most_slots - here), 0, -1):
+    for missing in range(min(wanted_slots - free, bounds.most_slots - here), 0, -1):
         price, chosen = cheapest(in_order, missing)
         if (math.isfinite(price) and spent + price <= bounds.most_per_hour + 1e-9
                 and here + sum(kind.cores for kind in chosen) <= bounds.most_slots):
-            why = f"More slots are wanted than are free: {slots} by {by}, and {free} free."
+            why = f"{wanted_slots} slots are wanted besides, and {free} are free or on their way."
             return tuple(StartMachine(kind, why) for kind in chosen)
     return ()
 

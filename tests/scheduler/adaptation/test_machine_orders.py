@@ -40,7 +40,7 @@ def test_whatever_is_wanted_bounds_hold_and_no_paid_hour_is_thrown_away(
             left -= vm.kind.cores
         taken = sum(machine.vm.kind.cores for machine in machines if not machine.is_empty)
         orders = orders_for(
-            {"a": max(0, wanted - free - taken)}, max(0, free - wanted), machines, KINDS, bounds=bounds, at_s=at_s,
+            max(0, wanted - free - taken), max(0, free - wanted), machines, KINDS, bounds=bounds, at_s=at_s,
             ordered_s=ordered_s)
         assert len({type(order) for order in orders}) <= 1, "never both at a time"
         for order in orders:
@@ -61,33 +61,33 @@ def test_whatever_is_wanted_bounds_hold_and_no_paid_hour_is_thrown_away(
 
 def test_the_cheapest_classes_with_so_many_slots_are_started() -> None:
     dear = (*KINDS, VmClass("cheap", 3, 1.0, 1e6, 0.2))
-    orders = orders_for({"city": 3, "rail": 0}, 0, (), dear, bounds=BOUNDS, at_s=0.0)
+    orders = orders_for(3, 0, (), dear, bounds=BOUNDS, at_s=0.0)
     assert [(type(order), order.kind.name) for order in orders if isinstance(order, StartMachine)] == [
         (StartMachine, "cheap")]
-    assert orders[0].why == "More slots are wanted than are free: 3 by city (3), and 0 free."
+    assert orders[0].why == "3 slots are wanted besides, and 0 are free or on their way."
 
 
 def test_as_much_is_started_as_bounds_allow() -> None:
-    orders = orders_for({"city": 40}, 0, (), KINDS, bounds=BOUNDS, at_s=0.0)
+    orders = orders_for(40, 0, (), KINDS, bounds=BOUNDS, at_s=0.0)
     assert sum(order.kind.cores for order in orders if isinstance(order, StartMachine)) == 7
-    assert not orders_for({"city": 40}, 0, (), KINDS, bounds=MachineBounds(0, 1.0), at_s=0.0)
-    assert not orders_for({"city": 40}, 0, (), KINDS, bounds=MachineBounds(8, 0.05), at_s=0.0)
+    assert not orders_for(40, 0, (), KINDS, bounds=MachineBounds(0, 1.0), at_s=0.0)
+    assert not orders_for(40, 0, (), KINDS, bounds=MachineBounds(8, 0.05), at_s=0.0)
 
 
 def test_machines_that_come_or_leave_count() -> None:
     coming = OrderedMachine("m1", RentedVm(KINDS[1]))
-    assert not orders_for({"city": 2}, 0, [coming], KINDS, bounds=BOUNDS, at_s=REST_S), "it is on its way"
+    assert not orders_for(2, 0, [coming], KINDS, bounds=BOUNDS, at_s=REST_S), "it is on its way"
     leaving = OrderedMachine("m1", RentedVm(KINDS[1]), is_leaving=True)
-    [order] = orders_for({"city": 2}, 0, [leaving], KINDS, bounds=BOUNDS, at_s=REST_S)
+    [order] = orders_for(2, 0, [leaving], KINDS, bounds=BOUNDS, at_s=REST_S)
     assert isinstance(order, StartMachine)
     full = MachineBounds(3, 1.0)
-    [order] = orders_for({"city": 2}, 0, [leaving], KINDS, bounds=full, at_s=REST_S)
+    [order] = orders_for(2, 0, [leaving], KINDS, bounds=full, at_s=REST_S)
     assert isinstance(order, StartMachine) and order.kind.cores == 1, "what leaves is paid, and counts"
 
 
 def test_after_an_order_and_longer_after_a_failure_nothing_is_started() -> None:
     def started(at_s: float, **since: float) -> bool:
-        return bool(orders_for({"city": 1}, 0, (), KINDS, bounds=BOUNDS, at_s=at_s, **since))
+        return bool(orders_for(1, 0, (), KINDS, bounds=BOUNDS, at_s=at_s, **since))
 
     assert not started(REST_S - 1, ordered_s=0.0) and started(REST_S, ordered_s=0.0)
     assert not started(REST_AFTER_FAILURE_S - 1, ordered_s=0.0, failed_s=0.0)
@@ -98,7 +98,7 @@ def test_a_machine_is_kept_while_it_is_paid_used_or_wanted() -> None:
     def stopped(at_s: float, *, wanted: int = 0, is_empty: bool = True) -> list[str]:
         machine = OrderedMachine("m1", RentedVm(KINDS[1]), is_empty=is_empty)
         return [order.node for order in orders_for(
-            {"city": wanted}, 0, [machine], KINDS, bounds=BOUNDS, at_s=at_s) if isinstance(order, StopMachine)]
+            wanted, 0, [machine], KINDS, bounds=BOUNDS, at_s=at_s) if isinstance(order, StopMachine)]
 
     late_s = HOUR_S - ENDS_S + 1
     assert stopped(late_s) == ["m1"]
