@@ -15,7 +15,11 @@ from scheduler.adaptation.machine_orders import (
     StopMachine,
     orders_for,
 )
-from scheduler.simulation.elastic import RentedVm, VmClass
+from scheduler.adaptation.shared_slots import AdaptationRoom
+from scheduler.controllers.alternate_adaptation import Adaptations, AdaptedDataflow, slots_wanted
+from scheduler.controllers.loop_values import ACTS, RECOMMENDS, Policy
+from scheduler.model.dataflow_goals import DataflowGoals
+from scheduler.simulation.elastic import Alternate, ElasticDataflow, RentedVm, VmClass
 
 HOUR_S, STEP_S = 3600.0, 30.0
 KINDS = tuple(VmClass(f"D{n}", slots, 1.0, 1e6, 0.1 * slots) for n, slots in enumerate((1, 2, 4, 8), 1))
@@ -106,3 +110,24 @@ def test_a_machine_is_kept_while_it_is_paid_used_or_wanted() -> None:
     assert not stopped(HOUR_S + 1), "its next hour is paid by now"
     assert not stopped(late_s, wanted=1), "a part of it is wanted"
     assert not stopped(late_s, is_empty=False)
+
+
+def dataflow(*, per_s: float, most_per_hour: float = 10.0, cheap: bool = False) -> AdaptedDataflow:
+    """One task of 10 ms for an event on one slot at 0.1 an hour; with a cheap alternate of 0.1 ms."""
+    ways = {"full": Alternate("full", 1.0, 0.01)} | ({"few": Alternate("few", 0.5, 0.0001)} if cheap else {})
+    return AdaptedDataflow(
+        "d", "city", DataflowGoals(most_per_hour, 0.0), ElasticDataflow({"work": ways}), {"work": "full"},
+        {"work": "work"} if cheap else {}, {}, {"work": per_s}, {},
+        AdaptationRoom({"n1/0": 1.0}, {"work": {"n1/0": 1.0}}), 0.1)
+
+
+def test_slots_are_wanted_where_adaptation_acts_no_alternate_helps_and_goals_pay() -> None:
+    def wanted(mode: str = ACTS, **more: object) -> int:
+        return slots_wanted(Adaptations((dataflow(**more),)), {"city": Policy(mode)})
+
+    assert wanted(per_s=50.0) == 0
+    assert 1 <= wanted(per_s=300.0) <= 2, "three cores are needed, and there is one"
+    assert wanted(per_s=300.0, mode=RECOMMENDS) == 0
+    assert wanted(per_s=300.0, cheap=True) == 0, "alternates come first"
+    assert wanted(per_s=300.0, most_per_hour=0.05) == 0
+    assert wanted(per_s=2000.0, most_per_hour=0.35) == 2, "one is paid for already"
