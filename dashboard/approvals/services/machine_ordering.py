@@ -8,6 +8,7 @@ back only what it has ordered itself.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 import structlog
@@ -64,7 +65,8 @@ def advance_machines(*, at: datetime, provider: MachineProvider | None = None) -
         return 0
     for order in MachineOrder.objects.filter(state__in=OPEN_STATES):
         try:
-            _follow(order, at=at)
+            if (next_state := _followed(order, at=at)) is not None:
+                _move(order, *next_state)
         except WeirError as error:  # it is looked at again soon
             log.info("machine_not_followed", node=order.node, why=error.message)
     _decide(at=at)
@@ -78,25 +80,25 @@ def advance_machines(*, at: datetime, provider: MachineProvider | None = None) -
 # Following ------------------------------------------------------------------------------------------------------------
 
 
-def _follow(order: MachineOrder, *, at: datetime) -> None:
-    """What has become of one since it was last looked at."""
+def _followed(order: MachineOrder, *, at: datetime) -> tuple[str, Mapping[str, object]] | None:
+    """What one has become since it was last looked at, and what of it changes; None where that is nothing."""
     has_reported = NodeRow.objects.filter(name=order.node).exclude(seen=None).exists()
     late_s = settings.MACHINE_REPORT_S
     if order.state == STARTING and has_reported:
-        _move(order, SERVING, at=at, reported=at, error="")
-    elif order.state in (ORDERED, STARTING) and at >= order.ordered + timedelta(seconds=late_s):
-        _move(order, LEAVING, at=at, gave_up=True, next_try=at,
-              why_back=f"Its agent did not report within {late_s:g} s of the order.")
-    elif order.state == SERVING and silent_nodes().filter(
+        return SERVING, {"reported": at, "error": ""}
+    if order.state in (ORDERED, STARTING) and at >= order.ordered + timedelta(seconds=late_s):
+        return LEAVING, {"gave_up": True, "next_try": at,
+                         "why_back": f"Its agent did not report within {late_s:g} s of the order."}
+    if order.state == SERVING and silent_nodes().filter(
             name=order.node, seen__lt=at - timedelta(seconds=late_s)).exists():
-        _move(order, LEAVING, at=at, gave_up=True, next_try=at,
-              why_back=f"Nothing was heard of it for {late_s:g} s.")
-    elif order.state == LEAVING and has_reported:
+        return LEAVING, {"gave_up": True, "next_try": at, "why_back": f"Nothing was heard of it for {late_s:g} s."}
+    if order.state == LEAVING and has_reported:
         drain_node(name=order.node)
-    elif order.state == STOPPED and at >= order.next_try:
+    if order.state == STOPPED and at >= order.next_try:
         if NodeRow.objects.filter(name=order.node, slots__gt=0).exists():
             take_out_node(name=order.node)
-        _move(order, GONE, at=at)
+        return GONE, {}
+    return None
 
 
 def _may_stop(node: str) -> bool:
@@ -108,7 +110,7 @@ def _may_stop(node: str) -> bool:
     return drain.draining and (drain.is_empty or (is_silent and not drain.queries and not drain.others))
 
 
-def _move(order: MachineOrder, state: str, *, at: datetime, **changes: object) -> None:
+def _move(order: MachineOrder, state: str, changes: Mapping[str, object]) -> None:
     """Move one on, unless another worker has by now."""
     with audited(actor=None, verb=f"machine.{state}") as audit:
         row = MachineOrder.objects.select_for_update().get(pk=order.pk)
@@ -155,7 +157,7 @@ def _decide(*, at: datetime) -> None:
     by_node = {order.node: order for order in orders}
     for each in decided:
         if isinstance(each, StopMachine):
-            _move(by_node[each.node], LEAVING, at=at, why_back=each.why, next_try=at)
+            _move(by_node[each.node], LEAVING, {"why_back": each.why, "next_try": at})
 
 
 def _ordered(order: StartMachine, *, at: datetime) -> MachineOrder:
@@ -198,6 +200,6 @@ def _ask(provider: MachineProvider, order: MachineOrder, *, at: datetime) -> Non
             audit.details = {"error": str(error), "order": "start" if is_start else "stop"}
         return
     if is_start:
-        _move(order, STARTING, at=at, error="", tries=0)
+        _move(order, STARTING, {"error": "", "tries": 0})
     else:
-        _move(order, STOPPED, at=at, error="", tries=0, ended=at, next_try=at + ENDS_WITHIN)
+        _move(order, STOPPED, {"error": "", "tries": 0, "ended": at, "next_try": at + ENDS_WITHIN})
