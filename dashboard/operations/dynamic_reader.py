@@ -23,7 +23,15 @@ from dashboard.teams.permissions import Viewer
 from scheduler.contracts.switches import AlternateSwitch, KeySwitch, warming_since_ms
 from scheduler.guards.element_policies import ElementPolicy, policy_of
 from scheduler.guards.guard_values import FigureValue
-from scheduler.model.alternates import BY, TaskAlternate, alternates_in, guards_kind, is_dynamic, working_in
+from scheduler.model.alternates import (
+    BY,
+    TaskAlternate,
+    alternates_in,
+    guards_kind,
+    is_dynamic,
+    learned_bound,
+    working_in,
+)
 from scheduler.model.fragment import Fragment
 from scheduler.model.key_texts import key_in_words
 from scheduler.model.settings_of_fragments import USUAL
@@ -52,6 +60,7 @@ class DynamicTask:
     alternates: tuple[TaskAlternate, ...]
     switches: tuple[AlternateSwitch, ...] = ()
     by: tuple[str, ...] = ()  # the key for which alternates are switched, where they are
+    is_learned: bool = False  # whether a learned guard chooses for keys
     key_switches: tuple[KeySwitch, ...] = ()
     policy: ElementPolicy = field(default_factory=ElementPolicy)
     held_until_ms: int | None = None  # somebody holds it as it is
@@ -87,6 +96,7 @@ def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
         at_work = working_in(running.type, running.config, settings.alternates.get(running_id))
         tasks.append(DynamicTask(
             name, running_id, query, on_of(at_work), alternates, by=tuple(running.config.get(BY) or ()),
+            is_learned=learned_bound(running.type, running.config) is not None,
             warming=warming_of(at_work), warm_s=warm_s(running.type, running.config),
             policy=policy_of(running_id, alternates, settings, guards_kind(running.config))))
     tasks = [

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from dashboard.approvals.lifecycle import OPEN as OPEN_PROPOSALS
 from dashboard.approvals.permissions import proposal_for
 from dashboard.approvals.replays import LONGEST_H
 from dashboard.audit.trail import audited
@@ -82,6 +83,10 @@ def start_replay(*, actor: User, proposal_id: UUID | str, hours: int = 24) -> Si
     if not 1 <= hours <= LONGEST_H:
         raise InvalidSimulation(
             f"A replay is of 1 to {LONGEST_H:.0f} hours, not {hours}.", remedy="Choose another time.")
+    if proposal.status not in OPEN_PROPOSALS:
+        raise NothingToChange(
+            f"The proposal is {proposal.status.replace('_', ' ')}: there is no plan to try before it is in force.",
+            remedy="Replay a proposal that waits for its reviewers.")
     if plan_of(proposal.plan) is None:
         raise NothingToChange("The proposal has no plan.", remedy="Wait until it is planned.")
     estate = load_estate()

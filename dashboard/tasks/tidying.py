@@ -10,7 +10,8 @@ from django.utils import timezone
 
 from dashboard import queue
 from dashboard.alerts.evaluating import forget_alerts
-from dashboard.approvals.services import forget_plans, forget_policies
+from dashboard.approvals.policy_retention import forget_policies
+from dashboard.approvals.services import forget_plans
 from dashboard.audit.audit_archive import archive_months
 from dashboard.bills.rollup import roll_up_days
 from dashboard.core.database import give_back_space

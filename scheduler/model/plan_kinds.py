@@ -85,6 +85,11 @@ class PlanKind:
         return self.entry == "removed"
 
     @property
+    def go_on(self) -> str:
+        """``goes_on`` of several tasks."""
+        return self.goes_on.replace("goes on", "go on", 1)
+
+    @property
     def joins(self) -> bool:
         """Whether it starts tasks of a document, which join what is under way as somebody chooses."""
         return self.has_document or self.has_version

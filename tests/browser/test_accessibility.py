@@ -17,7 +17,7 @@ PLACES = [
     "/", "/estate/graph", "/estate/overlap", "/estate/slots", "/fragmentation/", "/estate/deployment/", "/estate/time",
     "/estate/slots/n1/0", "/estate/nodes/n1", "/problems/", "/wall/", "/dataflows/", "/dataflows/new",
     "/proposals/", "/bills/", "/profiles/", "/profiles/import", "/profiles/measure?type=senml_parse", "/task-types/",
-    "/audit/", "/teams/", "/help/start", "/help/documents", "/password/", "/no-such-page"]
+    "/audit/", "/alerts/notifications", "/teams/", "/help/start", "/help/documents", "/password/", "/no-such-page"]
 # The short run measures every page; axe looks at one of so many of them, and at the contrast of fewer: that takes
 # longer than all other rules. The markup of every page is checked by tests/pages/test_every_page.py, too.
 EVERY, EVERY_CONTRAST = 4, 8
@@ -54,6 +54,7 @@ def addresses(site: RunningSite, merged: dict[str, str]) -> list[str]:
         f"{etl}schedule", f"{etl}schedule/outcome", f"/dataflows/{scheduled}/",
         f"/dataflows/{scheduled}/schedule?rate=20", f"/bills/{stats.split('/')[2]}/", f"/profiles/{profile}/",
         f"/estate/tasks/{task}", f"/estate/streams/{parent}/{task}", f"/estate/queries/{query}",
+        f"{etl}simulate", f"{urlsplit(merged['etl-proposal']).path}replay", f"{etl}adaptation",
         f"{etl}?range=1h#plots", f"/estate/overlap/{etl.split('/')[2]}/{stats.split('/')[2]}"]
 
 

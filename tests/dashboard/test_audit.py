@@ -42,6 +42,8 @@ WRITERS = {
     "dashboard/alerts/evaluating.py": "what rules make of measurements; what people do with alerts are commands",
     "dashboard/alerts/notices.py": "which of these was told",
     "dashboard/outbox/sending.py": "messages and what became of them; what they are about has its own row",
+    "dashboard/approvals/policy_retention.py": "what is over, and of tasks that are gone",
+    "dashboard/simulations/simulation_driver.py": "how far they are; who starts and cancels them enters a command",
     "dashboard/outbox/digests.py": "messages that were held back, in one",
     "dashboard/lineage/emitting.py": "how far events were emitted",
     "dashboard/operations/diagnosis/slow_queries.py": "measurements, no state",
@@ -119,7 +121,7 @@ def test_every_public_service_that_writes_enters_a_command(path):
 
 def test_services_were_found():
     assert {path.parent.name for path in SERVICES} == {
-        "catalog", "operations", "plans", "controllers", "services", "alerts", "outbox"}
+        "catalog", "operations", "plans", "controllers", "services", "alerts", "outbox", "simulations"}
 
 
 def test_nothing_else_of_the_site_writes():

@@ -11,8 +11,8 @@ from django.utils import timezone
 from dashboard.approvals.lifecycle import EXECUTING
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.policy_drafts import PolicyDraft
+from dashboard.approvals.policy_retention import forget_policies
 from dashboard.approvals.services import (
-    forget_policies,
     pause_dataflow,
     prepare_proposal,
     release_alternate,

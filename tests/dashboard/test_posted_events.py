@@ -9,7 +9,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from dashboard.approvals.services import forget_policies
+from dashboard.approvals.policy_retention import forget_policies
 from dashboard.operations.models import PostedEvent
 from dashboard.operations.posted_events import KEPT, MOST_FIGURES, post_event
 from dashboard.teams.account_errors import InvalidValue

@@ -46,7 +46,8 @@ TABLE = Path(__file__).with_name("routes.txt")
 SERVER, BROKER_AWAY = "mqtt.example.org", 503
 METHODS = ("get", "post", "put", "delete")
 QUERIES = {
-    "live/snapshot": {"topic": "estate"}, "api/history": {"kind": "estate"}, "charts.json": {"kind": "estate"}}
+    "live/snapshot": {"topic": "estate"}, "api/history": {"kind": "estate"}, "charts.json": {"kind": "estate"},
+    "api/dataflows/<uuidstr:dataflow_id>/goals/prices": {"most_per_hour": "2"}}
 
 
 def routes(resolver: Any = None, before: str = "") -> Iterator[str]:
@@ -226,6 +227,8 @@ class Everything:
             "teams/<slug:slug>/freshness": {"freshness": "2.5 s"},
             "dataflows/<uuid:dataflow_id>/latency": {"latency": "400 ms"},
             "dataflows/<uuid:dataflow_id>/when-behind": {"choice": "lose_oldest"},
+            "dataflows/<uuid:dataflow_id>/goals": {"most_per_hour": "2"},
+            "api/dataflows/<uuidstr:dataflow_id>/goals": {"goals": {"most_per_hour": 2.0}},
             "tokens/new": {"name": "ci"},
             "api/dataflows/<uuidstr:dataflow_id>/alternates/<task>/policy": {"guards": {"few": "rate > 5"}},
             "dataflows/<uuid:dataflow_id>/dynamic/<str:task>/policy": {"guard_few": "rate > 5"},

@@ -12,6 +12,7 @@ from django.test import Client
 from django.utils import timezone
 
 from dashboard.approvals.replays import in_steps
+from dashboard.approvals.services import cancel_proposal
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.simulations import selectors, services, simulation_driver
 from dashboard.simulations.lifecycle import CANCELLED, DONE, FAILED, QUEUED
@@ -129,6 +130,14 @@ def test_a_replay_of_an_estate_that_has_changed_says_so(world: World) -> None:
     worked_off()
     run.refresh_from_db()
     assert run.status == FAILED and "The estate has changed" in run.reason
+
+
+def test_only_a_proposal_that_waits_is_replayed(world: World) -> None:
+    recorded(world)
+    proposal = planned(world.mo, world.mobility, document("jams", window=20))
+    cancel_proposal(actor=world.mo, proposal_id=proposal.pk)
+    with pytest.raises(NothingToChange, match="is cancelled"):
+        services.start_replay(actor=world.mo, proposal_id=proposal.pk, hours=1)
 
 
 def test_limits_of_what_the_reader_may_not_know_are_not_told(world: World) -> None:

@@ -34,20 +34,19 @@ def test_meters_report_in_turn_each_at_its_own_time(ticks):
 
 
 def test_households_have_habits_weather_holidays_and_sudden_changes_of_variance(ticks):
-    """Four weeks, a reading an hour, of 40 households."""
-    meters, hours = 40, 28 * 24
+    """Six weeks, a reading an hour, of 60 households."""
+    meters, hours = 60, 42 * 24
     frame = build("smart_meters", ticks(meters * hours), meters=meters, interval=3600, unusual=0.3, holiday_share=0.1,
                   gap_share=0.05)
     of_kind, of_meter, free_days = defaultdict(list), defaultdict(list), {}
     missing = 0
-    for row in frame.toArrow().to_pylist():
-        kwh = row["kwh"]
-        missing += kwh is None
+    for row in frame.collect():
+        missing += row.kwh is None
         day, hour = divmod((row["at"] - EPOCH_MS) * 24 // DAY_MS, 24)
-        free_days[day] = row["holiday"]
-        of_meter[row["meter"]].append(kwh)
-        if kwh is not None:
-            of_kind[row["kind"], hour, row["holiday"] or day % 7 >= 5].append(kwh)
+        free_days[day] = row.holiday
+        of_meter[row.meter].append(row.kwh)
+        if row.kwh is not None:
+            of_kind[row.kind, hour, row.holiday or day % 7 >= 5].append(row.kwh)
     assert missing / (meters * hours) == pytest.approx(0.05, abs=0.01)
     assert {kind for kind, *_ in of_kind} == {kind.kind for kind in KINDS_OF_HOUSEHOLDS}
     assert 1 <= sum(free_days.values()) <= 12

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+import pytest
 from django.utils import timezone
 
 from dashboard.approvals.difference import difference
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.review_decisions import ReviewDecision, decision_of, usual_s
 from dashboard.approvals.selectors import review_of
+from dashboard.approvals.services import prepare_proposal, switch_alternate
 from dashboard.teams.permissions import viewer_of
-from tests.dashboard.building import World, approved, document, planned, removal_planned, running
+from tests.dashboard.building import World, approved, document, dynamic, planned, removal_planned, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
 
@@ -45,6 +47,19 @@ def test_state_that_is_lost_and_who_pays_more_are_warned_of(world: World, client
     approved(proposal, world.ana)
     proposal.refresh_from_db()
     assert decision(world, proposal).warnings == () and decision(world, proposal).lacking == ()
+
+
+@pytest.mark.parametrize(("asked", "shown"), [({}, "60 min"), ({"hold_s": 604_800.0}, "7 days")])
+def test_who_reviews_a_switch_by_hand_reads_for_how_long_it_is_held(
+    world: World, client_of: ClientOf, asked: dict[str, float], shown: str
+) -> None:
+    record = running(world.carla, world.city, dynamic("air"), world.ana)
+    proposal = prepare_proposal(proposal_id=switch_alternate(
+        actor=world.carla, dataflow_id=record.pk, task="work", alternate="few", **asked).pk)
+    page = Markup(client_of("ana").get(f"/proposals/{proposal.pk}/").text)
+    assert f"is held for {shown}." in page.one("data-part", "held-for").text
+    assert page.one("data-part", "held-for").text.count("learned") == 0
+    assert proposal.status == "pending" and "go on" in page.one("id", "decision").text
 
 
 def test_a_submission_that_disturbs_nobody_has_no_warning(world: World) -> None:

@@ -385,6 +385,7 @@ def test_a_rate_is_read_as_it_was_asked(per_s: float | None, shown: str) -> None
 
 @pytest.mark.parametrize(("value", "shown"), [
     (None, "–"), (0.0421, "42 ms"), (1.26, "1.3 s"), (119, "119.0 s"), (180, "3 min"),
+    (3600, "60 min"), (14_400, "4 h"), (129_600, "36 h"), (604_800, "7 days"),
 ])
 def test_times_have_the_unit_that_suits_them(value: float | None, shown: str) -> None:
     assert seconds(value) == shown

@@ -13,7 +13,6 @@ from dashboard.approvals.services.key_holds import release_key, switch_key
 from dashboard.approvals.services.plan_holds import enact_held
 from dashboard.approvals.services.plan_retention import forget_plans
 from dashboard.approvals.services.policy_proposals import PolicyDraft, propose_policy
-from dashboard.approvals.services.policy_retention import forget_policies
 from dashboard.approvals.services.rearrangement_proposals import (
     REARRANGEMENTS,
     defragment_dataflow,
@@ -39,7 +38,7 @@ from dashboard.approvals.services.waiting_plans import carry_over_waiting
 __all__ = [
     "REARRANGEMENTS", "PolicyDraft", "adopt_near_miss", "agree_to_rules", "approve_proposal", "cancel_proposal",
     "carry_over_waiting", "change_dataflow", "choose_joining", "comment_on", "decline_rules", "defragment_dataflow",
-    "drop_left_bundles", "edit_comment", "empty_nodes", "enact_held", "forget_plans", "forget_policies", "guard",
+    "drop_left_bundles", "edit_comment", "empty_nodes", "enact_held", "forget_plans", "guard",
     "move_query",
     "pause_at_once", "pause_dataflow", "prepare_proposal", "propose_policy", "propose_schedule", "propose_version",
     "recompute_proposal", "record_progress", "reject_proposal", "release_alternate", "release_key", "remove_dataflow",

@@ -30,17 +30,24 @@ def require_hold(hold_s: float | None) -> None:
                            remedy="Hold it for a minute at least, and 31 days at most; then policies decide again.")
 
 
+def held_for(proposal: Proposal) -> timedelta | None:
+    """For how long a proposal holds what it switches; None where nobody switches by hand. Weir holds nothing."""
+    options = proposal.plan.options
+    if proposal.author_id is None or "alternate" not in options:
+        return None
+    return timedelta(seconds=options["hold_s"]) if options.get("hold_s") else HELD_FOR
+
+
 def hold_switched(audit: Audit, proposal: Proposal, *, at: datetime) -> None:
     """Hold what somebody has switched by hand, from a moment on, and while it warms up before; in the caller's command.
     What Weir switches, nobody holds."""
-    options = proposal.plan.options
-    if proposal.author_id is None or "alternate" not in options:
+    held = held_for(proposal)
+    if held is None:
         return
-    for_s = options.get("hold_s") or HELD_FOR.total_seconds()
     plan, tasks = plan_of(proposal.plan), stored_estate().tasks
     for step in plan.steps:
         if step.of_key is not None:
-            until = at + timedelta(seconds=for_s)
+            until = at + held
             KeyHold.objects.filter(until__lte=at).delete()
             KeyHold.objects.update_or_create(task=step.task, key=step.of_key, defaults={
                 "alternate": step.alternate, "until": until, "by": proposal.author})
@@ -48,7 +55,7 @@ def hold_switched(audit: Audit, proposal: Proposal, *, at: datetime) -> None:
         elif step.task:
             at_work = plan.settings_after[step.fragment].alternates[step.task]
             warms_s = warm_s(tasks[step.task].type, tasks[step.task].config) if warming_of(at_work) else 0
-            until = at + timedelta(seconds=for_s + warms_s)
+            until = at + held + timedelta(seconds=warms_s)
             AlternateHold.objects.update_or_create(pk=step.task, defaults={
                 "alternate": warming_of(at_work) or at_work, "until": until, "by": proposal.author})
             audit.details["held_until"] = until.isoformat()

@@ -205,7 +205,11 @@ def require_at_rest(record: DataflowRecord, states: Collection[str], what: str) 
     under_way = Proposal.objects.under_way().filter(dataflow=record)
     if PLAN_KINDS[what].takes_out:
         under_way = under_way.exclude(status=FAILED)
-    require_status(record, () if under_way.exists() else states, what)
+    require_status(record, states, what)
+    if under_way.exists():
+        raise InvalidTransition(
+            f"A plan of {record.name} is being enacted, so there is nothing to {what} yet.",
+            remedy="Wait until it is in force, or roll its proposal back.", status=record.status)
 
 
 def require_status(record: DataflowRecord, states: Collection[str], what: str) -> None:

@@ -30,7 +30,10 @@ def seconds(value: float | None) -> str:
         return NONE
     if value < 1:
         return f"{round(value * 1000)} ms"
-    return f"{value:.1f} s" if value < 120 else f"{round(value / 60)} min"
+    if value < 120:
+        return f"{value:.1f} s"
+    hours = value / 3600
+    return f"{round(value / 60)} min" if hours < 2 else f"{hours:.3g} h" if hours < 48 else f"{hours / 24:.3g} days"
 
 
 @register.filter

@@ -264,7 +264,8 @@ def _panel(request: HttpRequest, dataflow_id: UUID, task: DynamicTask, span: Cho
         task, policy_now, draft.kind, _rows(task, policy_now, draft), chart_names(trace) if trace else [],
         _charts_address(request, dataflow_id, task.task, is_tried=is_tried and run is not None), failure,
         run,
-        [(name, 100 * ms / whole) for name, ms in run.on_ms.items()] if run and whole else [], _versions(policy_now))
+        [(name, 100 * ms / whole) for name, ms in run.on_ms.items() if ms] if run and whole else [],
+        _versions(policy_now))
 
 
 def _rows(task: DynamicTask, policy: ToldPolicy, draft: PolicyDraft) -> list[AlternateRow]:

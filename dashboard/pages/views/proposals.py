@@ -23,6 +23,7 @@ from dashboard.approvals.difference import difference
 from dashboard.approvals.lifecycle import LIFECYCLE, OPEN, PENDING, STALE, UNDER_WAY
 from dashboard.approvals.near_miss_search import near_miss_row, near_misses_of
 from dashboard.approvals.review_decisions import decision_of, pause_of
+from dashboard.approvals.services.alternate_holds import held_for
 from dashboard.approvals.version_changes import names_in
 from dashboard.approvals.wording import step_text
 from dashboard.audit import selectors as trail
@@ -69,7 +70,7 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     return render(request, "proposal.html", {
         "proposal": record, "kind": PLAN_KINDS[record.plan.kind], "diff": diff, "live": live,
         "pause": pause_of(plan_of(record.plan)),
-        "review": review, "decision": decision_of(record, diff=diff, review=review),
+        "review": review, "decision": decision_of(record, diff=diff, review=review), "held_for": held_for(record),
         "graph": difference_graph(diff, task_types=jobs.task_types()) if diff else {},
         "groups": {status: [task for task in tasks if task["status"] == status]
                    for status in ("started", "reused", "stopped", "neighbour")},

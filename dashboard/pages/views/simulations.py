@@ -11,6 +11,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.approvals import selectors as approvals
+from dashboard.approvals.lifecycle import OPEN
 from dashboard.approvals.replays import LONGEST_H
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import RUNNING
@@ -70,6 +71,7 @@ def proposal_replay(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     run = _chosen(request, runs)
     return render(request, "simulations/replay.html", {
         "proposal": proposal, "record": proposal.dataflow, "hours": REPLAY_HOURS,
+        "may_play": services.may_simulate(request.viewer) and proposal.status in OPEN,
         "sides": selectors.sides_of(request.viewer, run) if run else [], **_frame(request, runs, run)})
 
 

@@ -88,7 +88,7 @@ def hosts(tmp_path_factory, test_types, with_jar, postgresql_folder, ports):
                 task_types=catalogue(*types), node=node, WEIR_SLOT_MEMORY_MB="2048",
                 WEIR_DATABASE_HOSTS=str(postgresql_folder), WEIR_SECRETS_KEY="of both nodes",
                 WEIR_CONNECTOR_HOSTS=",".join(f"127.0.0.1:{port}" for port in ports.values())))
-            nodes[node].wire, nodes[node].trigger_ms = wire, TRIGGER_MS
+            nodes[node].wire = wire
         hosts = Hosts(client, nodes, own_broker=broker)
         hosts.wait_serving()
         yield hosts

@@ -40,9 +40,7 @@ def test_a_query_that_ends_its_driver_is_given_up_and_the_others_run_on(rig: Rig
     rig.wait(lambda: rig.fragment("blame-f2") is None, what="it can be removed")
 
 
-def test_a_driver_in_which_a_removed_query_works_on_is_ended(rig: Rig, monkeypatch: pytest.MonkeyPatch):
-    # Half a minute passes before a driver is ended: who runs beside it takes few batches meanwhile.
-    monkeypatch.setattr(rig, "paces_ms", {"left-f1": 2_000})
+def test_a_driver_in_which_a_removed_query_works_on_is_ended(rig: Rig):
     # Its first batch ends: of one that does not nothing is told.
     other, harmful = source("left-a"), source("left-b", ("stays_in_an_event", {"at": 400}))
     beside = fragment("left-f1", other)

@@ -11,10 +11,11 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from scheduler.model.key_texts import key_text_of
 from scheduler.model.ring import KEY_GROUPS, Ring, key_group
 from workers.engine.channels import keys
 from workers.engine.spark import queries
-from workers.library.state import key_of, key_text
+from workers.library.state import key_text
 
 from .rig import EVERYTHING, Rig, wait_until
 
@@ -55,7 +56,7 @@ def test_spark_java_and_python_find_the_same_group_for_every_kind_of_key(rig: Ri
         assert dealt[1::2] == [of.owner(key_group(each.text)) for each in texts]
     known = rows.select("text", "whole", "small", "flag").collect()
     texts = rows.select(key_text(rows, ["text", "whole", "small", "flag"]).alias("key")).collect()
-    assert [key_of(row) for row in known] == [each.key for each in texts]
+    assert [key_text_of(row) for row in known] == [each.key for each in texts]
     rows.unpersist()
 
 
