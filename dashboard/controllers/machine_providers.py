@@ -71,11 +71,11 @@ class CommandProvider:
                 cwd="/", start_new_session=True)
         except (OSError, ValueError) as error:
             raise MachineNotOrdered(f"{argv[0]} cannot be run: {error}.") from error
-        said, is_late = _heard(process, within_s=self._within_s)
+        output, is_late = _heard(process, within_s=self._within_s)
         if is_late:
-            raise MachineNotOrdered(f"{argv[0]} did not end within {self._within_s:g} s. {said}".strip())
+            raise MachineNotOrdered(f"{argv[0]} did not end within {self._within_s:g} s. {output}".strip())
         if process.returncode:
-            raise MachineNotOrdered(f"{argv[0]} ended with {process.returncode}. {said}".strip())
+            raise MachineNotOrdered(f"{argv[0]} ended with {process.returncode}. {output}".strip())
 
 
 def machine_provider() -> MachineProvider | None:
@@ -84,22 +84,22 @@ def machine_provider() -> MachineProvider | None:
 
 
 def _heard(process: subprocess.Popen[bytes], *, within_s: float) -> tuple[str, bool]:
-    """Wait for a process; the beginning of what it said, and whether it had to be killed.
+    """Wait for a process; the beginning of its output, and whether it had to be killed.
 
     All that it says is read, so that it is not held up. What it leaves running in the background is not waited for.
     """
     pipe = process.stdout
     if pipe is None:
         raise ValueError("the process has no pipe")
-    said, ends_s, is_late, is_open = b"", time.monotonic() + within_s, False, True
+    output, ends_s, is_late, is_open = b"", time.monotonic() + within_s, False, True
     os.set_blocking(pipe.fileno(), False)
     with pipe:
         while True:
-            is_over = process.poll() is not None  # before the read: what was said until then is in the pipe
+            is_over = process.poll() is not None  # before the read: its output until then is in the pipe
             if is_open and select.select([pipe], [], [], 0.0 if is_over else LOOKS_EVERY_S)[0]:
                 part = os.read(pipe.fileno(), 1 << 16)
                 is_open = bool(part)
-                said = (said + part)[:MOST_OUTPUT]
+                output = (output + part)[:MOST_OUTPUT]
             elif not is_open and not is_over:
                 time.sleep(LOOKS_EVERY_S)
             if is_over:
@@ -109,4 +109,4 @@ def _heard(process: subprocess.Popen[bytes], *, within_s: float) -> tuple[str, b
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 break
-    return said.decode("utf-8", "replace").replace("\0", "").strip(), is_late
+    return output.decode("utf-8", "replace").replace("\0", "").strip(), is_late

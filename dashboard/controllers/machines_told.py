@@ -36,7 +36,7 @@ def machines_told(*, with_errors: bool) -> dict[str, Any]:
 
 def wrong_machines(_view: View, others: Sequence[Finding]) -> Iterator[Finding]:
     """Orders that the provider did not take, and machines that never reported, for as long as none is started after."""
-    told = {finding.key for finding in others}
+    known = {finding.key for finding in others}
     since = timezone.now() - timedelta(seconds=REST_AFTER_FAILURE_S)
     failing = MachineOrder.objects.exclude(state=GONE).exclude(error="")
     given_up = MachineOrder.objects.filter(gave_up=True, ordered__gt=since, error="")
@@ -48,7 +48,7 @@ def wrong_machines(_view: View, others: Sequence[Finding]) -> Iterator[Finding]:
             "`./weir node machines` tells what the command of WEIR_MACHINE_COMMAND said. Weir runs it again by itself, "
             "less and less often." if order.error else
             "See why its agent did not report: the machine's log, its network, the broker's address.")
-        if finding.key not in told:
+        if finding.key not in known:
             yield finding
 
 

@@ -125,8 +125,8 @@ def test_a_machine_comes_serves_and_goes_when_its_hour_ends(estate: Estate) -> N
     order.refresh_from_db()
     assert order.state == "gone" and order.ended < order.ordered + HOUR
     assert NodeRow.objects.get(name=order.node).slots == 0
-    [told] = machines_told(with_errors=True)["machines"]
-    assert told["cost"] == pytest.approx(order.per_hour) and told["paid_until"] == order.ordered + HOUR
+    [row] = machines_told(with_errors=True)["machines"]
+    assert row["cost"] == pytest.approx(order.per_hour) and row["paid_until"] == order.ordered + HOUR
     verbs = list(AuditEntry.objects.filter(verb__startswith="machine.").order_by("pk").values_list("verb", flat=True))
     assert verbs == [f"machine.{name}" for name in ("order", "starting", "serving", "leaving", "stopped", "gone")]
 

@@ -92,5 +92,5 @@ def test_machines_on_order_are_listed_with_their_paid_hours(
     text = client_of("carla").get(reverse("adaptation", args=[record.pk])).text
     assert Markup(text).one("data-machine", "d2-1") and "0.4000" in text
     assert "Its hour ends." in text and "no quota" not in text
-    [told] = client_of("carla").get("/api/machines").json()["machines"]
-    assert (told["cost"], told["error"], told["gave_up"]) == (0.4, "", False)
+    [row] = client_of("carla").get("/api/machines").json()["machines"]
+    assert (row["cost"], row["error"], row["gave_up"]) == (0.4, "", False)

@@ -33,13 +33,13 @@ def test_whatever_is_wanted_bounds_hold_and_no_paid_hour_is_thrown_away(
 ) -> None:
     """Machines come at once and take what is wanted; each want lasts for some steps."""
     bounds = MachineBounds(most_slots, most_per_hour)
-    there: dict[str, RentedVm] = {}
+    rented: dict[str, RentedVm] = {}
     starts_s: list[float] = []
     at_s, ordered_s = 0.0, None
     for wanted in (want for want in wants for _ in range(steps)):
         left = max(0, wanted - free)  # what is wanted beyond the own slots takes machines, one after the other
         machines = []
-        for node, vm in sorted(there.items()):
+        for node, vm in sorted(rented.items()):
             machines.append(OrderedMachine(node, vm, is_empty=left <= 0))
             left -= vm.kind.cores
         taken = sum(machine.vm.kind.cores for machine in machines if not machine.is_empty)
@@ -49,17 +49,17 @@ def test_whatever_is_wanted_bounds_hold_and_no_paid_hour_is_thrown_away(
         assert len({type(order) for order in orders}) <= 1, "never both at a time"
         for order in orders:
             if isinstance(order, StopMachine):
-                vm = there.pop(order.node)
+                vm = rented.pop(order.node)
                 assert next(machine for machine in machines if machine.node == order.node).is_empty
                 assert (at_s - vm.begun_s) % HOUR_S > HOUR_S - ENDS_S or (at_s - vm.begun_s) % HOUR_S == 0
                 assert at_s - vm.begun_s > HOUR_S - ENDS_S, "nothing back and forth"
             else:
-                there[f"m{len(starts_s)}"] = RentedVm(order.kind, at_s)
+                rented[f"m{len(starts_s)}"] = RentedVm(order.kind, at_s)
                 assert not starts_s or starts_s[-1] == at_s or at_s - starts_s[-1] >= REST_S
                 starts_s.append(at_s)
         ordered_s = at_s if orders else ordered_s
-        assert sum(vm.kind.cores for vm in there.values()) <= most_slots
-        assert sum(vm.kind.per_hour for vm in there.values()) <= most_per_hour + 1e-6
+        assert sum(vm.kind.cores for vm in rented.values()) <= most_slots
+        assert sum(vm.kind.per_hour for vm in rented.values()) <= most_per_hour + 1e-6
         at_s += STEP_S
 
 

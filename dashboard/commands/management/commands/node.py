@@ -75,15 +75,15 @@ class Command(BaseCommand):
         return "empty: its agent can be stopped" if drain.is_empty else "nothing is to run there"
 
     def _machines(self) -> None:
-        told = machines_told(with_errors=True)
-        if told["provider"] == "none":
+        listing = machines_told(with_errors=True)
+        if listing["provider"] == "none":
             self.stdout.write("No machine is ordered: WEIR_MACHINE_COMMAND names no command.")
-        for each in told["machines"]:
+        for each in listing["machines"]:
             until = "was paid until" if each["ended"] else "is paid until"
             self.stdout.write(
                 f"{each['node']}: {each['state']}, {each['size']} with {each['slots']} slots, ordered "
                 f"{each['ordered']:%Y-%m-%d %H:%M} UTC, {until} {each['paid_until']:%Y-%m-%d %H:%M} UTC, "
-                f"{each['cost']:.4g} {told['currency']}. {each['why']} {each['why_back']} {each['error']}".rstrip())
+                f"{each['cost']:.4g} {listing['currency']}. {each['why']} {each['why_back']} {each['error']}".rstrip())
 
     def _list(self) -> None:
         reports = jobs.read_live((), {}).reports
