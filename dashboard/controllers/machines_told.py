@@ -36,6 +36,8 @@ def machines_told(*, with_errors: bool) -> dict[str, Any]:
 
 def wrong_machines(_view: View, others: Sequence[Finding]) -> Iterator[Finding]:
     """Orders that the provider did not take, and machines that never reported, for as long as none is started after."""
+    if not settings.MACHINE_COMMAND:
+        return
     known = {finding.key for finding in others}
     since = timezone.now() - timedelta(seconds=REST_AFTER_FAILURE_S)
     failing = MachineOrder.objects.exclude(state=GONE).exclude(error="")
