@@ -75,7 +75,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_WORKER_CYCLE_S", "0.5", "Seconds between a slot's looks at what its agent has stored."),
     Declared("WEIR_TENANCY", "shared", "Whether teams share slots: `shared`, or slots of their own by `team`."),
     Declared("WEIR_PACING", "planned", "How intervals follow limits: `planned`, or by small `steps`."),
-    Declared("WEIR_ADAPTATION", "CE", "Algorithm of adaptation: `CE`, `local`, `SH` or `WAAF`."),
+    Declared("WEIR_ADAPTATION", "CE", "Algorithm of adaptation: `CE`, `local`, `SH`, `WAAF`, `WPA` or `PLAStiCC`."),
     Declared("WEIR_REAL_TIME", "1", "1: queries leave their batches open where it pays; 0: all have micro-batches."),
     Declared("WEIR_LONGEST_TRIGGER_MS", "10000", "Longest interval between batches, where limits allow it."),
     Declared("WEIR_CORE_HOUR_PRICE", "0.048", "Price of a slot (a core with its memory) for one hour."),

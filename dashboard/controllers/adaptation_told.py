@@ -2,14 +2,15 @@
 
 - ``goals_told(viewer, dataflow_id)``: the goals that hold, what the dataflow comes to now, and why it is left or not
 - ``offer_told(viewer, dataflow_id, goals)``: what other goals would cost and bring at the load of now
-- ``course_told(viewer, dataflow_id, begin_s, end_s)``: value, throughput, cost and profit over time
+- ``course_told(viewer, dataflow_id, begin_s, end_s)``: value, throughput, cost and profit over time, and what comes,
+  with what is expected of it
 - ``decisions_told(viewer, dataflow_id)``: the newest rounds, with what else was looked at
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -30,6 +31,7 @@ from scheduler.adaptation.shared_slots import SlotOffer, offer_of
 from scheduler.controllers.alternate_adaptation import NAME, AdaptedDataflow, answer_for
 from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.controllers.evidence.adaptations import AdaptationPoint, adapted_now, course_of
+from scheduler.controllers.evidence.expected_rates import ExpectedMinute, expected_minutes
 from scheduler.controllers.loop_values import OFF
 from scheduler.model.dataflow_goals import DataflowGoals, goals_json
 from scheduler.model.errors import NotFound
@@ -45,6 +47,14 @@ class ToldDecision:
     why: str
     looked_at: tuple[Mapping[str, Any], ...]
     algorithm: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToldCourse:
+    """What a dataflow came to, and what its sources are expected to make from now on; empty where averages decide."""
+
+    points: Sequence[AdaptationPoint] = ()
+    expected: Sequence[ExpectedMinute] = ()
 
 
 def goals_told(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
@@ -86,15 +96,15 @@ def offer_told(viewer: Viewer, dataflow_id: UUID | str, goals: DataflowGoals) ->
         "per_hour": round(offer.per_hour, 6), "profit": round(offer.profit, 4)}
 
 
-def course_told(viewer: Viewer, dataflow_id: UUID | str, begin_s: float, end_s: float) -> list[AdaptationPoint]:
+def course_told(viewer: Viewer, dataflow_id: UUID | str, begin_s: float, end_s: float) -> ToldCourse:
     """What a dataflow with goals came to over kept history; nothing where it has none, or does not run."""
     record = dataflow_of(viewer, dataflow_id)
     if record.goals_in_force is None:
-        return []
+        return ToldCourse()
     world = StoredWorld(timezone.now())
     submitted = world.estate.submitted.get(str(record.pk))
     if submitted is None:
-        return []
+        return ToldCourse()
     try:
         noted = jobs.switches_of(list(submitted.running.values()))
     except jobs.BrokerAway:
@@ -105,7 +115,8 @@ def course_told(viewer: Viewer, dataflow_id: UUID | str, begin_s: float, end_s: 
         return {task: [each for each in switches if each.at_ms <= 1000 * at_s][-1].alternate
                 for task, switches in by_task.items() if switches[0].at_ms <= 1000 * at_s}
 
-    return course_of(world, str(record.pk), begin_s, end_s, on_at)
+    name = str(record.pk)
+    return ToldCourse(course_of(world, name, begin_s, end_s, on_at), expected_minutes(world, name))
 
 
 def decisions_told(viewer: Viewer, dataflow_id: UUID | str) -> list[ToldDecision]:

@@ -31,6 +31,7 @@ from dashboard.plans.models import PlanRecord
 from dashboard.plans.price_settings import prices_in_force
 from dashboard.plans.selectors import plan_of
 from scheduler.contracts.reports import Reports
+from scheduler.controllers.evidence.rate_forecasts import RateForecasts
 from scheduler.controllers.evidence.world import AdaptedElement, FusedByOthers, PacingFacts, QueryBatches, Stream
 from scheduler.controllers.loop_values import Round
 from scheduler.deployment.deployed_bundles import Deployment
@@ -46,6 +47,8 @@ from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
 from scheduler.reuse.defragment import DefragmentRule
 
+FORECASTS = RateForecasts()  # of this process: they are made again after two minutes at most
+
 
 class StoredWorld:
     """What the site knows at one moment; each thing is looked up once, when it is first asked for."""
@@ -53,6 +56,7 @@ class StoredWorld:
     def __init__(self, at: datetime) -> None:
         self.at = at
         self.history = DatabaseHistory()
+        self.rate_forecasts = FORECASTS
 
     @property
     def now_s(self) -> float:

@@ -132,7 +132,8 @@ def backtest(
 
 
 def forecast_course(
-    measured: Sequence[float] | Rates, steps: int, *, season: int, too_wrong: float = TOO_WRONG
+    measured: Sequence[float] | Rates, steps: int, *, season: int, too_wrong: float = TOO_WRONG,
+    most_origins: int = ORIGINS,
 ) -> CourseForecast:
     """What comes next, by the method that was least wrong on what is known.
 
@@ -145,6 +146,8 @@ def forecast_course(
         Samples of a season, such as a day.
     too_wrong : float, optional
         Of the mean: with an error from here on averages decide.
+    most_origins : int, optional
+        From how many moments is forecast at most to see how wrong the methods are.
 
     Raises
     ------
@@ -155,7 +158,7 @@ def forecast_course(
     if steps < 1 or not len(known):
         raise ValueError("a forecast is of a step or more, from a sample or more")
     averages = forecast_recent_mean(known, steps, season)
-    origins = origins_of(len(known), steps, season)
+    origins = origins_of(len(known), steps, season, most_origins)
     if len(origins) < 2 * LEAST_ORIGINS:
         return CourseForecast(averages, AVERAGES, None, "Too little is known to say how wrong a forecast is.")
     half = len(origins) // 2
@@ -177,7 +180,7 @@ def forecast_course(
     return CourseForecast(values, best, stated[best], "", stated)
 
 
-def origins_of(samples: int, steps: int, season: int) -> list[int]:
+def origins_of(samples: int, steps: int, season: int, most: int = ORIGINS) -> list[int]:
     """From how many known samples each a backtest forecasts: evenly over the newer half, and once a season is known
     where there is one; each has all steps after it."""
     first, last = max(RECENT + 1, samples // 2), samples - steps
@@ -185,7 +188,7 @@ def origins_of(samples: int, steps: int, season: int) -> list[int]:
         first = max(first, season + RECENT)
     if last < first:
         return []
-    return sorted({round(each) for each in np.linspace(first, last, min(ORIGINS, last - first + 1))})
+    return sorted({round(each) for each in np.linspace(first, last, min(most, last - first + 1))})
 
 
 def without_gaps(measured: Sequence[float] | Rates) -> Rates:

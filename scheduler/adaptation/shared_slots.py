@@ -17,7 +17,7 @@ from scheduler.simulation.elastic import ElasticPlacement, RentedVm, VmClass
 from scheduler.simulation.loads import Rates
 from scheduler.simulation.problem import Conditions, SimulatedStep, profit_of, value_of, work_out
 
-from .adaptation_port import AdaptationProblem, AdaptationStep
+from .adaptation_port import AdaptationProblem, AdaptationStep, Forecast
 from .adaptation_registry import ADAPTATIONS, AdaptationKind
 
 SLACK = 1e-9
@@ -95,7 +95,7 @@ def slot_class(slot_hour: float, *, tasks: int) -> VmClass:
 
 def choose_on_slots(
     problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str], room: AdaptationRoom, *,
-    kind: AdaptationKind,
+    kind: AdaptationKind, forecast: Forecast | None = None,
 ) -> AdaptationAnswer:
     """Choose the alternates that are to be on, by an algorithm of the registry.
 
@@ -112,6 +112,8 @@ def choose_on_slots(
         The alternates that are on.
     kind : AdaptationKind
         One that draws nothing.
+    forecast : Forecast, optional
+        Of steps as long as the problem's, for algorithms that look ahead.
     """
     now = candidate_of(problem, conditions, active, room)
     if abs(now.throughput - problem.least) < problem.tolerance:
@@ -121,7 +123,7 @@ def choose_on_slots(
     chosen, more = now, math.ceil(sum(_needs(problem, conditions, active).values()) - sum(room.cores.values()))
     if more <= MOST_CORES:
         placement = _placement(problem, conditions, active, room)
-        answer = _answered(problem, conditions, placement, room, kind)
+        answer = _answered(problem, conditions, placement, room, kind, forecast)
         more = max(0, len(answer.vms) - len(placement.vms))
         chosen = candidate_of(problem, conditions, answer.active, room)
     if chosen.active not in [each.active for each in looked_at]:
@@ -208,7 +210,7 @@ def _answer_below(
 
 def _answered(
     problem: AdaptationProblem, conditions: Conditions, placement: ElasticPlacement, room: AdaptationRoom,
-    kind: AdaptationKind,
+    kind: AdaptationKind, forecast: Forecast | None,
 ) -> ElasticPlacement:
     if kind.adapt is None:
         raise ValueError(f"{kind.name} does not adapt what runs")
@@ -217,7 +219,7 @@ def _answered(
     instant = Instant(
         problem.starts_s + problem.step_s, placement, worked, conditions.rates_per_s,
         _on_slots(problem, conditions, room).speeds)
-    return kind.adapt(problem, AdaptationStep(0, instant), rng=_NoChance())
+    return kind.adapt(problem, AdaptationStep(0, instant, forecast=forecast), rng=_NoChance())
 
 
 def _on_slots(problem: AdaptationProblem, conditions: Conditions, room: AdaptationRoom) -> Conditions:

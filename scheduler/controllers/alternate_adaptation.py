@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
-from scheduler.adaptation.adaptation_port import AdaptationProblem
+from scheduler.adaptation.adaptation_port import AdaptationProblem, Forecast
 from scheduler.adaptation.adaptation_registry import ADAPTATIONS
 from scheduler.adaptation.shared_slots import (
     AdaptationAnswer,
@@ -56,7 +56,7 @@ class AdaptedDataflow:
     sharers : mapping of str to tuple of str
         By such a task the other teams that run it.
     rates_per_s, waiting : mapping of str to float
-        By running task: events a second that come from outside, and events that wait.
+        By running task: events a second that are expected from outside, and events that wait.
     room : AdaptationRoom
         Where its tasks run, and what of each core they may take.
     slot_hour : float
@@ -65,6 +65,10 @@ class AdaptedDataflow:
         CPU that its queries took for each event from outside, in µs; None where that is not known.
     kept : tuple of str
         Sentences on dynamic tasks that are left as they are.
+    forecast : Forecast, optional
+        What is expected in the steps to come, for algorithms that look ahead.
+    expects : tuple of str
+        Sentences on what is expected from outside, and why averages decide where they do.
     """
 
     id: str
@@ -80,6 +84,8 @@ class AdaptedDataflow:
     slot_hour: float
     event_us: float | None = None
     kept: tuple[str, ...] = ()
+    forecast: Forecast | None = None
+    expects: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require_finite(self)
@@ -100,7 +106,7 @@ class AdaptedDataflow:
 
     @property
     def conditions(self) -> Conditions:
-        """The step to come, if it is as the last minutes were."""
+        """The step to come, as it is expected."""
         return Conditions(self.rates_per_s, STEP_S, self.waiting)
 
 
@@ -120,7 +126,8 @@ class Adaptations:
 def answer_for(dataflow: AdaptedDataflow, algorithm: str) -> AdaptationAnswer:
     """What an algorithm of the registry would have on now, and what else was looked at; the same for the same."""
     return choose_on_slots(
-        dataflow.problem, dataflow.conditions, dataflow.active, dataflow.room, kind=ADAPTATIONS[algorithm])
+        dataflow.problem, dataflow.conditions, dataflow.active, dataflow.room, kind=ADAPTATIONS[algorithm],
+        forecast=dataflow.forecast)
 
 
 def slots_wanted(evidence: Adaptations, policies: Mapping[str, Policy]) -> int:
@@ -181,6 +188,7 @@ def _why_not(dataflow: AdaptedDataflow, answer: AdaptationAnswer) -> Iterator[st
     yield f"Throughput is {answer.now.throughput:.2f}, wanted {_band(dataflow.goals)}. {answer.why}"
     if answer.more_slots and answer.now.throughput < dataflow.goals.throughput:
         yield f"The algorithm would take {_slots(answer.more_slots)} more."
+    yield from dataflow.expects
     yield from dataflow.kept
 
 
@@ -194,9 +202,9 @@ def _decision(dataflow: AdaptedDataflow, answer: AdaptationAnswer, evidence: Ada
     return Decision(
         dataflow.id, dataflow.team, changes,
         _promise(dataflow, answer),
-        f"{answer.why} It is {now.throughput:.2f}, wanted {_band(goals)}. With {words} it is {chosen.throughput:.2f}; "
-        f"value {now.value:.2f} → {chosen.value:.2f}, cost {now.per_hour:.4g} → {chosen.per_hour:.4g} "
-        f"{evidence.currency} an hour ({evidence.algorithm}).",
+        f"{' '.join((*dataflow.expects, answer.why))} It comes to {now.throughput:.2f}, wanted {_band(goals)}. "
+        f"With {words} it comes to {chosen.throughput:.2f}; value {now.value:.2f} → {chosen.value:.2f}, "
+        f"cost {now.per_hour:.4g} → {chosen.per_hour:.4g} {evidence.currency} an hour ({evidence.algorithm}).",
         worth=abs(now.throughput - goals.throughput),
         alongside=True, touched=tuple(sorted({team for task in switches for team in dataflow.sharers.get(task, ())})),
         arguments={

@@ -98,9 +98,13 @@ class MemoryHistory:
         """What is stored of a grain, and in its gaps what the finer ones give."""
         values = np.full(count, np.nan, dtype=np.float32)
         finer = GRAINS[: GRAINS.index(grain)]
-        if finer and count:
+        known = [at_s for each in finer for at_s in self._points[each].get(line, ())]
+        if known and count:  # only where there are any: of weeks the newest day is kept in finer grains
+            begin = min(max(0, (min(known) - first_s) // grain.step_s), count)
+            end = min(max(begin, (max(known) - first_s) // grain.step_s + 1), count)
             times = grain.step_s // finer[-1].step_s
-            values = folded(self._values(line, finer[-1], first_s, count * times), times, line.fold)
+            values[begin:end] = folded(self._values(
+                line, finer[-1], first_s + begin * grain.step_s, (end - begin) * times), times, line.fold)
         points = self._points[grain].get(line, {})
         moments = range(first_s, first_s + count * grain.step_s, grain.step_s)
         for at_s in points if len(points) < count else moments:  # a short range of much that is kept is read quickly

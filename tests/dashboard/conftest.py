@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from dashboard import jobs
+from dashboard.controllers import site_world
 from scheduler.contracts.switches import AlternateSwitch
+from scheduler.controllers.evidence.rate_forecasts import RateForecasts
 from tests.dashboard.building import World, make_world
 from tests.dashboard.played import Played
 from tests.dashboard.slots_at_work import Slots, slots_at_work
@@ -18,9 +20,10 @@ SURROUNDINGS = {
 
 
 @pytest.fixture(autouse=True)
-def _surroundings(settings) -> None:
+def _surroundings(settings, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in SURROUNDINGS.items():
         setattr(settings, name, value)
+    monkeypatch.setattr(site_world, "FORECASTS", RateForecasts())
 
 
 @pytest.fixture(autouse=True)

@@ -13,7 +13,11 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers.models import MachineOrder, RoundRow
+from dashboard.pages.adaptation_charts import adaptation_charts, adaptation_figure
+from dashboard.pages.charts import iso_moment
 from scheduler.contracts.switches import AlternateSwitch
+from scheduler.controllers.evidence.adaptations import AdaptationPoint
+from scheduler.controllers.evidence.expected_rates import ExpectedMinute
 from tests.dashboard.building import World
 from tests.dashboard.controlling import Loop
 from tests.dashboard.test_adapting import dear, loop, overloaded, record  # noqa: F401
@@ -63,10 +67,26 @@ def test_a_decision_is_shown_with_what_else_was_looked_at(
         task: (AlternateSwitch("all", "q", 1, 0, 0),) for task in tasks} if not of_keys else {})
     charts = client_of("carla").get(reverse("adaptation_charts", args=[record.pk]), {"range": "15m"}).json()["charts"]
     by_name = {chart["name"]: chart for chart in charts}
-    assert list(by_name) == ["throughput", "value", "cost", "profit"]
+    assert list(by_name) == ["throughput", "value", "cost", "profit", "rate"]
     known = [value for value in by_name["throughput"]["data"][0]["y"] if value is not None]
     assert known and all(0 <= value <= 1 for value in known)
     assert any(shape.get("label", {}).get("text") == "goal: 0.8" for shape in by_name["throughput"]["layout"]["shapes"])
+
+
+def test_what_is_foreseen_is_drawn_behind_what_came() -> None:
+    points = [AdaptationPoint(float(at_s), 100.0, 1.0, 1.0, None, None) for at_s in (0, 60, 120)]
+    expected = [ExpectedMinute(180.0, 200.0, 150.0, 250.0), ExpectedMinute(240.0, 300.0, 240.0, 360.0)]
+    figures = {chart.name: adaptation_figure(
+        chart, points, None, marks=(), begin_s=0, end_s=180, expected=expected) for chart in adaptation_charts("EUR")}
+    came, *ahead = figures["rate"]["data"]
+    assert came["y"] == [100.0] * 3
+    assert {trace["name"]: trace["y"] for trace in ahead} == {
+        "expected": [200.0, 300.0], "expected, less its error": [150.0, 240.0],
+        "expected, and its error": [250.0, 360.0]}
+    assert {(trace["x0"], trace["dx"]) for trace in ahead} == {(iso_moment(180), 60_000)}
+    assert figures["rate"]["layout"]["xaxis"]["range"] == [iso_moment(0), iso_moment(300)]
+    for name in figures.keys() - {"rate"}:
+        assert len(figures[name]["data"]) <= 1 and figures[name]["layout"]["xaxis"]["range"][1] == iso_moment(180)
 
 
 def test_what_goals_cost_is_said_where_it_is_known(

@@ -51,14 +51,15 @@ def adaptation_charts(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     record = catalog.dataflow(request.viewer, dataflow_id)
     span = chosen(request.GET, now_s=int(timezone.now().timestamp()))
     marks = marks_of(request.viewer, DATAFLOW, str(dataflow_id), begin_s=span.begin_s, end_s=span.end_s + 1)
-    points = course_told(request.viewer, dataflow_id, span.begin_s, span.end_s)
+    course = course_told(request.viewer, dataflow_id, span.begin_s, span.end_s)
     only = request.GET.getlist("only")
     return JsonResponse({
         "range": {"name": span.name, "title": span.title, "from_ms": 1000 * span.begin_s, "to_ms": 1000 * span.end_s,
                   "every_s": span.every_s, "step_s": 10, "over": "", "over_empty": False},
         "charts": [
             adaptation_figure(
-                chart, points, record.goals_in_force, marks=marks, begin_s=span.begin_s, end_s=span.end_s)
+                chart, course.points, record.goals_in_force, marks=marks, begin_s=span.begin_s, end_s=span.end_s,
+                expected=course.expected if span.name else ())  # not behind a time that is long past
             for chart in charts_of(settings.CURRENCY) if not only or chart.name in only],
         "marks": mark_rows(group_marks(marks, span.begin_s, span.end_s))}, json_dumps_params={"separators": (",", ":")})
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from scheduler.adaptation.adaptation_port import Forecast
 from scheduler.adaptation.shared_slots import AdaptationRoom
 from scheduler.controllers.alternate_adaptation import EVENT_US, EVERY_S, LACK, STEP_S, Adaptations, AdaptedDataflow
 from scheduler.controllers.controller_port import Effect, MeasureSample
@@ -22,10 +23,12 @@ from scheduler.performance.alternates_at_work import LEAST_METERED_S, NOTHING, m
 from scheduler.simulation.elastic import Alternate, ElasticDataflow
 from scheduler.simulation.problem import profit_of, value_of
 
+from .expected_rates import expected_course, name_of, sources_of, told_expectations
 from .lines import KeptSeries, Line
+from .rate_forecasts import RateForecast
 from .world import AdaptedElement, QueryBatches, World
 
-WINDOW_S = 60.0  # over so long what comes is averaged: it is expected to last (WAAF of the thesis)
+WINDOW_S = 60.0  # over so long what comes is averaged: it is expected to last where there is no forecast (WAAF)
 SETTLES_S = 30.0
 MOST_FRAMES, MOST_POINTS = 1_500, 360  # of a dry run, and of a chart
 LEAST = 1e-9  # seconds for an event, or events out for one: what is less counts as that
@@ -34,14 +37,16 @@ LEAST_WORTH = 0.01  # of an alternate that is on and of which nobody knows what 
 
 
 def evidence(world: World) -> Adaptations | None:
-    """Every running dataflow with goals, as it is by the means of the last minute; None where nothing is known of what
-    runs."""
+    """Every running dataflow with goals, as it is by the means of the last minute, at the rates that are expected; None
+    where nothing is known of what runs."""
     if not world.goals:
         return Adaptations((), world.algorithm)
     if not world.is_heard:
         return None
     figures = _Figures(world, world.goals, world.now_s - WINDOW_S, world.now_s)
-    return _adaptations(world, world.elements(), figures.recent())
+    sources = {source for name in world.goals for source in sources_of(world, name)}
+    forecasts = world.rate_forecasts.of(world.history, sources, world.now_s)
+    return _adaptations(world, world.elements(), figures.recent(), forecasts)
 
 
 def adapted_now(world: World, name: str) -> AdaptedDataflow | None:
@@ -80,10 +85,11 @@ def effect(loop_round: Round, world: World) -> Effect | None:
 
 @dataclass(frozen=True, slots=True)
 class AdaptationPoint:
-    """A dataflow at a moment: throughput Ω, value Γ, what its tasks cost an hour, and profit Θ as if that lasted. None
-    where it was not measured."""
+    """A dataflow at a moment: what comes from outside (events/s), throughput Ω, value Γ, what its tasks cost an hour,
+    and profit Θ as if that lasted. None where it was not measured."""
 
     at_s: float
+    rate_per_s: float
     throughput: float | None
     value: float
     per_hour: float | None
@@ -112,7 +118,8 @@ def course_of(
         per_hour = None if seen.event_us is None else (
             seen.event_us / 1e6 * sum(per_s.values()) * problem.largest.per_hour)
         points.append(AdaptationPoint(
-            at_s, None if lack is None else 1 - lack, value, per_hour, None if per_hour is None else profit_of(
+            at_s, sum(per_s.values()), None if lack is None else 1 - lack, value, per_hour,
+            None if per_hour is None else profit_of(
                 seen.elastic, problem.goal, value=value, cost=per_hour * problem.hours)))
     return points
 
@@ -153,10 +160,7 @@ class _Figures:
             for metric, of_metric in self._series.items()}
 
     def recent(self) -> _Measured:
-        """What is expected to last: means over the whole time, and what waits as it was last (WAAF of the thesis).
-
-        A forecast would take the place of these rates.
-        """
+        """Means over the whole time, and what waits as it was last."""
         return self._measured(0, len(self.times_s))
 
     def at(self, at_s: float) -> _Measured:
@@ -176,10 +180,14 @@ class _Figures:
             {name: float(line[-1]) / 1000 for name, line in known("trigger_ms").items()})
 
 
-def _adaptations(world: World, elements: Mapping[str, AdaptedElement], measured: _Measured) -> Adaptations:
+def _adaptations(
+    world: World, elements: Mapping[str, AdaptedElement], measured: _Measured,
+    forecasts: Mapping[str, RateForecast] | None = None,
+) -> Adaptations:
     deciders = _deciders(world, elements)
     dataflows = (_adapted(
-        world, name, {task: each for task, each in elements.items() if deciders.get(task) == name}, measured)
+        world, name, {task: each for task, each in elements.items() if deciders.get(task) == name}, measured,
+        forecasts=forecasts)
         for name in sorted(world.goals))
     return Adaptations(
         tuple(dataflow for dataflow in dataflows if dataflow is not None), world.algorithm, world.prices.currency)
@@ -197,7 +205,7 @@ def _deciders(world: World, elements: Mapping[str, AdaptedElement]) -> dict[str,
 
 def _adapted(
     world: World, name: str, elements: Mapping[str, AdaptedElement], measured: _Measured,
-    on: Mapping[str, str] = NOTHING,
+    on: Mapping[str, str] = NOTHING, forecasts: Mapping[str, RateForecast] | None = None,
 ) -> AdaptedDataflow | None:
     """A dataflow as adaptation looks at it; None where it does not work, or nothing of it is measured.
 
@@ -207,6 +215,8 @@ def _adapted(
         The dynamic tasks that it decides about.
     on : mapping of str to str, optional
         By running task the alternate that was on, where it is not the one that is.
+    forecasts : mapping of str to RateForecast, optional
+        By source; without them it is looked at by what was measured alone.
     """
     estate, submitted = world.estate, world.estate.submitted.get(name)
     if submitted is None or name not in world.running or name not in world.goals:
@@ -223,20 +233,26 @@ def _adapted(
     ways = {task: _ways(world, task, elements.get(task), measured, on.get(task)) for task in tasks}
     switchable = {task for task, (alternates, _) in ways.items() if len(alternates) > 1}
     teams = {task: {estate.submitted[user].team for user in estate.users.get(task, ())} for task in switchable}
-    left_alone = tuple(f"{_name_of(submitted.running, task)} stays as it is: {each.why_not}."
+    left_alone = tuple(f"{name_of(submitted.running, task)} stays as it is: {each.why_not}."
                  for task, each in elements.items() if task in ways and each.why_not)
+    seen = {task: _offered(world, task, homes[task], measured) for task in sources}
+    courses = {} if forecasts is None else {
+        task: expected_course(forecasts.get(task), per_s, world.now_s) for task, per_s in seen.items()}
+    errors = [each.error for task in sources if forecasts and (each := forecasts.get(task)) is not None]
     return AdaptedDataflow(
         name, submitted.team, world.goals[name],
         ElasticDataflow(
             {task: alternates for task, (alternates, _) in ways.items()},
             tuple((parent, task) for task in tasks for parent in parents[task] if parent in ways)),
         {task: on for task, (_, on) in ways.items()},
-        {task: _name_of(submitted.running, task) for task in switchable},
+        {task: name_of(submitted.running, task) for task in switchable},
         {task: tuple(sorted(own - {submitted.team})) for task, own in teams.items()},
-        {task: _offered(world, task, homes[task], measured) for task in sources},
+        seen | {task: sum(course) / len(course) for task, course in courses.items()},
         _waiting({task: homes[task] for task in tasks}, parents, measured), _room(world, homes, tasks, measured),
         max(world.prices.slot_hour(node_of(bundle.slot)) for home in homes.values() for bundle in home.queries),
-        _event_us(homes.values(), sources, measured), left_alone)
+        _event_us(homes.values(), sources, measured), left_alone,
+        Forecast(courses, error=max(errors, default=0.0)) if courses else None,
+        tuple(told_expectations(submitted.running, seen, courses, forecasts or {})))
 
 
 def _event_us(homes: Iterable[Fragment], sources: Sequence[str], measured: _Measured) -> float | None:
@@ -246,10 +262,6 @@ def _event_us(homes: Iterable[Fragment], sources: Sequence[str], measured: _Meas
     if per_s <= LEAST or not bundles <= measured.cores.keys():
         return None
     return 1e6 * sum(measured.cores[name] for name in bundles) / per_s
-
-
-def _name_of(running: Mapping[str, str], task: str) -> str:
-    return next(name for name, own in running.items() if own == task)
 
 
 def _ways(

@@ -30,6 +30,8 @@ from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
 from scheduler.reuse.defragment import DefragmentRule
 
+from .rate_forecasts import RateForecasts
+
 Stream = tuple[str, str]  # the running tasks that write and read it
 
 
@@ -174,6 +176,10 @@ class World(Clock, Protocol):
     @property
     def algorithm(self) -> str:
         """By which algorithm of adaptation is decided."""
+
+    @property
+    def rate_forecasts(self) -> RateForecasts:
+        """Forecasts of sources, as whoever runs the loop keeps them from one turn to the next."""
 
     def elements(self) -> Mapping[str, AdaptedElement]:
         """By running task the dynamic ones whose policy names controllers."""

@@ -21,6 +21,7 @@ class Follower:
     """Wants every subject as large as the load, at once; a contrary one wants the opposite."""
 
     about = reads = ""
+    subjects = SUBJECTS
     every_s = 60.0
     usual = Policy()
 
@@ -29,6 +30,10 @@ class Follower:
         self.alongside = alongside
         self._words = SIZES[::-1] if contrary else SIZES
         self._moves_queries = moves_queries
+
+    def on(self, values: Mapping[tuple[str, str], str], subject: str) -> str:
+        """How large a subject is."""
+        return values[Aspect.SLOT, subject]
 
     def evaluate(self, evidence: Mapping[str, Any], policies: Mapping[str, Policy]) -> Evaluation:
         decisions, reasons = [], []

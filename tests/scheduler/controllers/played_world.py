@@ -41,6 +41,8 @@ from scheduler.controllers.loop_values import (
     Round,
 )
 
+from .adapting_in_worlds import DATAFLOWS, DEAR, WorldAdaptation, tasks_of
+from .done_pieces import first_pieces, spans_of_pieces
 from .followers import LOAD, SIZES, SUBJECTS, TEAMS, Follower
 
 CLOCKS_DIFFER_S = 400.0  # between workers, now and then: so exact are all spans of time
@@ -51,7 +53,8 @@ CONTROLLERS = (
     Follower("follower", contrary=False, moves_queries=True), Follower("contrary", contrary=True, moves_queries=True),
     Follower("careless", contrary=False, moves_queries=False),
     Follower("many", contrary=False, moves_queries=True, alongside=True))
-ALONGSIDE = frozenset(controller.name for controller in CONTROLLERS if controller.alongside)
+ADAPTATION = WorldAdaptation()
+ALONGSIDE = frozenset(controller.name for controller in (*CONTROLLERS, ADAPTATION) if controller.alongside)
 
 
 @dataclass
@@ -70,10 +73,14 @@ class Carried:
 
 @dataclass
 class World:
-    """Everything that outlives a process, and what people and the load do; ``log`` is when what got which value."""
+    """Everything that outlives a process, and what people and the load do; ``log`` is when what got which value.
+
+    Where it ``adapts``, adaptation is among its controllers.
+    """
 
     seed: int
     step: StepFunction = step
+    adapts: bool = False
     now_s: float = 1e9
     state: LoopState = field(default_factory=LoopState)
     carried: dict[str, Carried] = field(default_factory=dict)
@@ -96,6 +103,14 @@ class World:
         for subject in SUBJECTS:
             for aspect in (Aspect.SLOT, Aspect.PROFILE):
                 self.values[aspect, subject] = SIZES[0]
+        self.controllers: tuple[Follower | WorldAdaptation, ...] = CONTROLLERS
+        if self.adapts:
+            self.controllers = (*CONTROLLERS, ADAPTATION)
+            self.policies |= {(ADAPTATION.name, team): Policy(
+                chance.choice((RECOMMENDS, ACTS, ACTS)), chance.randint(0, 6), chance.randint(0, 20),
+                chance.choice((0.0, 300.0, 1800.0))) for team in TEAMS}
+            self.periods_s |= {subject: chance.choice((900.0, 3600.0, 20_000.0)) for subject in DATAFLOWS}
+            self.values |= {(Aspect.ALTERNATE, task): DEAR for name in DATAFLOWS for task in tasks_of(name)}
 
     def policies_of(self, controller: str) -> dict[str, Policy]:
         return {team: self.policies[controller, team] for team in TEAMS}
@@ -109,19 +124,19 @@ class World:
             if self.chance.random() < 0.03:
                 self._change_a_mode()
             self._site()
-            self._tick(self.chance.choice(CONTROLLERS), decides=True)
+            self._tick(self.chance.choice(self.controllers), decides=True)
         self.trouble = 0.0
         for _ in range(400):
             was_open = any(turn.is_open for turn in self.state.rounds) or bool(self.delayed) or self._is_moving()
             self.now_s += 60.0
             self._site()
-            for controller in CONTROLLERS:
+            for controller in self.controllers:
                 self._tick(controller, decides=False)
             if not was_open:
                 return
         raise AssertionError(f"still in flight: {[turn for turn in self.state.rounds if turn.is_open]}")
 
-    def _tick(self, controller: Follower, *, decides: bool) -> None:
+    def _tick(self, controller: Follower | WorldAdaptation, *, decides: bool) -> None:
         if self._strikes():
             return  # the worker is away
         clock_s = self.now_s - (self.chance.choice((0.0, CLOCKS_DIFFER_S)) if self._strikes() else 0.0)
@@ -144,11 +159,12 @@ class World:
         while self.delayed and self.chance.random() < 0.5:
             self._carry_out(self.delayed.pop(self.chance.randrange(len(self.delayed))))
 
-    def _observations(self, controller: Follower, decides: bool) -> Observations:
+    def _observations(self, controller: Follower | WorldAdaptation, decides: bool) -> Observations:
         if not self._strikes():
             self.seen = {
                 key: CommandProgress(carried.phase, refused=carried.refused) for key, carried in self.carried.items()}
-        evidence = {subject: (self._load(subject), self.values[Aspect.SLOT, subject]) for subject in SUBJECTS}
+        evidence = {subject: (self._load(subject), controller.on(self.values, subject))
+                    for subject in controller.subjects}
         measured_s = self.now_s
         if self._strikes():
             measured_s += self.chance.choice((-3000.0, -200.0, 500.0))
@@ -165,12 +181,15 @@ class World:
     def _effect(self, turn: Round) -> Effect | None:
         if self._strikes():
             return None
-        true = 0.7 if self.carried[turn.key].is_good else 1.0
+        is_good = self.carried[turn.key].is_good
         begin_s = turn.changed_s - (5000.0 if self._strikes() else 0.0)  # some is from before the change
         if begin_s < turn.changed_s:
-            true = 1.7 - true  # and says the opposite
+            is_good = not is_good  # and says the opposite
+        true = {bound.measure: 0.875 * bound.at_most if is_good else max(bound.before, 1.25 * bound.at_most)
+                for bound in turn.decision.promise.bounds}
         moments = [begin_s + 10.0 * number for number in range(40) if begin_s + 10.0 * number <= self.now_s]
-        return Effect(begin_s, tuple(MeasureSample(at_s, {"cores": self._measured(true)}) for at_s in moments))
+        return Effect(begin_s, tuple(MeasureSample(
+            at_s, {measure: self._measured(figure) for measure, figure in true.items()}) for at_s in moments))
 
     def _measured(self, true: float) -> float:
         if self.chance.random() < 0.2:
@@ -315,7 +334,8 @@ def _about(turn: Round) -> tuple[str, str]:
 
 
 def _same(one: Decision, other: Decision) -> bool:
-    return {change.after for change in one.changes} == {change.after for change in other.changes}
+    return {(change.what, change.after) for change in one.changes} == {
+        (change.what, change.after) for change in other.changes}
 
 
 def _half_done(world: World) -> Iterator[str]:
@@ -368,26 +388,8 @@ def _begun(world: World) -> Iterator[str]:
                 continue
             if turn.controller not in ALONGSIDE or turn.decision.target == other.decision.target:
                 yield f"{turn.key} and {other.key} were in flight at once"
-    for key, moment_s in first_pieces(world).items():
-        for other, (begin_s, end_s) in spans_of_pieces(world).items():
+    for key, moment_s in first_pieces(world.log).items():
+        for other, (begin_s, end_s) in spans_of_pieces(world.log).items():
             if other != key and begin_s < moment_s < end_s and all(
                     world.decided[each][0].decision.moves_queries for each in (key, other)):
                 yield f"{key} and {other} moved queries at once"
-
-
-def first_pieces(world: World) -> dict[str, float]:
-    """When a round changed something for the first time."""
-    first: dict[str, float] = {}
-    for at_s, key, forward, _ in world.log:
-        if forward:
-            first.setdefault(key, at_s)
-    return first
-
-
-def spans_of_pieces(world: World) -> dict[str, tuple[float, float]]:
-    """From when until when each round changed one thing after the other."""
-    spans: dict[str, tuple[float, float]] = {}
-    for at_s, key, forward, _ in world.log:
-        if forward:
-            spans[key] = (spans.get(key, (at_s, at_s))[0], at_s)
-    return spans

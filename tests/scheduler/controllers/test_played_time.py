@@ -22,31 +22,43 @@ from scheduler.controllers.loop_values import (
     WITHDRAWING,
 )
 
-from .played_world import World, faults
+from .adapting_in_worlds import DEAR
+from .played_world import ADAPTATION, World, faults
 
 TICKS = 150
 
 
-def played(seed: int) -> World:
-    world = World(seed)
+def played(seed: int, *, adapts: bool = False) -> World:
+    world = World(seed, adapts=adapts)
     world.play(TICKS)
     return world
 
 
 def test_in_random_worlds_every_limit_holds() -> None:
-    assert {seed: wrong for seed in range(60) if (wrong := faults(played(seed)))} == {}
+    assert {seed: wrong for seed in range(60) if (wrong := faults(played(seed, adapts=seed % 2 == 1)))} == {}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("begin", range(1_000, 11_000, 1_000))
 def test_in_ten_thousand_random_worlds_every_limit_holds(begin: int) -> None:
-    assert {seed: wrong for seed in range(begin, begin + 1_000) if (wrong := faults(played(seed)))} == {}
+    assert {seed: wrong for seed in range(begin, begin + 1_000) if (wrong := faults(played(seed, adapts=True)))} == {}
 
 
 def test_worlds_come_to_what_is_to_be_judged() -> None:
     """The worlds are no desert: changes come, are kept and taken back, with trouble and without."""
     ends = [turn.phase for seed in range(20) for turn in played(seed).state.rounds]
     assert ends.count(KEPT) > 20 and ends.count(ROLLED_BACK) > 20
+
+
+def test_adaptation_acts_in_the_worlds() -> None:
+    """It switches for load, in parts, and is taken back; beside the others."""
+    rounds = [turn for seed in range(8) for turn in played(seed, adapts=True).state.rounds
+              if turn.controller == ADAPTATION.name]
+    ends = [turn.phase for turn in rounds]
+    assert ends.count(KEPT) > 5 and ends.count(ROLLED_BACK) > 0
+    assert {len(turn.decision.changes) for turn in rounds} == {1, 2}
+    ways = {change.after for turn in rounds for change in turn.decision.changes}
+    assert DEAR in ways and len(ways) > 1, "it goes down, and comes back"
 
 
 # The worlds find what is wrong ----------------------------------------------------------------------------------------

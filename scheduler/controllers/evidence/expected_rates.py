@@ -1,0 +1,71 @@
+"""What comes to dataflows from outside in the next minutes, as adaptation goes by it and pages show it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.history.series import MINUTE
+
+from .rate_forecasts import AHEAD, RateForecast
+from .world import World
+
+
+@dataclass(frozen=True, slots=True)
+class ExpectedMinute:
+    """What a dataflow's sources are expected to make together in a minute, in events a second, and between which
+    figures that is, by the mean absolute errors of their forecasts."""
+
+    at_s: float
+    per_s: float
+    low_per_s: float
+    high_per_s: float
+
+
+def expected_minutes(world: World, name: str) -> list[ExpectedMinute]:
+    """The next minutes by the forecasts of a dataflow's sources; nothing where one of them has none."""
+    forecasts = world.rate_forecasts.of(world.history, sources := sources_of(world, name), world.now_s)
+    if not sources or not all(source in forecasts and forecasts[source].per_s for source in sources):
+        return []
+    minutes = []
+    for number in range(min(len(each.per_s) for each in forecasts.values())):
+        at_s = max(each.begin_s for each in forecasts.values()) + number * MINUTE.step_s
+        per_s = sum(each.per_s[number] for each in forecasts.values())
+        off = sum(each.per_s[number] * each.errors[number] for each in forecasts.values())
+        minutes.append(ExpectedMinute(at_s, per_s, max(0.0, per_s - off), per_s + off))
+    return minutes
+
+
+def sources_of(world: World, name: str) -> list[str]:
+    """The running tasks by which events come to a dataflow from outside; none where it does not work."""
+    submitted = world.estate.submitted.get(name)
+    return [] if submitted is None or name not in world.running else [
+        task for task in submitted.running.values() if task in world.estate.tasks
+        and not world.estate.tasks[task].parents]
+
+
+def expected_course(forecast: RateForecast | None, seen_per_s: float, now_s: float) -> tuple[float, ...]:
+    """A source's rate in the next minutes: never less than what comes now, for what is worth more waits until there is
+    room for it, while what is cheaper is to be on when more comes."""
+    ahead = () if forecast is None else forecast.ahead(now_s)
+    return tuple(max(seen_per_s, each) for each in ahead) or (seen_per_s,) * AHEAD
+
+
+def told_expectations(
+    running: Mapping[str, str], seen: Mapping[str, float], courses: Mapping[str, Sequence[float]],
+    forecasts: Mapping[str, RateForecast],
+) -> Iterator[str]:
+    """What is expected to be more than now, how sure that is, and where what comes now is expected to last."""
+    for task, course in courses.items():
+        name, forecast = name_of(running, task), forecasts.get(task)
+        if forecast is not None and forecast.why_averages:
+            yield f"{name} is expected to go on as in the last minute: {forecast.why_averages}"
+        elif forecast is not None and (mean := sum(course) / len(course)) > seen[task]:
+            wrong = sum(forecast.errors) / len(forecast.errors)
+            yield (f"{name} is expected to make {mean:,.0f} events/s in the next {AHEAD} minutes, "
+                   f"{seen[task]:,.0f} now (forecast by {forecast.method}, {wrong:.0%} wrong).")
+
+
+def name_of(running: Mapping[str, str], task: str) -> str:
+    """A running task's id in the document."""
+    return next(name for name, own in running.items() if own == task)
