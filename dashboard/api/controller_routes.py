@@ -10,9 +10,10 @@ from ninja import Query, Router, Schema
 
 from dashboard.api import schemas
 from dashboard.api.answers.common import Page
-from dashboard.api.answers.controllers import ControllerRow, DryRunAnswer, ReasonAnswer, RoundAnswer
+from dashboard.api.answers.controllers import ControllerRow, DryRunAnswer, MachinesAnswer, ReasonAnswer, RoundAnswer
 from dashboard.api.query_parameters import ControllerName
 from dashboard.controllers import selectors, services
+from dashboard.controllers.machines_told import machines_told
 from dashboard.controllers.merging import merged_reasons
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.stored_rounds import policies_of, round_of
@@ -36,6 +37,12 @@ class PolicyIn(Schema):
 def controllers(request: HttpRequest) -> list[dict[str, Any]]:
     """Every controller, with what the caller's teams let it do and what is left of their budgets."""
     return [_controller(row) for row in selectors.overview(request.viewer)]
+
+
+@router.get("/machines", response=MachinesAnswer)
+def machines(request: HttpRequest) -> dict[str, Any]:
+    """Machines that were ordered for adaptation, the newest first, and what bounds them."""
+    return machines_told(with_errors=request.viewer.administers)
 
 
 @router.put("/controllers/{slug:controller}", response=ControllerRow)

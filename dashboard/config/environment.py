@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from string import Formatter
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from dashboard.teams.groups import Grant, grant_of
@@ -79,6 +81,10 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_CORE_HOUR_PRICE", "0.048", "Price of a slot (a core with its memory) for one hour."),
     Declared("WEIR_VM_SIZES", "D1:1:0.098,D2:2:0.196,D3:4:0.392,D4:8:0.784",
              "Catalogue of machines, `name:slots:price per hour` by commas."),
+    Declared("WEIR_MACHINE_COMMAND", "", "Command that starts and stops machines for adaptation; empty: none does."),
+    Declared("WEIR_MACHINE_SLOTS", "8", "Slots of machines that were ordered so, together, at most."),
+    Declared("WEIR_MACHINE_PRICE", "1", "What these may cost an hour, together, at most."),
+    Declared("WEIR_MACHINE_REPORT_S", "600", "Seconds within which the agent of such a machine reports."),
     Declared("WEIR_NODE_SIZES", "", "Which size each node has, `node:size` by commas; else the price above."),
     Declared("WEIR_NODE_RACKS", "", "Which rack each node is in, `node:rack` by commas; else all are equally near."),
     Declared("WEIR_MEMORY_GB_HOUR_PRICE", "0", "Price of 1 GiB for one hour; 0: the slot's price covers it."),
@@ -202,6 +208,21 @@ class Environment:
                     "WEIR_NODE_SIZES", entry, f"entries node:size, each node once, sizes of WEIR_VM_SIZES ({known})")
             machines[node] = sizes[size]
         return machines
+
+    def machine_command(self) -> tuple[str, ...]:
+        """The command that starts and stops machines, as its arguments; without any where there is none."""
+        value = self.text("WEIR_MACHINE_COMMAND")
+        wanted = "the whole path of a program with {action} and {node}, and {size} and {slots} where it needs them"
+        try:
+            words = tuple(shlex.split(value))
+            parts = [part for word in words for part in Formatter().parse(word) if part[1] is not None]
+        except ValueError as error:
+            raise _invalid("WEIR_MACHINE_COMMAND", value, wanted) from error
+        fields = {f"{field}{form}{kind or ''}" for _, field, form, kind in parts}
+        if words and (not words[0].startswith("/") or "{" in words[0] or not {"action", "node"} <= fields
+                      or not fields <= {"action", "node", "size", "slots"}):
+            raise _invalid("WEIR_MACHINE_COMMAND", value, wanted)
+        return words
 
     def node_racks(self) -> dict[str, str]:
         """The rack of each node that is in one, by node."""

@@ -1,4 +1,4 @@
-"""The rows of controllers: settings by team, the loop's own state, rounds, and why others were not begun.
+"""The rows of controllers: settings by team, the loop's own state, rounds, why others were not begun, and machines.
 
 Without a team a row is of what belongs to all, as a profile of a shared dataflow does.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from django.db import models
 
+from dashboard.controllers.machine_states import ORDERED
 from scheduler.controllers.loop_values import BEGUN, MODES, OPEN_PHASES, Policy
 
 
@@ -109,3 +110,34 @@ class ReasonRow(models.Model):
     class Meta:
         ordering = ["-until", "-id"]
         indexes = [models.Index(fields=["controller", "target", "-until"], name="newest_reason")]
+
+
+class MachineOrder(models.Model):
+    """A machine that was ordered for adaptation, by the name of its node, which is never used again.
+
+    It is paid by begun hours from ``ordered`` on. ``why`` says why it was started, ``why_back`` why it was given back;
+    ``error`` what its command said that failed last, and ``next_try`` when it is due again.
+    """
+
+    node = models.CharField(max_length=60, unique=True)
+    size = models.CharField(max_length=40)
+    slots = models.PositiveSmallIntegerField()
+    per_hour = models.FloatField()
+    state = models.CharField(max_length=10, default=ORDERED, db_index=True)
+    why = models.TextField()
+    why_back = models.TextField(blank=True)
+    gave_up = models.BooleanField(default=False)
+    ordered = models.DateTimeField(db_index=True)
+    reported = models.DateTimeField(null=True)
+    ended = models.DateTimeField(null=True)
+    tries = models.PositiveIntegerField(default=0)
+    next_try = models.DateTimeField()
+    error = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["-ordered", "-id"]
+
+    @property
+    def name(self) -> str:
+        """What the audit trail calls it."""
+        return self.node

@@ -123,6 +123,7 @@ class NodeRow(models.Model):
     machine = models.CharField(max_length=120, blank=True, default="")
     threads = models.PositiveIntegerField(null=True)
     speed = models.FloatField(null=True)  # of its cores, once its agent has looked: `scheduler.performance.shipped`
+    size = models.CharField(max_length=40, blank=True, default="")  # of the catalogue, where it was ordered
     draining_since = models.DateTimeField(null=True)  # nothing new is placed there, and what can move leaves
 
     class Meta:

@@ -12,6 +12,7 @@ from dashboard.operations.estate_store.estate_reader import LookUps
 from dashboard.operations.latency_control.open_batches import able_types
 from dashboard.operations.latency_control.pacer import priced_ms_of
 from dashboard.operations.live_view.learned_costs import costs_here
+from dashboard.operations.live_view.schedulable_slots import node_sizes
 from dashboard.operations.live_view.task_meters import meters_of
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
 from scheduler.latency.offers import Alone, able_chains, expected_queries, planned_interval_s
@@ -83,4 +84,4 @@ def tariff() -> Prices:
         core_hour=settings.CORE_HOUR_PRICE, currency=settings.CURRENCY, trigger_ms=settings.TRIGGER_MS,
         memory_gb_hour=settings.MEMORY_GB_HOUR_PRICE, traffic_gb=settings.TRAFFIC_GB_PRICE,
         spill_gb_hour=settings.SPILL_GB_HOUR_PRICE,
-        sizes=tuple(sorted(settings.NODE_SIZES.items())))
+        sizes=tuple(sorted(node_sizes().items())))

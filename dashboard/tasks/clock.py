@@ -18,6 +18,7 @@ from django.db import Error
 
 from dashboard import jobs, queue
 from dashboard.approvals import selectors
+from dashboard.approvals.services import machine_ordering
 from dashboard.core.database import keep_connection
 from dashboard.outbox import sending
 from dashboard.profiles.services import sweep_driver
@@ -42,6 +43,7 @@ GUARD_EVERY_S = 3.0
 SWEEP_EVERY_S = 15.0
 CARRY_OVER_EVERY_S = 5.0  # what a change of the estate asks for at once, where that was not heard
 ENACT_HELD_EVERY_S = 15.0
+MACHINES_EVERY_S = 15.0
 CONTROL_EVERY_S = 10.0  # rounds in flight are followed so often; each controller says how often it decides
 EVALUATE_ALERTS_EVERY_S = 10.0
 DELIVER_EVERY_S = 5.0
@@ -71,6 +73,7 @@ SCHEDULE = {
     "deliver": _every(DELIVER_EVERY_S, queue.DELIVER),
     "emit_lineage": _every(EMIT_LINEAGE_EVERY_S, queue.EMIT_LINEAGE),
     "tidy": _every(TIDY_EVERY_S, queue.TIDY),
+    "advance_machines": _every(MACHINES_EVERY_S, queue.ADVANCE_MACHINES),
     "run_controllers": _every(CONTROL_EVERY_S, queue.RUN_CONTROLLERS),
 }
 
@@ -79,7 +82,7 @@ SCHEDULE = {
 IS_WANTED: Mapping[str, Callable[[], bool]] = {
     queue.ADVANCE_PROPOSALS: selectors.is_any_under_way, queue.ADVANCE_SWEEPS: sweep_driver.is_any_open,
     queue.ADVANCE_SIMULATIONS: simulation_driver.is_any_open,
-    queue.DELIVER: sending.is_any_due}
+    queue.ADVANCE_MACHINES: machine_ordering.is_wanted, queue.DELIVER: sending.is_any_due}
 
 
 class TurnScheduler(Scheduler):

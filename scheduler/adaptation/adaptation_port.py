@@ -178,8 +178,13 @@ def seen(problem: AdaptationProblem, now: Instant) -> Conditions:
 
 def left_of_hour(problem: AdaptationProblem, begun_s: float, at_s: float) -> float:
     """T_c: seconds until a machine has to be paid again; 0 where that is now, and where each second is paid for."""
+    return 0.0 if problem.billing == "seconds" else left_of_begun_hour(begun_s, at_s)
+
+
+def left_of_begun_hour(begun_s: float, at_s: float) -> float:
+    """Seconds until a machine that is paid by begun hours has to be paid again; 0 where that is now."""
     used_s = (at_s - begun_s) % HOUR_S
-    return 0.0 if problem.billing == "seconds" or (used_s == 0 and at_s > begun_s) else HOUR_S - used_s
+    return 0.0 if used_s == 0 and at_s > begun_s else HOUR_S - used_s
 
 
 def hour_ends(problem: AdaptationProblem, begun_s: float, at_s: float) -> bool:

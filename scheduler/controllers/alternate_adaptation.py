@@ -8,6 +8,7 @@ forth: what is worth more comes back only where Ω̂ is kept with it.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 
@@ -27,7 +28,7 @@ from scheduler.simulation.problem import BreakEven, Conditions
 
 from .changes import Aspect, AspectChange
 from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
-from .loop_values import OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
+from .loop_values import ACTS, OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
 
 LACK = "part of what could leave that does not"  # 1 − Ω
 EVENT_US = "CPU of its queries for an event from outside"
@@ -127,6 +128,21 @@ def answer_for(dataflow: AdaptedDataflow, algorithm: str) -> AdaptationAnswer:
     return choose_on_slots(
         dataflow.problem, dataflow.conditions, dataflow.active, dataflow.room, kind=ADAPTATIONS[algorithm],
         forecast=dataflow.forecast)
+
+
+def slots_wanted(evidence: Adaptations, policies: Mapping[str, Policy]) -> int:
+    """Slots that dataflows of teams where adaptation acts would take besides: of those that no alternate brings to
+    their throughput, each as many as its goals pay for (``most_per_hour``)."""
+    slots = 0
+    for dataflow in evidence.dataflows:
+        if policies.get(dataflow.team, Adapting.usual).mode != ACTS:
+            continue
+        answer = answer_for(dataflow, evidence.algorithm)
+        if answer.more_slots and answer.chosen.throughput < dataflow.goals.throughput:
+            left = dataflow.goals.most_per_hour - answer.chosen.per_hour
+            paid = math.floor(left / dataflow.slot_hour) if dataflow.slot_hour > 0 else answer.more_slots
+            slots += max(0, min(answer.more_slots, paid))
+    return slots
 
 
 class Adapting:

@@ -12,7 +12,7 @@ from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.controllers.models import RoundRow
+from dashboard.controllers.models import MachineOrder, RoundRow
 from dashboard.pages.adaptation_charts import adaptation_charts, adaptation_figure
 from dashboard.pages.charts import iso_moment
 from scheduler.contracts.switches import AlternateSwitch
@@ -99,3 +99,18 @@ def test_what_goals_cost_is_said_where_it_is_known(
     overloaded(loop, record, per_s=100.0)
     offer = client_of("carla").get(address, GOALS).json()
     assert offer["alternates"].keys() == {"work"} and offer["throughput"] >= 0.9
+
+
+def test_machines_on_order_are_listed_with_their_paid_hours(
+    client_of: ClientOf, record: DataflowRecord  # noqa: F811
+) -> None:
+    assert not page(client_of, record).by("data-machine")
+    begun = timezone.now() - timedelta(minutes=70)
+    MachineOrder.objects.create(
+        node="d2-1", size="D2", slots=2, per_hour=0.2, state="leaving", why="2 slots are wanted besides.",
+        why_back="Its hour ends.", ordered=begun, next_try=begun, error="no quota")
+    text = client_of("carla").get(reverse("adaptation", args=[record.pk])).text
+    assert Markup(text).one("data-machine", "d2-1") and "0.4000" in text
+    assert "Its hour ends." in text and "no quota" not in text
+    [row] = client_of("carla").get("/api/machines").json()["machines"]
+    assert (row["cost"], row["error"], row["gave_up"]) == (0.4, "", False)

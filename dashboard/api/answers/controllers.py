@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from pydantic import Field
 
 from .common import Answer
@@ -80,3 +82,36 @@ class DryRunAnswer(Answer):
     frames: int = Field(description="Moments at which it would have decided")
     rounds: list[RoundAnswer]
     reasons: list[ReasonAnswer]
+
+
+class MachineAnswer(Answer):
+    """A machine that was ordered, by the name of its node: what it costs an hour, and what all its begun hours do.
+
+    ``state`` is ``ordered``, ``starting``, ``serving``, ``leaving``, ``stopped`` or ``gone``. ``error`` is what the
+    command said that failed last; empty for whoever does not administer the installation.
+    """
+
+    node: str
+    size: str
+    slots: int
+    per_hour: float
+    state: str
+    ordered: datetime
+    reported: datetime | None
+    ended: datetime | None
+    paid_until: datetime
+    cost: float
+    gave_up: bool
+    why: str
+    why_back: str
+    error: str
+
+
+class MachinesAnswer(Answer):
+    """Who provides machines (``command`` or ``none``), their bounds, and the newest orders."""
+
+    provider: str
+    most_slots: int
+    most_per_hour: float
+    currency: str
+    machines: list[MachineAnswer]

@@ -9,8 +9,9 @@ from django.conf import settings
 
 from dashboard.operations.estate_store.offered_slots import offered_slots
 from dashboard.operations.live_view.learned_costs import costs_here
+from dashboard.operations.models import NodeRow
 from scheduler.model.fragment import Slot
-from scheduler.model.prices import Prices
+from scheduler.model.prices import Prices, VmSize
 from scheduler.model.resources import NOTHING_TAKEN, Catalogue, Node, Supply, TakenShare
 from scheduler.model.tenancy import SlotTenants, is_open_to
 from scheduler.model.usage import NANO, SlotLoad
@@ -25,6 +26,14 @@ def catalogue() -> Catalogue:
     """The sizes of machine that could be bought, by the settings; a slot that is there has the price of its node."""
     return Catalogue(
         tuple(settings.VM_SIZES.values()), currency=settings.CURRENCY, slot_hour=settings.CORE_HOUR_PRICE)
+
+
+def node_sizes() -> dict[str, VmSize]:
+    """The size of each node that has one: as the settings say, and as machines were ordered."""
+    if not settings.MACHINE_COMMAND:
+        return settings.NODE_SIZES
+    ordered = NodeRow.objects.filter(size__in=settings.VM_SIZES).values_list("name", "size")
+    return {name: settings.VM_SIZES[size] for name, size in ordered} | settings.NODE_SIZES
 
 
 def supply(
@@ -62,11 +71,12 @@ def supply(
             offered[slot] = taken
             if threads_there is not None:
                 threads[node] = threads_there
+    sizes = node_sizes()
     slots = sorted(offered, key=lambda slot: slot.name not in ours)
     ranks = {node: rank for rank, node in enumerate(dict.fromkeys(slot.node for slot in slots))}
     slots.sort(key=lambda slot: ranks[slot.node])
     nodes = tuple(
-        Node(name, tuple(node_slots), size=settings.NODE_SIZES.get(name), rack=settings.NODE_RACKS.get(name, ""))
+        Node(name, tuple(node_slots), size=sizes.get(name), rack=settings.NODE_RACKS.get(name, ""))
         for name, node_slots in groupby(slots, key=lambda slot: slot.node))
     return Supply(
         nodes, catalogue(), taken={slot: taken for slot, taken in offered.items() if taken.rest < 1}, threads=threads)

@@ -19,6 +19,7 @@ from dashboard.catalog.lifecycle import RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_goals
 from dashboard.controllers.adaptation_told import course_told, decisions_told, goals_told, offer_told
+from dashboard.controllers.machines_told import machines_told
 from dashboard.operations.live_view.chart_marks import marks_of
 from dashboard.pages import flash
 from dashboard.pages.adaptation_charts import adaptation_charts as charts_of
@@ -39,7 +40,8 @@ def adaptation(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     record = catalog.dataflow(request.viewer, dataflow_id)
     return render(request, "adaptation.html", {
         "record": record, "goals": goals_told(request.viewer, dataflow_id), "is_running": record.status == RUNNING,
-        "decisions": decisions_told(request.viewer, dataflow_id), "charts": charts_of(settings.CURRENCY)})
+        "decisions": decisions_told(request.viewer, dataflow_id), "charts": charts_of(settings.CURRENCY),
+        "ordered": machines_told(with_errors=request.viewer.administers)})
 
 
 @require_safe

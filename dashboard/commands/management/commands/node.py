@@ -1,4 +1,4 @@
-"""`./weir node list`, and `drain`, `undrain`, `remove` with a name: the machines whose slots the estate has."""
+"""`./weir node list`, `machines`, and `drain`, `undrain`, `remove` with a name: machines whose slots the estate has."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from dashboard import jobs
 from dashboard.approvals.drains import Drain, QueryThere, drain_of
+from dashboard.controllers.machines_told import machines_told
 from dashboard.operations.live_view.nodes import take_out_node, unpinned
 from dashboard.operations.selectors import nodes
 from dashboard.operations.services import drain_node, undrain_node
@@ -21,6 +22,7 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         words = parser.add_subparsers(dest="word", required=True)
         words.add_parser("list", help="name, slots, class of machine, and when it was heard of")
+        words.add_parser("machines", help="those that were ordered for adaptation, and what became of them")
         drain = words.add_parser("drain", help="place nothing new on it, and move to others what can move")
         drain.add_argument("name")
         undrain = words.add_parser("undrain", help="use it again as any other")
@@ -31,6 +33,9 @@ class Command(BaseCommand):
     def handle(self, *, word: str, name: str = "", **_: object) -> None:
         if word == "list":
             self._list()
+            return
+        if word == "machines":
+            self._machines()
             return
         try:
             if word == "drain":
@@ -68,6 +73,17 @@ class Command(BaseCommand):
         if drain.leaving:
             return f"{_queries(drain.leaving)} still handed over"
         return "empty: its agent can be stopped" if drain.is_empty else "nothing is to run there"
+
+    def _machines(self) -> None:
+        listing = machines_told(with_errors=True)
+        if listing["provider"] == "none":
+            self.stdout.write("No machine is ordered: WEIR_MACHINE_COMMAND names no command.")
+        for each in listing["machines"]:
+            until = "was paid until" if each["ended"] else "is paid until"
+            self.stdout.write(
+                f"{each['node']}: {each['state']}, {each['size']} with {each['slots']} slots, ordered "
+                f"{each['ordered']:%Y-%m-%d %H:%M} UTC, {until} {each['paid_until']:%Y-%m-%d %H:%M} UTC, "
+                f"{each['cost']:.4g} {listing['currency']}. {each['why']} {each['why_back']} {each['error']}".rstrip())
 
     def _list(self) -> None:
         reports = jobs.read_live((), {}).reports

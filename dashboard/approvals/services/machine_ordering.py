@@ -1,0 +1,205 @@
+"""Machines on order: what adaptation lacks is started, and given back once nobody wants it and its paid hour ends.
+
+What is decided is stored before the provider is asked (`dashboard.controllers.machine_providers`), and it is asked
+again until it took the order. So a worker that is killed in between loses no machine that somebody pays for. Weir gives
+back only what it has ordered itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+import structlog
+from django.conf import settings
+
+from dashboard.approvals.drains import drain_of, pause_s
+from dashboard.audit.trail import audited
+from dashboard.controllers.machine_providers import MachineNotOrdered, MachineProvider, machine_provider
+from dashboard.controllers.machine_states import (
+    GONE,
+    LEAVING,
+    MACHINE_LIFECYCLE,
+    OPEN_STATES,
+    ORDERED,
+    SERVING,
+    STARTING,
+    STOPPED,
+)
+from dashboard.controllers.models import MachineOrder
+from dashboard.controllers.site_world import StoredWorld
+from dashboard.controllers.stored_rounds import policies_of
+from dashboard.operations.estate_store.offered_slots import offered_slots, silent_nodes
+from dashboard.operations.live_view.nodes import take_out_node
+from dashboard.operations.models import NodeRow
+from dashboard.operations.services import drain_node
+from scheduler.adaptation.machine_orders import MachineBounds, OrderedMachine, StartMachine, StopMachine, orders_for
+from scheduler.controllers.alternate_adaptation import NAME, slots_wanted
+from scheduler.controllers.controller_registry import CONTROLLERS
+from scheduler.controllers.evidence.adaptations import evidence as evidence_of
+from scheduler.model.errors import WeirError
+from scheduler.simulation.elastic import RentedVm, VmClass
+
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 15, 600  # after an order that the provider did not take
+ENDS_WITHIN = timedelta(seconds=120)  # a stopped machine's agent; before that nobody asks whether it reports
+
+log = structlog.get_logger(__name__)
+
+
+def is_wanted() -> bool:
+    """Whether machines can be ordered here."""
+    return machine_provider() is not None
+
+
+def advance_machines(*, at: datetime, provider: MachineProvider | None = None) -> int:
+    """Follow what was ordered, decide what more is, and ask the provider for the next; how many are not gone.
+
+    Parameters
+    ----------
+    provider : MachineProvider, optional
+        That of the settings, unless told; without one nothing is done.
+    """
+    provider = provider or machine_provider()
+    if provider is None:
+        return 0
+    for order in MachineOrder.objects.filter(state__in=OPEN_STATES):
+        try:
+            if (next_state := _followed(order, at=at)) is not None:
+                _move(order, *next_state)
+        except WeirError as error:  # it is looked at again soon
+            log.info("machine_not_followed", node=order.node, why=error.message)
+    _decide(at=at)
+    for order in MachineOrder.objects.filter(state__in=(ORDERED, LEAVING), next_try__lte=at).order_by("next_try", "pk"):
+        if order.state == ORDERED or _may_stop(order.node):
+            _ask(provider, order, at=at)
+            break  # a command may take a minute
+    return MachineOrder.objects.filter(state__in=OPEN_STATES).count()
+
+
+# Following ------------------------------------------------------------------------------------------------------------
+
+
+def _followed(order: MachineOrder, *, at: datetime) -> tuple[str, Mapping[str, object]] | None:
+    """What one has become since it was last looked at, and what of it changes; None where that is nothing."""
+    has_reported = NodeRow.objects.filter(name=order.node).exclude(seen=None).exists()
+    late_s = settings.MACHINE_REPORT_S
+    if order.state == STARTING and has_reported:
+        return SERVING, {"reported": at, "error": ""}
+    if order.state in (ORDERED, STARTING) and at >= order.ordered + timedelta(seconds=late_s):
+        return LEAVING, {"gave_up": True, "next_try": at,
+                         "why_back": f"Its agent did not report within {late_s:g} s of the order."}
+    if order.state == SERVING and silent_nodes().filter(
+            name=order.node, seen__lt=at - timedelta(seconds=late_s)).exists():
+        return LEAVING, {"gave_up": True, "next_try": at, "why_back": f"Nothing was heard of it for {late_s:g} s."}
+    if order.state == LEAVING and has_reported:
+        drain_node(name=order.node)
+    if order.state == STOPPED and at >= order.next_try:
+        if NodeRow.objects.filter(name=order.node, slots__gt=0).exists():
+            take_out_node(name=order.node)
+        return GONE, {}
+    return None
+
+
+def _may_stop(node: str) -> bool:
+    """Whether nothing is on a node that leaves: by the estate, and by its agent unless that is silent."""
+    if not NodeRow.objects.filter(name=node, slots__gt=0).exists():
+        return True
+    drain = drain_of(node)
+    is_silent = silent_nodes().filter(name=node).exists()
+    return drain.draining and (drain.is_empty or (is_silent and not drain.queries and not drain.others))
+
+
+def _move(order: MachineOrder, state: str, changes: Mapping[str, object]) -> None:
+    """Move one on, unless another worker has by now."""
+    with audited(actor=None, verb=f"machine.{state}") as audit:
+        row = MachineOrder.objects.select_for_update().get(pk=order.pk)
+        audit.subject = row
+        if row.state != order.state:
+            audit.nothing_changed()
+            return
+        MACHINE_LIFECYCLE.check(row.state, state)
+        row.state = state
+        for name, value in changes.items():
+            setattr(row, name, value)
+        row.save(update_fields=["state", *changes])
+        if state == SERVING:  # from now on its slots have the price of its size
+            NodeRow.objects.filter(name=row.node).update(size=row.size)
+        audit.details = {"why": row.why_back} if row.why_back else {}
+
+
+# Deciding -------------------------------------------------------------------------------------------------------------
+
+
+def _decide(*, at: datetime) -> None:
+    """Store what is to be started and given back; nothing where nobody knows what runs."""
+    evidence = evidence_of(StoredWorld(at))
+    if evidence is None:
+        return
+    wanted = slots_wanted(evidence, policies_of(CONTROLLERS[NAME]))
+    orders = list(MachineOrder.objects.filter(state__in=OPEN_STATES))
+    newest = MachineOrder.objects.first()
+    failed = MachineOrder.objects.filter(gave_up=True).first()
+    decided = orders_for(
+        wanted, _free_slots(), [_machine(order) for order in orders],
+        [VmClass(size.name, size.slots, 1.0, 1.0, size.hour) for size in settings.VM_SIZES.values()],
+        bounds=MachineBounds(settings.MACHINE_SLOTS, settings.MACHINE_PRICE), at_s=at.timestamp(),
+        ordered_s=None if newest is None else newest.ordered.timestamp(),
+        failed_s=None if failed is None else failed.ordered.timestamp())
+    with audited(actor=None, verb="machine.decide") as audit:
+        latest = MachineOrder.objects.select_for_update().first()
+        is_alone = (None if latest is None else latest.pk) == (None if newest is None else newest.pk)
+        for each in decided:  # unless somebody else has decided meanwhile
+            if isinstance(each, StartMachine) and is_alone:
+                row = _ordered(each, at=at)
+                audit.also(verb="machine.order", subject=row, team=None, why=row.why, size=row.size)
+        audit.nothing_changed()  # but for what has its own row
+    by_node = {order.node: order for order in orders}
+    for each in decided:
+        if isinstance(each, StopMachine):
+            _move(by_node[each.node], LEAVING, {"why_back": each.why, "next_try": at})
+
+
+def _ordered(order: StartMachine, *, at: datetime) -> MachineOrder:
+    stem = re.sub(r"[^A-Za-z0-9]", "", order.kind.name).lower()[:40] or "machine"
+    number = MachineOrder.objects.count() + 1
+    while NodeRow.objects.filter(name=f"{stem}-{number}").exists():
+        number += 1
+    return MachineOrder.objects.create(
+        node=f"{stem}-{number}", size=order.kind.name, slots=order.kind.cores, per_hour=order.kind.per_hour,
+        why=order.why, ordered=at, next_try=at)
+
+
+def _machine(order: MachineOrder) -> OrderedMachine:
+    is_empty = order.state in (ORDERED, STARTING) or (
+        order.state == SERVING and drain_of(order.node).is_empty)
+    kind = VmClass(order.size, order.slots, 1.0, 1.0, order.per_hour)
+    return OrderedMachine(
+        order.node, RentedVm(kind, order.ordered.timestamp()), order.state in (LEAVING, STOPPED), is_empty)
+
+
+def _free_slots() -> int:
+    """Slots that are free to use, but those of machines that were ordered."""
+    ordered = MachineOrder.objects.filter(state__in=OPEN_STATES).values("node")
+    return offered_slots().filter(queries=0, bundles=0).exclude(node__in=ordered).count()
+
+
+# Asking the provider --------------------------------------------------------------------------------------------------
+
+
+def _ask(provider: MachineProvider, order: MachineOrder, *, at: datetime) -> None:
+    """Give the provider an order once, and note what came of it."""
+    is_start = order.state == ORDERED
+    try:
+        (provider.start if is_start else provider.stop)(order)
+    except MachineNotOrdered as error:
+        pause = timedelta(seconds=pause_s(order.tries + 1, first_s=FIRST_PAUSE_S, most_s=LONGEST_PAUSE_S))
+        with audited(actor=None, verb="machine.fail", subject=order) as audit:
+            MachineOrder.objects.filter(pk=order.pk).update(
+                error=str(error), tries=order.tries + 1, next_try=at + pause)
+            audit.details = {"error": str(error), "order": "start" if is_start else "stop"}
+        return
+    if is_start:
+        _move(order, STARTING, {"error": "", "tries": 0})
+    else:
+        _move(order, STOPPED, {"error": "", "tries": 0, "ended": at, "next_try": at + ENDS_WITHIN})

@@ -1,0 +1,66 @@
+"""Machines on order for pages, API and commands, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from django.conf import settings
+from django.utils import timezone
+
+from dashboard.controllers.machine_states import GONE
+from dashboard.controllers.models import MachineOrder
+from dashboard.operations.live_view.estate_view import View
+from dashboard.operations.live_view.findings import WARN, Finding
+from scheduler.adaptation.adaptation_port import left_of_begun_hour
+from scheduler.adaptation.machine_orders import REST_AFTER_FAILURE_S
+
+SHOWN = 100
+
+
+def machines_told(*, with_errors: bool) -> dict[str, Any]:
+    """The newest orders of machines: their states, until when each is paid, what it costs, and why. Everybody may know
+    these, as nodes.
+
+    Parameters
+    ----------
+    with_errors : bool
+        Also what the operator's command said: for those who administer the installation.
+    """
+    return {
+        "provider": "command" if settings.MACHINE_COMMAND else "none", "most_slots": settings.MACHINE_SLOTS,
+        "most_per_hour": settings.MACHINE_PRICE, "currency": settings.CURRENCY,
+        "machines": [_told(order, with_errors=with_errors) for order in MachineOrder.objects.all()[:SHOWN]]}
+
+
+def wrong_machines(_view: View, others: Sequence[Finding]) -> Iterator[Finding]:
+    """Orders that the provider did not take, and machines that never reported, for as long as none is started after."""
+    if not settings.MACHINE_COMMAND:
+        return
+    known = {finding.key for finding in others}
+    since = timezone.now() - timedelta(seconds=REST_AFTER_FAILURE_S)
+    failing = MachineOrder.objects.exclude(state=GONE).exclude(error="")
+    given_up = MachineOrder.objects.filter(gave_up=True, ordered__gt=since, error="")
+    for order in [*failing, *given_up]:
+        cause = (f"Machine {order.node} cannot be {'stopped' if order.why_back else 'started'}: its command fails."
+                 if order.error else f"Machine {order.node} was given up. {order.why_back}")
+        finding = Finding(
+            "node", order.node, order.state, WARN, cause,
+            "`./weir node machines` tells what the command of WEIR_MACHINE_COMMAND said. Weir runs it again by itself, "
+            "less and less often." if order.error else
+            "See why its agent did not report: the machine's log, its network, the broker's address.")
+        if finding.key not in known:
+            yield finding
+
+
+def _told(order: MachineOrder, *, with_errors: bool) -> Mapping[str, Any]:
+    now, begun_s = timezone.now(), order.ordered.timestamp()
+    ended = order.ended or now
+    paid_until = ended + timedelta(seconds=left_of_begun_hour(begun_s, ended.timestamp()))
+    hours = max(1, round((paid_until.timestamp() - begun_s) / 3600))
+    return {
+        "node": order.node, "size": order.size, "slots": order.slots, "per_hour": order.per_hour, "state": order.state,
+        "ordered": order.ordered, "reported": order.reported, "ended": order.ended, "paid_until": paid_until,
+        "cost": round(hours * order.per_hour, 6), "gave_up": order.gave_up, "why": order.why,
+        "why_back": order.why_back, "error": order.error if with_errors else ""}
