@@ -320,7 +320,7 @@ def test_pages_answers_and_commands_set_show_and_release_a_key(
     enacted(approved(proposal, world.ana) if proposal.status == PENDING else proposal)
     assert [held["key"] for held in client.get(address).json()[0]["held_keys"]] == [["m7"]]
     page = client.get(f"/dataflows/{record.pk}/dynamic").content.decode()
-    assert 'data-held-key="m7"' in page and 'data-part="set-key"' in page and "1 of 100 keys" in page
+    assert 'data-held-key="m7"' in page and 'data-part="set-key"' in page and "1 is set by hand, of 100 at most" in page
     out = StringIO()
     call_command("switch", "households", username="carla", stdout=out)
     assert "carla holds tree for m7 until" in out.getvalue()

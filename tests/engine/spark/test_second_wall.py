@@ -150,7 +150,7 @@ def check(loot: dict[str, dict[str, str]], others: dict[str, Path], *, walled: b
     assert LOOT not in json.dumps(loot) or not walled, [
         (where, what) for where, tried in loot.items() for what, outcome in tried.items() if LOOT in outcome]
     for where, tried in loot.items():
-        own = {name: outcome for name, outcome in tried.items() if name.endswith(" own") or "own-0:x" in name}
+        own = {name: outcome for name, outcome in tried.items() if name.endswith((" own", " weir:meter:own-0"))}
         assert own and all(outcome.startswith("had: ") for outcome in own.values()), (where, own)
         for name, outcome in tried.items():
             if name in own or "environment" in name:
