@@ -171,12 +171,13 @@ def world_of(
             }[setup.load]()
             before[source] = []
     return SimulatedWorld(
-        _problem(setup, dataflow, classes, rates), rates,
+        _problem(setup, dataflow, classes, rates, rng), rates,
         speed_traces(50, setup.steps, rng) if setup.varies else (), before)
 
 
 def _problem(
-    setup: SimulationSetup, dataflow: ElasticDataflow, classes: Sequence[VmClass], rates: Mapping[str, Rates]
+    setup: SimulationSetup, dataflow: ElasticDataflow, classes: Sequence[VmClass], rates: Mapping[str, Rates],
+    rng: SimulationChance,
 ) -> AdaptationProblem:
     """Break-even costs: for the greatest value, what CE's deployment at the mean rate costs with the best alternates;
     for the least, half of that."""
@@ -184,23 +185,10 @@ def _problem(
                             for worthiest in [max(alternates.values(), key=lambda each: each.worth)]},
                            dataflow.streams)
     probe = AdaptationProblem(best, classes, BreakEven(2.0, 1.0), float(setup.hours), least=setup.least)
-    deployed = deploy_centrally(probe, {source: float(course.mean()) for source, course in rates.items()}, rng=_NONE)
+    deployed = deploy_centrally(probe, {source: float(course.mean()) for source, course in rates.items()}, rng=rng)
     most = setup.hours * sum(vm.kind.per_hour for vm in deployed.vms.values())
     return replace(probe, dataflow=dataflow, goal=BreakEven(most, most / 2) if most > 0 else BreakEven(1.0, 0.5),
                    starts_s=STARTS_S, billing=setup.billing, step_s=STEP_S)
-
-
-class _Nothing:
-    """Nothing is drawn."""
-
-    def uniform(self, low: float, high: float, size: int) -> Rates:
-        raise NotImplementedError
-
-    def integers(self, high: int) -> int:
-        raise NotImplementedError
-
-
-_NONE = _Nothing()
 
 
 def simulated(

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from dashboard import jobs
@@ -158,5 +159,5 @@ def test_pages_and_answers_say_since_when_and_until_when(world: World, record: D
     page = client.get(f"/dataflows/{record.pk}/dynamic").content.decode()
     assert 'data-warming="short"' in page and "data-cancel-warm-up" in page
     assert "short works beside long until" in " ".join(page.split())
-    response = client.post(f"/dataflows/{record.pk}/dynamic/work/hold", {"alternate": "long"})
+    response = client.post(reverse("hold_alternate", args=[record.pk, "work"]), {"alternate": "long"})
     assert response.status_code == 302 and Proposal.objects.open().get().plan.options["alternate"] == "long"
