@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from django.db.models import Sum
@@ -150,14 +151,7 @@ def choose_latency(*, actor: User, dataflow_id: UUID | str, limits: Limits | Non
         require_role(viewer, record.team, Role.ENGINEER)
         _require_paths(record, limits or ())
         chosen = None if limits is None else to_json(limits)
-        audit.subject, audit.team = record, record.team
-        audit.details = {"before": record.latency_chosen, "after": chosen}
-        if record.latency_chosen == chosen:
-            audit.nothing_changed()
-            return record
-        record.latency_chosen = chosen
-        record.save(update_fields=["latency_chosen"])
-        return record
+        return _keep_choice(audit, record, "latency_chosen", chosen)
 
 
 def choose_goals(
@@ -180,14 +174,20 @@ def choose_goals(
         record = dataflow_for(viewer, dataflow_id)
         require_role(viewer, record.team, Role.ENGINEER)
         chosen = None if as_document else {} if goals is None else goals_json(goals)
-        audit.subject, audit.team = record, record.team
-        audit.details = {"before": record.goals_chosen, "after": chosen}
-        if record.goals_chosen == chosen:
-            audit.nothing_changed()
-            return record
-        record.goals_chosen = chosen
-        record.save(update_fields=["goals_chosen"])
-        return record
+        return _keep_choice(audit, record, "goals_chosen", chosen)
+
+
+def _keep_choice(audit: Audit, record: DataflowRecord, field: str, chosen: Any) -> DataflowRecord:
+    """Store what was chosen in place of a document's, and audit what it was before."""
+    before = getattr(record, field)
+    audit.subject, audit.team = record, record.team
+    audit.details = {"before": before, "after": chosen}
+    if before == chosen:
+        audit.nothing_changed()
+    else:
+        setattr(record, field, chosen)
+        record.save(update_fields=[field])
+    return record
 
 
 def _require_paths(record: DataflowRecord, limits: Limits) -> None:

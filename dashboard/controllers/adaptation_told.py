@@ -27,7 +27,7 @@ from dashboard.controllers.models import RoundRow
 from dashboard.controllers.site_world import StoredWorld
 from dashboard.controllers.stored_rounds import policies_of
 from dashboard.teams.permissions import Viewer
-from scheduler.adaptation.shared_slots import SlotOffer, offer_of
+from scheduler.adaptation.shared_slots import AdaptationCandidate, offer_of
 from scheduler.controllers.alternate_adaptation import NAME, AdaptedDataflow, answer_for
 from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.controllers.evidence.adaptations import AdaptationPoint, adapted_now, course_of
@@ -86,7 +86,7 @@ def offer_told(viewer: Viewer, dataflow_id: UUID | str, goals: DataflowGoals) ->
     if seen is None:
         raise NotFound("Nothing is measured of it yet.", remedy="Ask again when it has run for a minute.")
     try:
-        offer: SlotOffer = offer_of(seen.problem, seen.conditions, algorithm=settings.ADAPTATION)
+        offer: AdaptationCandidate = offer_of(seen.problem, seen.conditions, algorithm=settings.ADAPTATION)
     except ValueError as error:
         raise InvalidGoals(f"No offer is made: {error}.", remedy="Ask again at a lower load.") from error
     return {

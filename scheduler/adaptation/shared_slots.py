@@ -44,8 +44,8 @@ class AdaptationRoom:
 
 @dataclass(frozen=True, slots=True)
 class AdaptationCandidate:
-    """A choice of alternates: by task those that are on, and what they come to on the slots that there are: value Γ,
-    throughput Ω, cores that they take, their cost an hour, and profit Θ."""
+    """A choice of alternates: by task those that are on, and what they reach on the slots that there are, or that would
+    be made: value Γ, throughput Ω, cores that they take, their cost an hour, and profit Θ."""
 
     active: Mapping[str, str] = field(hash=False)
     value: float
@@ -138,22 +138,7 @@ def choose_on_slots(
     return AdaptationAnswer(chosen, now, looked_at, "There is room for what is worth more for its cost.", more)
 
 
-@dataclass(frozen=True, slots=True)
-class SlotOffer:
-    """What would be on if slots were made for a dataflow, and what that costs an hour and brings."""
-
-    active: Mapping[str, str] = field(hash=False)
-    value: float
-    throughput: float
-    cores: float
-    per_hour: float
-    profit: float
-
-    def __post_init__(self) -> None:
-        require_finite(self)
-
-
-def offer_of(problem: AdaptationProblem, conditions: Conditions, *, algorithm: str) -> SlotOffer:
+def offer_of(problem: AdaptationProblem, conditions: Conditions, *, algorithm: str) -> AdaptationCandidate:
     """The alternates that an algorithm would deploy at a load, without what waits, and the cores that they take.
 
     Raises
@@ -171,7 +156,7 @@ def offer_of(problem: AdaptationProblem, conditions: Conditions, *, algorithm: s
     cores = shares * problem.largest.speed
     per_hour = cores * problem.largest.per_hour
     value = value_of(problem.dataflow, placement.active)
-    return SlotOffer(
+    return AdaptationCandidate(
         dict(placement.active), value, worked.reached, cores, per_hour,
         profit_of(problem.dataflow, problem.goal, value=value, cost=per_hour * problem.hours))
 
