@@ -49,6 +49,7 @@ from workers.library.state import going_on, key_text
 from workers.library.switched_folds import fresh_state, shared_state
 
 from .failure_messages import FragmentFailed, TaskCode, explain_error
+from .hosted_folds import HostedFolds, can_be_hosted
 
 NO_FENCE = -1  # a token that no channel gives
 LEAST_THREADS = 32  # of a driver some of whose queries leave their batches open: those hold 16 of them at most
@@ -78,7 +79,8 @@ class Chain:
 
     All that is in the estate is ``approved``. Of a chain that is not, no task with outside effects is built, and no
     secret is opened. In ``real_time`` mode its batches stay open, where it can be worked on so. Where it is ``at_work``
-    in the estate, and not tried, it hears of waves (docs/dynamic.md)."""
+    in the estate, and not tried, it hears of waves (docs/dynamic.md). Folds are at the slot's fold host, where they can
+    be, of a chain with a ``checkpoint``: the states are kept beside that."""
 
     fragment: str
     tasks: Sequence[Task]
@@ -89,6 +91,7 @@ class Chain:
     approved: bool = True
     real_time: bool = False
     at_work: bool = False
+    checkpoint: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +171,7 @@ def _compiled(
     schemas: list[str] = []
     folds: list[tuple[str, int]] = []
     frame: DataFrame | None = None
+    hosted = _hosted(spark, chain, task_types)
     for position, task in enumerate(chain.tasks):
         try:
             task_type = task_types[task.type]
@@ -180,6 +184,7 @@ def _compiled(
             with going_on(
                 task.id, inherited=chain.beginning.states, stores=_stores(spark, folder), fragment=chain.fragment,
                 count_late=partial(count_late, config=config, fragment=chain.fragment, position=position),
+                hosted=hosted,
             ) as counted:
                 config_here = opened(task.config, redis_url=config.redis_url, data_dir=folder)
                 if alternates := alternates_in(task.type, task.config):
@@ -209,6 +214,13 @@ def _compiled(
         )
     file_sink = _file_sink(chain, task_types, folder)
     return CompiledQuery(frame=frame, schemas=tuple(schemas), folds=tuple(folds), file_sink=file_sink)
+
+
+def _hosted(spark: SparkSession, chain: Chain, task_types: Mapping[str, TaskType]) -> Callable | None:
+    """What puts the folds of a chain to the slot's host; None where Spark keeps their states."""
+    if chain.checkpoint is None or not can_be_hosted(spark, chain.tasks, task_types, chain.checkpoint):
+        return None
+    return HostedFolds(chain.checkpoint, chain.real_time).fold
 
 
 def _builds(

@@ -70,7 +70,7 @@ class SparkEngine:
     def compile(self, whole: WantedFragment, beginning: StartPosition) -> CompiledQuery:
         chain = Chain(
             whole.id, whole.tasks, whole.streams, whole.written, beginning=beginning, threads=whole.threads,
-            real_time=whole.real_time, at_work=True)
+            real_time=whole.real_time, at_work=True, checkpoint=self.store.checkpoint(whole.id))
         return compile_chain(
             self.spark, chain, config=self.channel_config, task_types=self.task_types,
             take_fence=self.channels.take_fence, folder=self.store.data_dir)

@@ -90,7 +90,7 @@ final class LiveReader implements SupportsRealTimeRead<InternalRow> {
     batch = Long.parseLong(context.getLocalProperty("streaming.sql.batchId"));
     at = source.offset(partition.start);
     valves = OpenBatch.begin(context);
-    context.addTaskCompletionListener((TaskCompletionListener) done -> free());
+    context.addTaskCompletionListener((TaskCompletionListener) done -> free(done));
     source.bell().ring(); // for what has come while the batch was planned
   }
 
@@ -197,7 +197,8 @@ final class LiveReader implements SupportsRealTimeRead<InternalRow> {
     if (done != null) done.close();
   }
 
-  private void free() {
+  private void free(TaskContext context) {
+    OpenBatch.halt(context);
     try {
       closeGroup();
       source.waited(waitedMs);
