@@ -30,6 +30,13 @@ def newest(folder: Path, *, upto: int) -> str | None:
     return None if batch is None else (folder / str(batch)).read_text(encoding="utf-8")
 
 
+def size(checkpoint: Path) -> int:
+    """How many bytes the newest states of all folds are; of those in stores only what points there."""
+    folders = checkpoint.glob("folds/*/")
+    newest_files = [folder / str(max(batches)) for folder in folders if (batches := _batches(folder))]
+    return sum(file.stat().st_size for file in newest_files if file.is_file())
+
+
 def begin(folder: Path, batch: int) -> str | None:
     """The states that a batch begins with. What it left when it was worked on before, and not committed, is deleted."""
     for each in _batches(folder):

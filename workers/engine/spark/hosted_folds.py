@@ -71,7 +71,7 @@ class HostedFolds:
         folder = fold_files.folder_of(self.checkpoint.absolute(), self.count)
         self.count += 1
         behind = spark._jvm.weir.HostedFold.behind(
-            folded.frame._jdf, folded.gives.json(), _socket(spark), str(folder), bytearray(cloudpickle.dumps(definition)),
+            folded.frame._jdf, folded.gives.json(), host_of(spark).socket, str(folder), bytearray(cloudpickle.dumps(definition)),
             self.is_open)
         return DataFrame(behind, spark)
 
@@ -99,11 +99,10 @@ class HostProcess:
 
 
 @cache
-def host_process(folder: str) -> HostProcess:
-    """The host of this process, started when its first fold asks for it; the folder is where drivers have sockets."""
+def _host_in(folder: str) -> HostProcess:
     return HostProcess(str(Path(folder, f"folds-{os.getpid()}")))
 
 
-def _socket(spark: SparkSession) -> str:
-    folder = spark.conf.get("spark.python.unix.domain.socket.dir", None) or tempfile.gettempdir()
-    return host_process(folder).socket
+def host_of(spark: SparkSession) -> HostProcess:
+    """The host of a driver, started when its first fold asks for it. Its socket is where the driver's others are."""
+    return _host_in(spark.conf.get("spark.python.unix.domain.socket.dir", None) or tempfile.gettempdir())
