@@ -120,8 +120,8 @@ def going_on(
         Takes a stream with the column ``LATE`` and gives it without it, and without the rows that have a number there:
         how many events came too late.
     hosted : callable, optional
-        Takes a stream with its function, where its first state is, and where its store is, and gives what comes out, with
-        the state kept by the slot's fold host instead of Spark.
+        Takes a stream with its function, where its first state is and where its store is, and gives what comes out:
+        the slot's fold host keeps the state, and not Spark.
     """
     folds = Folds(task, inherited, stores, fragment, large, count_late, hosted=hosted)
     token = _BUILDING.set(folds)

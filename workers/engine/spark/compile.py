@@ -23,6 +23,7 @@ from scheduler.model.dataflow import Task
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.errors import WeirError
 from scheduler.model.paths import TaskPath
+from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT
 from scheduler.model.task_types import DYNAMIC_FOLD, TaskType
 from scheduler.model.warm_up import warm_s
 from workers.engine.channels import open_streams
@@ -52,7 +53,7 @@ from .failure_messages import FragmentFailed, TaskCode, explain_error
 from .hosted_folds import HostedFolds, can_be_hosted
 
 NO_FENCE = -1  # a token that no channel gives
-LEAST_THREADS = 32  # of a driver some of whose queries leave their batches open: those hold 16 of them at most
+LEAST_THREADS = MOST_OPEN_A_SLOT + 28  # of a driver some of whose queries leave their batches open
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +148,7 @@ def _refusal(spark: SparkSession, chain: Chain, compiled: CompiledQuery) -> str:
     if master is None:
         return "its slot works with executors elsewhere"
     if int(master[1]) < LEAST_THREADS:
-        return f"its slot has {master[1]} threads, and each open batch holds one"
+        return f"its slot has {master[1]} threads, not {LEAST_THREADS}: each open batch holds one (WEIR_SLOT_THREADS)"
     if any(alternates_in(task.type, task.config) for task in chain.tasks):
         return "a task of it has alternates, which change between batches"
     if chain.threads > 1:

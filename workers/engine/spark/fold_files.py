@@ -1,8 +1,8 @@
 """The states of folds at a fold host, beside the checkpoint of their query: of each fold a file for each batch.
 
-A file has what Spark would keep of the fold: its states as JSON, or a pointer to a store (``workers.library.state_store``).
-It is written when the batch is over and before Spark commits it. A batch in which a fold had no event leaves no file: the
-newest one before it counts. Imports nothing of Spark.
+A file has what Spark would keep of the fold: its states as JSON, or a pointer to a store
+(``workers.library.state_store``). It is written when the batch is over and before Spark commits it. A batch in which a
+fold had no event leaves no file: the newest one before it counts. Imports nothing of Spark.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The fold host of a slot: one process that works on its folds and keeps their states while a batch lasts.
 
-Spark's own runner of Python functions waits for the next event before it reads what the function gave, so a batch with a
-fold could not stay open; and each query would hold a worker. This process takes the events of a group and gives what comes
-of them (``HostedFold.java``), by the very function that Spark would call (``workers.library.state.FoldedStream.work``). It
-is a child of the slot, ends with it, and serves the code of the library alone, one message at a time.
+Spark's own runner of Python functions waits for the next event before it reads what the function gave, so a batch with
+a fold could not stay open; and each query would hold a worker. This process takes the events of a group and gives what
+comes of them (``HostedFold.java``), by the very function that Spark would call
+(``workers.library.state.FoldedStream.work``). It is a child of the slot, ends with it, and serves the code of the
+library alone, one message at a time.
 
 Messages either way are a length (4 bytes), a letter and a body:
 
@@ -13,8 +14,8 @@ Messages either way are a length (4 bytes), a letter and a body:
 ``s``      save: the batch is over                                       nothing
 ========== ============================================================ =====================================
 
-An answer has the letter ``d``, or ``e`` and a traceback. A connection is a batch: one that ends before it was saved is as
-if it had not begun.
+An answer has the letter ``d``, or ``e`` and a traceback. A connection is a batch: one that ends before it was saved is
+as if it had not begun.
 """
 
 from __future__ import annotations
@@ -133,14 +134,14 @@ class FoldHost:
         batch, length = _BATCH.unpack_from(body)
         named = _BATCH.size + length
         folder = Path(body[_BATCH.size:named].decode())
-        # Of a query that was stopped in the middle of a batch an old task may not be gone yet: it holds the states no more.
+        # Where a query was stopped in the middle of a batch, an old task may not be gone yet.
         for other in [each for each, of in self._batches.items() if of.folder == folder]:
             self._batches.pop(other).close()
         self._batches[connection] = FoldBatch(self._definition(body[named:]), folder, batch)
         return b""
 
     def _definition(self, definition: bytes) -> FoldDefinition:
-        known = self._definitions.pop(definition, None) or pickle.loads(definition)  # noqa: S301 of the slot itself
+        known = self._definitions.pop(definition, None) or pickle.loads(definition)
         self._definitions[definition] = known
         while len(self._definitions) > _MOST_DEFINITIONS:
             self._definitions.popitem(last=False)

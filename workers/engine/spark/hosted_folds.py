@@ -27,11 +27,13 @@ from . import fold_files
 from .fold_host import FoldDefinition
 
 LIBRARY = "workers.library."
-LONG_STEPS = frozenset({"train", "forecast"})  # fit models: the folds of other queries would wait
+LONG_STEPS = frozenset({"train", "forecast", "predict"})  # of models: the folds of other queries would wait
 REST_S = 1.0  # between two hosts that end by themselves
 
 
-def can_be_hosted(spark: SparkSession, tasks: Sequence[Task], task_types: Mapping[str, TaskType], checkpoint: Path) -> bool:
+def can_be_hosted(
+    spark: SparkSession, tasks: Sequence[Task], task_types: Mapping[str, TaskType], checkpoint: Path
+) -> bool:
     """Whether the folds of a chain are worked on by the slot's fold host.
 
     All of them are, or none: those of the library, without code or effects of others, and with no part that goes by the
@@ -62,7 +64,7 @@ class HostedFolds:
     def fold(
         self, folded: FoldedStream, inherited: Inherited | None, location: StoreLocation | None
     ) -> DataFrame:
-        """What comes out of a stream and its function, with the state at the host (``workers.library.state.apply_fold``).
+        """What comes out of a stream and its function, with the state at the host (`workers.library.state.apply_fold`).
         """
         spark = folded.frame.sparkSession
         definition = FoldDefinition(
@@ -71,8 +73,8 @@ class HostedFolds:
         folder = fold_files.folder_of(self.checkpoint.absolute(), self.count)
         self.count += 1
         behind = spark._jvm.weir.HostedFold.behind(
-            folded.frame._jdf, folded.gives.json(), host_of(spark).socket, str(folder), bytearray(cloudpickle.dumps(definition)),
-            self.is_open)
+            folded.frame._jdf, folded.gives.json(), host_of(spark).socket, str(folder),
+            bytearray(cloudpickle.dumps(definition)), self.is_open)
         return DataFrame(behind, spark)
 
 

@@ -23,13 +23,14 @@ from .test_real_time import rests
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 EVENTS = 420
-# Of each chain its tasks. Two folds with a projection between them; a time window and a join count what is late.
+# Of each chain its tasks. The first has three folds and a projection; a window and a join count what is late.
 CHAINS: dict[str, list[tuple[str, dict]]] = {
     "averages of averages": [("kalman_filter", {}), ("block_average", {"window": 4, "by": ["sensor_id"]}),
-                             ("deduplicate", {"by": ["sensor_id", "value"], "within": 0.05})],
+                             ("window", {"size": 0.1, "by": ["sensor_id"], "aggregates": ["mean=avg(value)"]})],
+    "deduplicate": [("deduplicate", {"by": ["sensor_id", "value"], "within": 0.05})],
     "window": [("window", {"size": 0.1, "lateness": 0, "by": ["sensor_id"], "aggregates": ["mean=avg(value)"]})],
-    "join": [("join", {"on": ["sensor_id"], "left": "obs = 'temperature'", "left_columns": ["value"],
-                       "right": "obs = 'humidity'", "right_columns": ["value"], "after": 0.05})],
+    "join": [("join", {"on": ["sensor_id"], "left": "obs = 'temperature'", "left_columns": ["warm=value"],
+                       "right": "obs = 'humidity'", "right_columns": ["damp=value"], "after": 0.05})],
     "second_order_moment": [("second_order_moment", {"variables": 3, "by": ["obs"]})],
     "distinct_count": [("distinct_count", {"field": "sensor_id", "precision": 6, "window": 5})],
     "interpolate": [("interpolate", {"method": "linear", "window": 3})],
@@ -38,9 +39,11 @@ CHAINS: dict[str, list[tuple[str, dict]]] = {
     "exact_average": [("exact_average", {"window": 3})],
     "roll_up": [("exact_average", {"window": 2}), ("roll_up", {"blocks": 2})],
     "sliding_linear_regression": [("sliding_linear_regression", {"train": 4, "predict": 2, "every": 2})],
+    "align": [("align", {"side": "obs", "sides": ["temperature", "humidity"], "columns": ["value"], "on": ["msg_id"]})],
+    "error_estimate": [("error_estimate", {"actual": "value", "predicted": "guess", "window": 5})],
     "round_robin": [("round_robin", {"of": 3, "part": 1})],
 }
-IN_SHORT = {"averages of averages", "window"}
+IN_SHORT = {"averages of averages"}
 
 
 def observations(ticks: DataFrame) -> DataFrame:
@@ -51,16 +54,19 @@ def observations(ticks: DataFrame) -> DataFrame:
         F.format_string("m%d", (seq / 2).cast("long")).alias("msg_id"),
         F.format_string("s%d", seq % 3).alias("sensor_id"),
         F.when(seq % 2 == 0, "temperature").otherwise("humidity").alias("obs"), F.lit("{}").alias("meta"),
-        F.when(seq % 7 != 3, (seq * 37 % 101) / 4).alias("value"))
+        F.when(seq % 7 != 3, (seq * 37 % 101) / 4).alias("value"),
+        (seq % 11).cast("double").alias("guess"))
 
 
-def built(rig: Rig, fragment: str, name: str, *, is_open: bool, is_hosted: bool = True, large: int = 1 << 18) -> DataFrame:
+def built(
+    rig: Rig, fragment: str, name: str, *, is_open: bool, is_hosted: bool = True, large: int = 1 << 18
+) -> DataFrame:
     """A chain, with a valve behind each task; only the last one's is published."""
     frame = rig.read(fragment, "a.0", writes=(f"{fragment}.9",), real_time=is_open)
     folds = HostedFolds(rig.checkpoint(fragment), is_open)
     for position, (task, config) in enumerate(CHAINS[name]):
-        if task == "deduplicate":
-            frame = frame.withColumn("value", F.floor(F.col("value")).cast("string"))
+        if position == 2:
+            frame = frame.withColumn("value", F.floor(F.col("value")).cast("double"))
         with going_on(f"t{position}", hosted=folds.fold if is_hosted else None, stores=rig.folder / "folds",
                       fragment=fragment, large=large):
             frame = rig.valve(resolve(task_types()[task])(frame, dict(config)), fragment, position)

@@ -83,7 +83,8 @@ class SparkEngine:
         return queries.start(
             compiled.frame, name=fragment_id, checkpoint=checkpoint, trigger_ms=trigger_ms, file_sink=sink,
             rests=partial(open_streams.rests, *of_fragment) if compiled.batch_mode.is_open else None,
-            still_ms=partial(open_streams.still_ms, *of_fragment))
+            still_ms=partial(open_streams.still_ms, *of_fragment),
+            busy_ms=partial(open_streams.busy_ms, *of_fragment))
 
     def stop(self, query: Any, fragment_id: str, *, drain_s: float = queries.DRAIN_S) -> bool:
         return queries.stop(query, pause=lambda: self._pause(fragment_id), drain_s=drain_s)

@@ -31,6 +31,11 @@ public final class RealTime {
     return Backpressure.stillMs(url, fragment);
   }
 
+  /** For how long the open batch of a fragment has been at work so far, in ms: not while it waited; 0 where none is open. */
+  public static long busyMs(String url, String fragment) {
+    return Backpressure.busyMs(url, fragment);
+  }
+
   /** Why the query of a stream cannot run in real-time mode; empty where it can. */
   public static String refusal(Dataset<Row> events) {
     LogicalPlan plan = ((org.apache.spark.sql.classic.Dataset<Row>) events).queryExecution().analyzed();
