@@ -60,7 +60,7 @@ def adapting_estate(rig: Rig) -> Estate:
         for number, way in enumerate(WAYS)]})
     gate = f"SELECT * FROM input WHERE n % 3 = 0 OR (n >= {RISES} AND n < {FALLS})"
     return estate_of(
-        [Fragment(HEAD, ("count", "gate"), f"{NODE}/0", 1, {"gate": (WORK,)}),
+        [Fragment(HEAD, ("count", "gate"), f"{NODE}/0", 2, {"gate": (WORK,)}),
          Fragment(WORK, (TASK, "out"), f"{NODE}/1", 2)],
         [RunningTask("count", "numbers", {"rate_per_s": RATE_PER_S}, ()),
          RunningTask("gate", "sql", canonical_config(rig.task_types["sql"], {"query": gate}), ("count",)),
