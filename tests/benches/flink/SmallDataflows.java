@@ -72,7 +72,7 @@ public final class SmallDataflows {
       long now = System.currentTimeMillis();
       if (dueMs > now) Thread.sleep(dueMs - now);
       dueMs += apartMs;
-      StringBuilder text = new StringBuilder("{\"bn\":\"sensor-").append(number % SENSORS);
+      StringBuilder text = new StringBuilder("{\"bn\":\"sensor-").append(chance.nextInt(SENSORS));
       text.append("\",\"bt\":").append(System.currentTimeMillis()).append(",\"e\":[");
       for (int i = 0; i < OBSERVATIONS.length; i++) {
         if (i > 0) text.append(',');
