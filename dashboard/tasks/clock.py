@@ -131,8 +131,6 @@ _clocks: list[Any] = []
 
 @worker_ready.connect
 def _start(**_: object) -> None:
-    if not queue.takes_jobs():
-        return
     queue.app.conf.beat_schedule = SCHEDULE
     clock = EmbeddedService(queue.app, thread=True, scheduler_cls=TurnScheduler)
     _clocks.append(clock)
