@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.controllers.stored_rounds import policies_of
+from dashboard.controllers.stored_rounds import policies_of_all
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.latency_control.open_batches import able_types
@@ -174,7 +174,7 @@ def _setup(
             task.id: recorded_rates.of_source(task.id, task.rate_per_s or 0.0, step_s)
             for task in estate.tasks.values() if not task.parents},
         jobs.task_types(), prices_in_force(),
-        policies={name: policies_of(controller) for name, controller in CONTROLLERS.items()},
+        policies=policies_of_all(CONTROLLERS.values()),
         limits={key: record.latency_limits for key, record in records.items() if key in estate.submitted},
         selectivity=recorded_rates.selectivity,
         refusals={task.type: "it was not seen in open batches" for task in estate.tasks.values()
