@@ -40,6 +40,8 @@ def why_not_moved(estate: EstateView, fragment: Fragment, *, task_types: TaskTyp
     """Why a query stays in its slot, in words that follow "cannot be moved:"; empty where it can leave."""
     if fragment.paused or fragment.resting:
         return "it has tasks of a dataflow that is paused, whose state is in its checkpoint"
+    if any(fragment.before(bundle) for bundle in fragment.bundles if not bundle.leaving):
+        return "its keys are changing hands"
     stuck = stuck_types(estate, fragment, task_types=task_types)
     if stuck:
         return f"the state of {', '.join(stuck)} cannot be handed to another query"
