@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isinf
 
-from .key_division import tokens_of, whole_groups
+from .key_division import ranges_of, whole_groups
 from .model.allocated import Allocation
 from .model.errors import InsufficientSlots, StalePlan
 from .model.fragment import Fragment, RunningBundle
@@ -87,10 +87,10 @@ def lay_out(schedule: Schedule, running: Mapping[str, str], started: Collection[
         for task, own_bundles in parts.items() if task not in job.one_thread and task not in job.by_key}
     for task in job.by_key & parts.keys():
         if len(parts[task]) > 1:
-            tokens = tokens_of([part.weight for part in parts[task]])
+            ranges = ranges_of([part.weight for part in parts[task]])
             divided[running[task]] = tuple(
-                RunningBundle("", part.slot, part.threads, part.weight, tokens=(token,))
-                for part, token in zip(parts[task], tokens, strict=True))
+                RunningBundle("", part.slot, part.threads, part.weight, key_ranges=(own,))
+                for part, own in zip(parts[task], ranges, strict=True))
     return LaidOut(
         slots={running[task]: own_bundles[0].slot for task, own_bundles in parts.items()}, bundles=divided,
         queries=sum(map(len, parts.values())),

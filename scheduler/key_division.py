@@ -61,13 +61,15 @@ def whole_groups(shares: Mapping[int, float]) -> dict[int, float]:
     return {place: number / KEY_GROUPS for place, number in groups.items()}
 
 
-def tokens_of(weights: Sequence[float]) -> tuple[int, ...]:
-    """Where the range of each bundle begins that has so large a part of the ring, one behind the other from 0 on."""
-    tokens, reached = [], 0
+def ranges_of(weights: Sequence[float]) -> tuple[tuple[int, int], ...]:
+    """The range of each bundle that has so large a part of the ring, one behind the other from 0 on: its first key
+    group, and how many it has."""
+    ranges, reached = [], 0
     for weight in weights:
-        tokens.append(reached)
-        reached += round(weight * KEY_GROUPS)
-    return tuple(tokens)
+        size = round(weight * KEY_GROUPS)
+        ranges.append((reached, size))
+        reached += size
+    return tuple(ranges)
 
 
 def one_thread_a_slot(threads: Mapping[str, tuple[int, ...]], by_key: Collection[str]) -> dict[str, tuple[int, ...]]:

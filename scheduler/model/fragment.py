@@ -65,8 +65,8 @@ class RunningBundle:
     One that has moved goes on, under an id of its own, exactly where the last of those ended that it ``inherits`` from,
     of the node ``origin`` where that is another. Its parts and channels stay those of the first of that line, ``root``.
 
-    Where the fragment is divided by key, ``tokens`` are where its ranges begin on the ring; its weight is what they are
-    of it. One that begins with the keys of others of its fragment, at new parts and channels, ``inherits`` from all of
+    Where the fragment is divided by key, ``key_ranges`` are its ranges of the ring (the first key group of each, and how
+    many it has), or were until it was to leave; its weight is what they are of it. One that begins with the keys of others of its fragment, at new parts and channels, ``inherits`` from all of
     them and has no ``root``.
     """
 
@@ -77,7 +77,7 @@ class RunningBundle:
     root: str = ""
     inherits: tuple[str, ...] = ()
     origin: str = ""
-    tokens: tuple[int, ...] = ()
+    key_ranges: tuple[tuple[int, int], ...] = ()
 
     @property
     def leaving(self) -> bool:
@@ -86,7 +86,7 @@ class RunningBundle:
     @property
     def takes_keys(self) -> bool:
         """Whether it begins with the states of its keys that others of its fragment leave."""
-        return bool(self.inherits and self.tokens and not self.root)
+        return bool(self.inherits and self.key_ranges and not self.root)
 
     @property
     def part(self) -> str:
@@ -167,12 +167,12 @@ class Fragment:
     @property
     def divided_by_key(self) -> bool:
         """Whether each of its bundles has some of its keys."""
-        return any(bundle.tokens for bundle in self.bundles)
+        return any(bundle.key_ranges for bundle in self.bundles)
 
     def ring(self, by: tuple[str, ...]) -> Ring:
         """How its streams are divided by these columns, where they are divided by key."""
         return Ring(
-            by, {token: bundle.part for bundle in self.bundles if not bundle.leaving for token in bundle.tokens},
+            by, {token: bundle.part for bundle in self.bundles if not bundle.leaving for token, _ in bundle.key_ranges},
             leaving=tuple(bundle.part for bundle in self.bundles if bundle.leaving))
 
     def before(self, bundle: RunningBundle) -> tuple[RunningBundle, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from itertools import count
 
-from scheduler.key_division import tokens_of
+from scheduler.key_division import ranges_of
 from scheduler.model.errors import NotEnactable
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
@@ -164,6 +164,8 @@ def keys_divided_anew(
     already = [bundle for bundle in fragment.queries if bundle.leaving and bundle.id not in left]
     weights = sorted(bundle.weight for bundle in own)
     stays = fragment.divided_by_key and sorted(part.weight for part in parts) == weights
+    if stays and is_changing_hands(fragment):  # who has not begun has nothing to hand over
+        stays = sorted((part.weight, part.slot) for part in parts) == sorted((own_.weight, own_.slot) for own_ in own)
     ends_at = _homes(parts, own) if stays else [parts[0]] * len(own)
     for bundle, part in zip(own, ends_at, strict=True):
         if {node_of(bundle.slot)} != {node_of(other.slot) for other in ([part] if stays else parts)}:
@@ -175,7 +177,7 @@ def keys_divided_anew(
             for part, bundle in zip(ends_at, own, strict=True)]
     else:
         bundles = keyed_bundles(parts, ids, inherits=tuple(bundle.id for bundle in own))
-        leaving = [replace(bundle, weight=0.0, tokens=()) for bundle in own]
+        leaving = [replace(bundle, weight=0.0) for bundle in own]
 
     def step(kind: StepKind, bundle: str | None) -> Step:
         return Step(kind=kind.name, fragment=fragment.id, task=fragment.tasks[0], bundle=bundle)
@@ -188,14 +190,19 @@ def keys_divided_anew(
     return FragmentChange({fragment.id: fragment}, {fragment.id: after}, steps)
 
 
+def is_changing_hands(fragment: Fragment) -> bool:
+    """Whether bundles that are leaving may still have states of keys that others of it have from then on."""
+    return any(fragment.before(bundle) for bundle in fragment.bundles if not bundle.leaving)
+
+
 def keyed_bundles(
     parts: Sequence[WantedBundle], ids: Iterator[str], *, inherits: tuple[str, ...]
 ) -> list[RunningBundle]:
     """New bundles that have these parts of the ring, one behind the other, and go on with the keys of others."""
-    tokens = tokens_of([part.weight for part in parts])
+    ranges = ranges_of([part.weight for part in parts])
     return [
-        RunningBundle(next(ids), part.slot, 1, part.weight, inherits=inherits, tokens=(token,))
-        for part, token in zip(parts, tokens, strict=True)]
+        RunningBundle(next(ids), part.slot, 1, part.weight, inherits=inherits, key_ranges=(own,))
+        for part, own in zip(parts, ranges, strict=True)]
 
 
 def _homes(parts: Sequence[WantedBundle], own: Sequence[RunningBundle]) -> list[WantedBundle]:

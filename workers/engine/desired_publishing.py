@@ -160,7 +160,7 @@ def _wanted(
             part.part: part.id for readers in fragment.outlets.values() for reader in readers
             for part in estate.fragments[reader].bundles if part.part != part.id},
         leaving=bundle.leaving,
-        key_ranges=_key_ranges(fragment, bundle),
+        key_ranges=bundle.key_ranges if bundle.takes_keys else (),
         writers=_writers(estate, fragment, bundle, tasks[0].parents) if bundle.leaving else {},
     )
 
@@ -217,14 +217,6 @@ def _writers(
 def _undivided(estate: Estate, fragment: Fragment, task_id: str) -> list[str]:
     """The readers of a stream that read the whole of it."""
     return sorted(reader for reader in fragment.outlets[task_id] if not estate.fragments[reader].divided)
-
-
-def _key_ranges(fragment: Fragment, bundle: RunningBundle) -> tuple[tuple[int, int], ...]:
-    """The key groups whose states a bundle begins with, where others leave those."""
-    if not bundle.takes_keys:
-        return ()
-    ranges = fragment.ring(()).ranges
-    return tuple((own.token, own.size) for own in ranges if own.bundle == bundle.part)
 
 
 def _routes(

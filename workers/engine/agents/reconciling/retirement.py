@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from scheduler.contracts.desired import ChannelWriter, Input, WantedFragment, made_in
+from scheduler.model.fragment import channel_id
 from workers.engine.channels import keys
 from workers.engine.channels.control import routes_of
 
@@ -71,15 +72,16 @@ def inputs_of(fragment: WantedFragment, records: Records) -> Iterable[Input]:
 
 
 def _is_final(snapshot: Snapshot, channel: str, writer: ChannelWriter, leaves_since: int | None) -> bool:
-    """Whether a writer gives a leaving bundle nothing more; one of the plan by which that leaves, or of a later one,
-    never will: it may wait for what this bundle still reads."""
+    """Whether a writer gives a leaving bundle nothing more; one that is new with the plan by which that leaves, or a
+    later one, never will: it may wait for what this bundle still reads."""
     control = snapshot.controls.get(writer.fragment, {})
     if LEFT in control:
         return True
     route = routes_of(control).get((writer.position, writer.reader))
     # A route that lacks the bundle is of a plan before it, which its writer's node has still to hear of.
     bundle = keys.reader_of(channel)
-    if route is None and leaves_since is not None and made_in(writer.fragment) >= leaves_since:
+    is_new = keys.whole_of(channel) == channel_id(writer.fragment, writer.position)
+    if route is None and is_new and leaves_since is not None and made_in(writer.fragment) >= leaves_since:
         return True
     return route is not None and route.effective and (
         bundle in route.partitioning.bundles and bundle not in route.partitioning.served)
