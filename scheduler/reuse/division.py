@@ -173,7 +173,7 @@ def keys_divided_anew(
     leaving: list[RunningBundle] = []
     if stays:
         bundles = [
-            bundle if part.slot == bundle.slot else moved_bundle(bundle, next(ids), part.slot)
+            bundle if part.slot == bundle.slot else _moved_on(bundle, next(ids), part.slot)
             for part, bundle in zip(ends_at, own, strict=True)]
     else:
         bundles = keyed_bundles(parts, ids, inherits=tuple(bundle.id for bundle in own))
@@ -188,6 +188,13 @@ def keys_divided_anew(
         *([step(ROUTE, None)] if leaving else []), *(step(LEAVE_BUNDLE, bundle.id) for bundle in leaving))
     after = replace(fragment, slot=bundles[0].slot, bundles=(*bundles, *leaving, *already))
     return FragmentChange({fragment.id: fragment}, {fragment.id: after}, steps)
+
+
+def _moved_on(bundle: RunningBundle, heir: str, slot: str) -> RunningBundle:
+    """Who goes on with a bundle's work, and, where that is itself on its way and its node has not heard of it, with the
+    work of those before it."""
+    before = () if bundle.takes_keys else bundle.inherits
+    return replace(moved_bundle(bundle, heir, slot), inherits=(*before, bundle.id))
 
 
 def is_changing_hands(fragment: Fragment) -> bool:
