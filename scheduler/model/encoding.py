@@ -165,8 +165,9 @@ def fragment_from_data(data: Mapping[str, Any]) -> Fragment:
 
 def bundles_from_data(data: Iterable[Mapping[str, Any]]) -> tuple[RunningBundle, ...]:
     """A fragment's bundles from their JSON objects."""
-    return tuple(RunningBundle(**{
-        **bundle, "inherits": tuple(bundle.get("inherits", ())), "key_ranges": tuple(map(tuple, bundle.get("key_ranges", ())))}) for bundle in data)
+    return tuple(
+        RunningBundle(**{**bundle, "inherits": tuple(bundle.get("inherits", ())), "key_ranges": tuple(
+            map(tuple, bundle.get("key_ranges", ())))}) for bundle in data)
 
 
 def promise_from_data(data: Mapping[str, Any]) -> Promise:

@@ -65,9 +65,9 @@ class RunningBundle:
     One that has moved goes on, under an id of its own, exactly where the last of those ended that it ``inherits`` from,
     of the node ``origin`` where that is another. Its parts and channels stay those of the first of that line, ``root``.
 
-    Where the fragment is divided by key, ``key_ranges`` are its ranges of the ring (the first key group of each, and how
-    many it has), or were until it was to leave; its weight is what they are of it. One that begins with the keys of others of its fragment, at new parts and channels, ``inherits`` from all of
-    them and has no ``root``.
+    Where the fragment is divided by key, ``key_ranges`` are its ranges of the ring (the first key group of each, and
+    how many it has), or were until it was to leave; its weight is what they are of it. One that begins with the keys of
+    others of its fragment, at new parts and channels, ``inherits`` from all of them and has no ``root``.
     """
 
     id: str  # of the same shape as a fragment's, and never reused either
