@@ -81,7 +81,7 @@ class Keyed:
     def rows(self, task: str) -> list[dict[str, Any]]:
         return self.rig.events(f"{self.ids[task]}.0")
 
-    def grows(self, by: int = 40) -> None:
+    def grows(self, by: int = 15) -> None:
         counts = {task: len(self.rows(task)) for task in ("collected", "averaged")}
         self.rig.wait(lambda: all(len(self.rows(task)) > count + by for task, count in counts.items()),
                       what="more blocks")
