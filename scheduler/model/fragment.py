@@ -177,13 +177,13 @@ class Fragment:
 
     def before(self, bundle: RunningBundle) -> tuple[RunningBundle, ...]:
         """Those of its bundles whose keys a bundle of it goes on with, and those before them."""
-        own, found, waiting = {other.id: other for other in self.bundles}, {}, list(bundle.inherits)
+        own, givers, waiting = {other.id: other for other in self.bundles}, {}, list(bundle.inherits)
         while waiting:
             other = own.get(waiting.pop())
-            if other is not None and other.id not in found:
-                found[other.id] = other
+            if other is not None and other.id not in givers:
+                givers[other.id] = other
                 waiting += other.inherits
-        return tuple(found.values())
+        return tuple(givers.values())
 
     @property
     def queries(self) -> tuple[RunningBundle, ...]:

@@ -220,11 +220,11 @@ def _homes(parts: Sequence[WantedBundle], own: Sequence[RunningBundle]) -> list[
         lambda part, bundle: node_of(part.slot) == node_of(bundle.slot), lambda part, bundle: True,
     ):
         for bundle in own:
-            found = None if bundle.id in homes else next(
+            near_part = None if bundle.id in homes else next(
                 (part for part in left if part.weight == bundle.weight and near(part, bundle)), None)
-            if found is not None:
-                homes[bundle.id] = found
-                left.remove(found)
+            if near_part is not None:
+                homes[bundle.id] = near_part
+                left.remove(near_part)
     return [homes[bundle.id] for bundle in own]
 
 

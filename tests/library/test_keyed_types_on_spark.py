@@ -35,7 +35,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "join_by_message": {"schema": "own", "fields": list(NAMES), "open_messages": 2},
     "accumulate": {"window": 3},
     "sliding_linear_regression": {"train": 3, "predict": 2, "every": 2},
-    "forecast": {"method": "random", "by": ["sensor_id"], "interval": "30 min"},
+    "forecast": {"method": "random", "by": ["sensor_id"], "interval": 1800},
     "exact_average": {"window": 3, "by": ["at", "sensor_id"]},
     "roll_up": {"blocks": 2},
     "python_by_key": {"function": "sensors.checks:counted", "version": "1.2", "by": ["sensor_id"],
