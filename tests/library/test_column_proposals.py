@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scheduler.contracts.looks import LOOK_STATES, LookState, ProposedColumn
 from workers.engine.connectors.contract import Message
 from workers.engine.connectors.formats import Decoded, decode, layout_of
-from workers.engine.connectors.proposing import layout_for, proposal_for, with_proposal
+from workers.engine.connectors.proposed_columns import layout_for, proposal_for, with_proposal
 from workers.library.column_proposals import propose_columns
 from workers.library.columns import typed_columns
 

@@ -168,7 +168,7 @@ def _time_field(
     columns: Sequence[ProposedColumn], events: Sequence[Mapping[str, Any]], zone: str | None
 ) -> tuple[str, str]:
     """The column that seems to be the event's time, with its unit: named so and in all events, or the only time."""
-    found: list[tuple[str, str]] = []
+    times: list[tuple[str, str]] = []
     for column in columns:
         values = [event.get(column.name) for event in events]
         if column.may_lack or not values:
@@ -176,16 +176,16 @@ def _time_field(
         if column.type == "timestamp":
             seconds = [as_timestamp(value, zone=zone).timestamp() for value in values]
             if all(_FIRST_S <= second < _LAST_S for second in seconds):
-                found.append((column.name, "ms"))
+                times.append((column.name, "ms"))
         elif column.type in ("bigint", "double") and _NAMES_A_TIME.fullmatch(column.name):
             numbers = [cast_to(column.type)(value) for value in values]
-            found += [
+            times += [
                 (column.name, unit) for unit, per_second in _PER_SECOND.items()
                 if all(_FIRST_S * per_second <= number < _LAST_S * per_second for number in numbers)]
-    named = [each for each in found if _NAMES_A_TIME.fullmatch(each[0])]
+    named = [each for each in times if _NAMES_A_TIME.fullmatch(each[0])]
     if named:
         return named[0]
-    return found[0] if len(found) == 1 else ("", "ms")
+    return times[0] if len(times) == 1 else ("", "ms")
 
 
 def _has_no_zone(value: Any) -> bool:

@@ -26,7 +26,7 @@ from workers.library.config import settings as with_defaults
 
 from .contract import DeadLetter, LookAt, Message, Opening, SourceAway
 from .formats import Decoded, MessageLayout, decode, layout_of
-from .proposing import layout_for
+from .proposed_columns import layout_for
 from .source_runner import words_of
 
 MOST_BYTES = 1 << 20  # of the events that are shown
@@ -167,8 +167,8 @@ def _read(looks: LookAt, opening: Opening, come: _Come) -> None:
 def _tell(tell: Tell, come: _Come, state: str) -> None:
     with come.lock:
         batch, too_large = come.batch()
-        said = LookState(state, unread=_unread(come), too_large=too_large, proposal=come.proposal)
-    tell(said, batch)
+        look_state = LookState(state, unread=_unread(come), too_large=too_large, proposal=come.proposal)
+    tell(look_state, batch)
 
 
 def _now_ms() -> int:
