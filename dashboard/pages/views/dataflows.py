@@ -28,6 +28,7 @@ from dashboard.catalog.services import choose_when_behind
 from dashboard.controllers.adaptation_told import goals_told
 from dashboard.controllers.latency_told import latency_card_told
 from dashboard.core.http_errors import http_status
+from dashboard.explorer.offered_samples import offered_samples
 from dashboard.explorer.preview import preview_submission
 from dashboard.explorer.version_comparison import compared
 from dashboard.operations import selectors as operations
@@ -369,7 +370,8 @@ def _start_with(record: DataflowRecord | None) -> dict[str, Any]:
 def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **given: Any) -> dict[str, Any]:
     chosen = request.POST.get("team") or (record.team.slug if record else given.pop("team", ""))
     changed = _record_to_change(request)
-    return {"teams": may, "record": record, "samples": () if changed else catalog.samples(), "format": "yaml",
+    return {"teams": may, "record": record, "format": "yaml",
+            "samples": () if changed else offered_samples(request.viewer),
             "chosen_team": chosen, "changed": changed, "guard_language": GUARD_LANGUAGE, **given}
 
 
