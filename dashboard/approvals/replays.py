@@ -6,6 +6,7 @@ it is for a command or a job, and not for a page that somebody waits for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -80,7 +81,8 @@ def replayed(*, hours: float, at: datetime, proposal: Proposal | None = None) ->
 
 
 def replayed_part(
-    *, begin: datetime, end: datetime, step_s: float, generation: int, proposal: Proposal | None = None
+    *, begin: datetime, end: datetime, step_s: float, generation: int, proposal: Proposal | None = None,
+    on_step: Callable[[int], None] = lambda step: None,
 ) -> Replayed:
     """A part of the time that was recorded, by itself: queues are empty when it begins, and controllers have done
     nothing yet.
@@ -93,6 +95,8 @@ def replayed_part(
         Of the estate that the parts before were played with.
     proposal : Proposal, optional
         With its plan done; without it the estate as it is.
+    on_step : callable, optional
+        Told the number of each step before it; what it raises ends the replay.
 
     Raises
     ------
@@ -110,7 +114,7 @@ def replayed_part(
     looked_at = estate if proposal is None else _applied(estate, proposal)
     records = {str(record.pk): record for record in DataflowRecord.objects.filter(
         pk__in=looked_at.submitted).select_related("team")}
-    return replay(_setup(looked_at, recorded_rates, records, step_s=step_s))
+    return replay(_setup(looked_at, recorded_rates, records, step_s=step_s), on_step=on_step)
 
 
 def _applied(estate: Estate, proposal: Proposal) -> Estate:
