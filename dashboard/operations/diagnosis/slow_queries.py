@@ -41,8 +41,9 @@ def watch(reports: Reports, *, at: datetime) -> None:
     """Note since when queries are slow, and where their meters stood then."""
     estate = current_estate()
     behind = _behind(estate, reports)
-    SlowQuery.objects.exclude(pk__in=behind).delete()
     known = set(SlowQuery.objects.values_list("pk", flat=True))
+    if over := known.difference(behind):
+        SlowQuery.objects.filter(pk__in=over).delete()
     begun = {name: fragment for name, fragment in behind.items() if name not in known}
     if begun:
         at_ms, counts = jobs.meters(begun)
