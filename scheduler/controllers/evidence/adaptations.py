@@ -25,6 +25,7 @@ from scheduler.simulation.problem import profit_of, value_of
 
 from .expected_rates import expected_course, name_of, sources_of, told_expectations
 from .lines import KeptSeries, Line
+from .offered_bundles import offered_bundles
 from .rate_forecasts import RateForecast
 from .world import AdaptedElement, QueryBatches, World
 
@@ -79,7 +80,7 @@ def effect(loop_round: Round, world: World) -> Effect | None:
         lack = None if seen is None else _lack(seen, measured)
         if seen is not None and lack is not None:
             figures_then = {LACK: lack} | ({} if seen.event_us is None else {EVENT_US: seen.event_us})
-            samples.append(MeasureSample(at_s, figures_then))
+            samples.append(MeasureSample(at_s, figures_then, load=sum(seen.rates_per_s.values())))
     return Effect(begin_s, tuple(samples))
 
 
@@ -232,12 +233,15 @@ def _adapted(
     expect(world.prices.meters, [meter_key(task) for task in tasks])
     ways = {task: _ways(world, task, elements.get(task), measured, on.get(task)) for task in tasks}
     switchable = {task for task, (alternates, _) in ways.items() if len(alternates) > 1}
-    teams = {task: {estate.submitted[user].team for user in estate.users.get(task, ())} for task in switchable}
     left_alone = tuple(f"{name_of(submitted.running, task)} stays as it is: {each.why_not}."
                  for task, each in elements.items() if task in ways and each.why_not)
     seen = {task: _offered(world, task, homes[task], measured) for task in sources}
     courses = {} if forecasts is None else {
         task: expected_course(forecasts.get(task), per_s, world.now_s) for task, per_s in seen.items()}
+    expected = seen | {task: sum(course) / len(course) for task, course in courses.items()}
+    bundles = None if forecasts is None else offered_bundles(world, name, [expected[task] for task in sources])
+    changeable = switchable if bundles is None else set(tasks)
+    teams = {task: {estate.submitted[user].team for user in estate.users.get(task, ())} for task in changeable}
     errors = [each.error for task in sources if forecasts and (each := forecasts.get(task)) is not None]
     return AdaptedDataflow(
         name, submitted.team, world.goals[name],
@@ -247,12 +251,12 @@ def _adapted(
         {task: on for task, (_, on) in ways.items()},
         {task: name_of(submitted.running, task) for task in switchable},
         {task: tuple(sorted(own - {submitted.team})) for task, own in teams.items()},
-        seen | {task: sum(course) / len(course) for task, course in courses.items()},
-        _waiting({task: homes[task] for task in tasks}, parents, measured), _room(world, homes, tasks, measured),
+        expected, _waiting({task: homes[task] for task in tasks}, parents, measured),
+        _room(world, homes, tasks, measured),
         max(world.prices.slot_hour(node_of(bundle.slot)) for home in homes.values() for bundle in home.queries),
         _event_us(homes.values(), sources, measured), left_alone,
         Forecast(courses, error=max(errors, default=0.0)) if courses else None,
-        tuple(told_expectations(submitted.running, seen, courses, forecasts or {})))
+        tuple(told_expectations(submitted.running, seen, courses, forecasts or {})), bundles)
 
 
 def _event_us(homes: Iterable[Fragment], sources: Sequence[str], measured: _Measured) -> float | None:
