@@ -18,7 +18,7 @@ from scheduler.model.figure_words import in_digits
 
 PREFERRED = (1.0, 1.25, 1.6, 2.0, 2.5, 3.15, 4.0, 5.0, 6.3, 8.0)  # Renard series R10 (ISO 3)
 MARGIN = 1.2  # a schedule is asked for so many times what comes
-FULL = 0.85  # of what a schedule holds, more than 1 / MARGIN: with less to do it is not for want of bundles that throughput is low
+FULL = 0.85  # of what a schedule holds, more than 1 / MARGIN: with less to do more bundles would not help
 LESS = 1.8  # with so many times what comes it holds more than is needed; far above MARGIN, so that nothing swings
 SAVES = 0.1  # of the price: what fewer bundles have to save
 LEAST_PER_S = 1.0  # nothing is scheduled for less

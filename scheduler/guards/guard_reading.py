@@ -74,8 +74,9 @@ def read_element(
             else:
                 _require_value(alternate.value)
         except InvalidGuard as invalid:
-            invalid.facts.update(element=element.name, alternate=alternate.name)
-            raise
+            raise InvalidGuard(
+                f"{element.name}, alternate “{alternate.name}”: {invalid.message}", remedy=invalid.remedy,
+                **invalid.facts, element=element.name, alternate=alternate.name) from invalid
     trees = [*guards.values(), *values.values()]
     if (parts := sum(tree.size for tree in trees)) > GUARD_PARTS.most:
         raise InvalidGuard(

@@ -51,8 +51,8 @@ def comes(loop: Loop, record: DataflowRecord, per_s: float) -> None:
     estate = load_estate()
     tasks = set(estate.submitted[str(record.pk)].running.values())
     queries = {bundle.id for task in tasks for bundle in estate.fragments[estate.places[task][0]].queries}
-    measured(loop.at - timedelta(seconds=120), loop.at, dataflow=str(record.pk), queries=queries, tasks=tasks, cores=1.0,
-             rate_per_s=per_s, behind={Series(QUERY, query, "trigger_ms"): 1000.0 for query in queries})
+    measured(loop.at - timedelta(seconds=120), loop.at, dataflow=str(record.pk), queries=queries, tasks=tasks,
+             cores=1.0, rate_per_s=per_s, behind={Series(QUERY, query, "trigger_ms"): 1000.0 for query in queries})
 
 
 def bundles(record: DataflowRecord) -> int:

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -192,7 +193,7 @@ def test_over_hours_of_swings_budgets_hold_and_nothing_goes_back_and_forth(
         assert sum(at_s - HOUR_S < each <= at_s for each in begun) <= policy.changes_per_hour
     by_decision = [
         (turn.begun_s, float(turn.decision.changes[0].after)) for turn in played.state.rounds]
-    for (before_s, _), (after_s, _) in zip(by_decision, by_decision[1:], strict=False):
+    for (before_s, _), (after_s, _) in pairwise(by_decision):
         assert after_s - before_s > policy.cool_down_s, "the cool-down lies between two decisions"
 
 
