@@ -146,12 +146,12 @@ def answer_for(dataflow: AdaptedDataflow, algorithm: str) -> AdaptationAnswer:
         forecast=dataflow.forecast)
 
 
-def slots_wanted(evidence: Adaptations, policies: Mapping[str, Policy]) -> int:
-    """Slots that dataflows of teams where adaptation acts would take besides: of those that no alternate brings to
-    their throughput, each as many as its goals pay for (``most_per_hour``)."""
+def slots_wanted(evidence: Adaptations, policies: Mapping[str, Policy], *, mode: str = ACTS) -> int:
+    """Slots that dataflows of teams where adaptation has this mode would take besides: of those that no alternate
+    brings to their throughput, each as many as its goals pay for (``most_per_hour``)."""
     slots = 0
     for dataflow in evidence.dataflows:
-        if policies.get(dataflow.team, Adapting.usual).mode != ACTS:
+        if policies.get(dataflow.team, Adapting.usual).mode != mode:
             continue
         answer = answer_for(dataflow, evidence.algorithm)
         if answer.chosen.throughput >= dataflow.goals.throughput:

@@ -13,12 +13,15 @@ from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
+from dashboard.approvals.lifecycle import PENDING
+from dashboard.approvals.selectors import review_of
+from dashboard.approvals.services.machine_ordering import decline_machine, order_machine
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.document_checks import InvalidGoals, goals_of
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_goals
-from dashboard.controllers.adaptation_told import course_told, decisions_told, goals_told, offer_told
+from dashboard.controllers.adaptation_told import ToldDecision, course_told, decisions_told, goals_told, offer_told
 from dashboard.controllers.machines_told import machines_told
 from dashboard.operations.live_view.chart_marks import marks_of
 from dashboard.pages import flash
@@ -30,6 +33,8 @@ from scheduler.history.series import DATAFLOW
 from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.model.errors import NotFound
 
+_ANSWERS = {"order": (order_machine, "It is ordered: its slots are used once its agent reports."),
+            "decline": (decline_machine, "It is declined: no machine is recommended for a day.")}
 GOALS = ("throughput", "tolerance", "most_per_hour", "least_per_hour", "hours")
 
 
@@ -40,8 +45,29 @@ def adaptation(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     record = catalog.dataflow(request.viewer, dataflow_id)
     return render(request, "adaptation.html", {
         "record": record, "goals": goals_told(request.viewer, dataflow_id), "is_running": record.status == RUNNING,
-        "decisions": decisions_told(request.viewer, dataflow_id), "charts": charts_of(settings.CURRENCY),
+        "decisions": [_answerable(request, each) for each in decisions_told(request.viewer, dataflow_id)],
+        "charts": charts_of(settings.CURRENCY), "administers": request.viewer.administers,
         "ordered": machines_told(with_errors=request.viewer.administers)})
+
+
+def _answerable(request: HttpRequest, told: ToldDecision) -> dict[str, Any]:
+    """A decision, and whether the viewer may carry it out or decline it now."""
+    proposal = getattr(told.row, "proposal", None)
+    review = {} if proposal is None or proposal.status != PENDING else review_of(request.viewer, proposal)
+    return {"row": told.row, "why": told.why, "looked_at": told.looked_at,
+            "may_approve": review.get("may_approve", False), "may_reject": review.get("may_reject", False)}
+
+
+@require_POST
+@login_required
+def machine_answer(request: HttpRequest, dataflow_id: UUID, node: str, way: str) -> HttpResponse:
+    """Order a machine that is recommended, or decline it; then the page of the dataflow that it was asked from."""
+    catalog.dataflow(request.viewer, dataflow_id)
+    if way not in _ANSWERS:
+        raise NotFound("There is no such action.", remedy="Use the buttons of the page.")
+    answer, text = _ANSWERS[way]
+    flash.attempt(request, lambda: answer(actor=request.user, node=node, at=timezone.now()), text=text, code=way)
+    return redirect("adaptation", dataflow_id)
 
 
 @require_safe
