@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
@@ -34,6 +35,33 @@ def machines_told(*, with_errors: bool) -> dict[str, Any]:
         "most_slots": settings.MACHINE_SLOTS,
         "most_per_hour": settings.MACHINE_PRICE, "currency": settings.CURRENCY,
         "machines": [_told(order, with_errors=with_errors) for order in MachineOrder.objects.all()[:SHOWN]]}
+
+
+@dataclass(frozen=True, slots=True)
+class PaidMachine:
+    """A machine on order: from when until when it is paid, and works (seconds since the epoch); None: it never did."""
+
+    node: str
+    size: str
+    paid_s: tuple[float, float]
+    works_s: tuple[float, float] | None
+    why: str
+
+
+def paid_between(begin_s: float, end_s: float) -> list[PaidMachine]:
+    """The machines that were on order in a time, the first ordered first."""
+    now, machines = timezone.now(), []
+    orders = MachineOrder.objects.exclude(state__in=UNPAID_STATES).filter(
+        ordered__lt=datetime.fromtimestamp(end_s, UTC)).order_by("ordered", "pk")
+    for order in orders:
+        ended_s = (order.ended or now).timestamp()
+        begun_s = order.ordered.timestamp()
+        paid_until_s = ended_s + left_of_begun_hour(begun_s, ended_s)
+        if paid_until_s > begin_s:
+            works = None if order.reported is None else (order.reported.timestamp(), ended_s)
+            machines.append(PaidMachine(
+                order.node, order.size, (begun_s, paid_until_s), works, f"{order.why} {order.why_back}".strip()))
+    return machines[-SHOWN:]
 
 
 def wrong_machines(_view: View, others: Sequence[Finding]) -> Iterator[Finding]:

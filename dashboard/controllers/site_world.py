@@ -55,8 +55,10 @@ FORECASTS = RateForecasts()  # of this process: they are made again after two mi
 class StoredWorld:
     """What the site knows at one moment; each thing is looked up once, when it is first asked for."""
 
-    def __init__(self, at: datetime) -> None:
+    def __init__(self, at: datetime, *, view: View | None = None) -> None:
         self.at = at
+        if view is not None:
+            self.view = view
         self.history = DatabaseHistory()
         self.rate_forecasts = FORECASTS
 
