@@ -49,7 +49,8 @@ def adaptation_figure(
 ) -> dict[str, Any]:
     """A chart's figure; a gap where nothing was measured. What is ``expected`` is in that of rates alone."""
     expected = expected if chart.name == RATE else ()
-    lines = [_kept(course.kept, chart.metric, chart.title.partition(":")[0], 0)]
+    name = "came from outside" if chart.name == RATE else chart.title.partition(":")[0].partition(",")[0]
+    lines = [_kept(course.kept, chart.metric, name, 0)]
     if chart.name == RATE:
         lines += [_kept(course.kept, metric, name, 1, dash=dash) for metric, name, dash in (
             ("expected_per_s", "was expected", "dash"), ("expected_low_per_s", "was expected, less its error", "dot"),
