@@ -65,7 +65,7 @@ class PlannedFigures:
 class ToldCourse:
     """What a dataflow came to, and what its decisions were to come to."""
 
-    kept: KeptHistory
+    history: KeptHistory
     planned: Sequence[PlannedFigures] = ()
 
 
@@ -111,10 +111,10 @@ def offer_told(viewer: Viewer, dataflow_id: UUID | str, goals: DataflowGoals) ->
 def course_told(viewer: Viewer, dataflow_id: UUID | str, span: Range) -> ToldCourse:
     """What a dataflow with goals came to, as it was recorded, against what its decisions were to come to."""
     record = dataflow_of(viewer, dataflow_id)
-    kept = history_of(viewer, DATAFLOW, str(record.pk), span, metrics=RECORDED)
+    recorded = history_of(viewer, DATAFLOW, str(record.pk), span, metrics=RECORDED)
     rows = selectors.rounds(viewer, controller=NAME).filter(
         dataflow=record, changed__isnull=False, changed__lt=datetime.fromtimestamp(span.end_s, UTC))
-    return ToldCourse(kept, [
+    return ToldCourse(recorded, [
         PlannedFigures(row.changed.timestamp(), json.loads(row.decision["arguments"]["chosen"]))
         for row in rows.order_by("-changed")[:SHOWN]][::-1])
 

@@ -41,12 +41,12 @@ HTTP_STATUS: Mapping[str, HTTPStatus] = {
         HTTPStatus.METHOD_NOT_ALLOWED: ("method_not_allowed",),
         HTTPStatus.CONFLICT: (
             "already_reviewed", "already_submitted", "altered_plan", "digest_mismatch", "insufficient_slots",
-            "invalid_transition", "key_used", "last_admin", "missing_profile", "mixed_sweep", "name_taken", "no_slots",
-            "no_such_near_miss", "node_in_use", "node_reports", "not_approved", "not_enactable", "not_paused",
-            "nothing_elsewhere", "nothing_to_change", "nothing_to_gain", "nothing_to_look_at", "other_dataflow",
-            "rate_not_held", "secret_away", "secret_in_use", "slot_taken", "source_away", "source_refused", "sink_away",
-            "sink_refused", "stale_plan", "team_limit_reached", "too_many_keys", "too_many_simulations",
-            "too_many_sweeps", "trial_failed", "unknown_task_type"),
+            "invalid_transition", "key_used", "last_admin", "machine_bounds_reached", "missing_profile", "mixed_sweep",
+            "name_taken", "no_slots", "no_such_near_miss", "node_in_use", "node_reports", "not_approved",
+            "not_enactable", "not_paused", "nothing_elsewhere", "nothing_to_change", "nothing_to_gain",
+            "nothing_to_look_at", "other_dataflow", "rate_not_held", "secret_away", "secret_in_use", "slot_taken",
+            "source_away", "source_refused", "sink_away", "sink_refused", "stale_plan", "team_limit_reached",
+            "too_many_keys", "too_many_simulations", "too_many_sweeps", "trial_failed", "unknown_task_type"),
         HTTPStatus.REQUEST_TIMEOUT: ("too_slow",),
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: ("document_too_large", "too_large"),
         HTTPStatus.UNPROCESSABLE_ENTITY: (

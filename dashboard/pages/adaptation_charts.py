@@ -50,9 +50,9 @@ def adaptation_figure(
     """A chart's figure; a gap where nothing was measured. What is ``expected`` is in that of rates alone."""
     expected = expected if chart.name == RATE else ()
     name = "came from outside" if chart.name == RATE else chart.title.partition(":")[0].partition(",")[0]
-    lines = [_kept(course.kept, chart.metric, name, 0)]
+    lines = [_kept(course.history, chart.metric, name, 0)]
     if chart.name == RATE:
-        lines += [_kept(course.kept, metric, name, 1, dash=dash) for metric, name, dash in (
+        lines += [_kept(course.history, metric, name, 1, dash=dash) for metric, name, dash in (
             ("expected_per_s", "was expected", "dash"), ("expected_low_per_s", "was expected, less its error", "dot"),
             ("expected_high_per_s", "was expected, and its error", "dot"))]
     elif chart.planned:
@@ -104,24 +104,24 @@ def _bars(spans: Sequence[tuple[PaidMachine, str, float, float]], kind: str) -> 
         "hovertemplate": "%{customdata}<extra></extra>"}
 
 
-def _kept(kept: KeptHistory, metric: str, name: str, series: int, *, dash: str = "") -> dict[str, Any]:
-    values = kept.values.get(metric, [None] * len(kept.times_s))
-    first_s = kept.times_s[0] if kept.times_s else 0
+def _kept(history: KeptHistory, metric: str, name: str, series: int, *, dash: str = "") -> dict[str, Any]:
+    values = history.values.get(metric, [None] * len(history.times_s))
+    first_s = history.times_s[0] if history.times_s else 0
     return {
         "type": "scatter", "mode": "lines", "name": name, "series": series, "x0": iso_moment(first_s),
-        "dx": 1000 * kept.step_s, "y": [None if value is None else round(value, 6) for value in values],
+        "dx": 1000 * history.step_s, "y": [None if value is None else round(value, 6) for value in values],
         "connectgaps": False, "hovertemplate": "%{y:.4~g}"} | ({"line": {"dash": dash}} if dash else {})
 
 
 def _planned(course: ToldCourse, figure: str) -> dict[str, Any]:
     """What decisions were to come to, from when each was in force until the next was."""
-    kept, values = course.kept, []
-    for at_s in kept.times_s:
+    history, values = course.history, []
+    for at_s in history.times_s:
         before = [each for each in course.planned if each.at_s <= at_s]
         values.append(before[-1].figures.get(figure) if before else None)
     return {
         "type": "scatter", "mode": "lines", "name": "as decided", "series": 2,
-        "x0": iso_moment(kept.times_s[0] if kept.times_s else 0), "dx": 1000 * kept.step_s, "y": values,
+        "x0": iso_moment(history.times_s[0] if history.times_s else 0), "dx": 1000 * history.step_s, "y": values,
         "connectgaps": False, "line": {"dash": "dash", "shape": "hv"}, "hovertemplate": "%{y:.4~g}"}
 
 

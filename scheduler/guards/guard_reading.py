@@ -74,9 +74,8 @@ def read_element(
             else:
                 _require_value(alternate.value)
         except InvalidGuard as invalid:
-            raise InvalidGuard(
-                f"{element.name}, alternate “{alternate.name}”: {invalid.message}", remedy=invalid.remedy,
-                **invalid.facts, element=element.name, alternate=alternate.name) from invalid
+            facts = {**invalid.facts, "element": element.name, "alternate": alternate.name}
+            raise InvalidGuard(f"Of {alternate.name}: {invalid.message}", remedy=invalid.remedy, **facts) from invalid
     trees = [*guards.values(), *values.values()]
     if (parts := sum(tree.size for tree in trees)) > GUARD_PARTS.most:
         raise InvalidGuard(

@@ -57,11 +57,11 @@ def adaptation(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "ordered": machines_told(with_errors=request.viewer.administers)})
 
 
-def _answerable(request: HttpRequest, told: ToldDecision) -> dict[str, Any]:
+def _answerable(request: HttpRequest, decision: ToldDecision) -> dict[str, Any]:
     """A decision, and whether the viewer may carry it out or decline it now."""
-    proposal = getattr(told.row, "proposal", None)
+    proposal = getattr(decision.row, "proposal", None)
     review = {} if proposal is None or proposal.status != PENDING else review_of(request.viewer, proposal)
-    return {"row": told.row, "why": told.why, "looked_at": told.looked_at,
+    return {"row": decision.row, "why": decision.why, "looked_at": decision.looked_at,
             "may_approve": review.get("may_approve", False), "may_reject": review.get("may_reject", False)}
 
 
@@ -93,7 +93,7 @@ def adaptation_charts(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     only = request.GET.getlist("only")
     return JsonResponse({
         "range": {"name": span.name, "title": span.title, "from_ms": 1000 * begin_s, "to_ms": 1000 * end_s,
-                  "every_s": span.every_s, "step_s": course.kept.step_s, "over": "", "over_empty": False},
+                  "every_s": span.every_s, "step_s": course.history.step_s, "over": "", "over_empty": False},
         "charts": [
             *(adaptation_figure(
                 chart, course, record.goals_in_force, marks=marks, begin_s=begin_s, end_s=end_s, expected=expected)

@@ -28,21 +28,21 @@ ACTING = {"city": Policy(ACTS, 6, 48, 300.0)}
 ALL, FEW = Alternate("all", 1.0, 1 / SLOT_PER_S, 1.0), Alternate("few", 0.5, 1 / (4 * SLOT_PER_S), 1.0)
 
 
-def offer_for(source_per_s: float, *, there: int = 100) -> BundleOffer:
+def offer_for(source_per_s: float, *, free: int = 100) -> BundleOffer:
     """As if each slot held a hundred events a second."""
     slots = math.ceil(source_per_s / SLOT_PER_S)
     return BundleOffer(
-        ("MBA", "SAM"), "slot_aware", source_per_s, slots * SLOT_PER_S, slots, slots * SLOT_HOUR, max(0, slots - there))
+        ("MBA", "SAM"), "slot_aware", source_per_s, slots * SLOT_PER_S, slots, slots * SLOT_HOUR, max(0, slots - free))
 
 
 def dataflow(
-    per_s: float, now: BundleOffer, *, ways: Mapping[str, Alternate] | None = None, on: str = "all", there: int = 100,
+    per_s: float, now: BundleOffer, *, ways: Mapping[str, Alternate] | None = None, on: str = "all", free: int = 100,
     waiting: float = 0.0, most_per_hour: float = 10.0,
 ) -> AdaptedDataflow:
     """One that runs by a schedule, its task divided evenly over the schedule's slots."""
     ways = {"all": ALL} if ways is None else ways
     rate = other_rate(now, per_s, sources=1)
-    other = None if rate is None or rate == now.source_per_s else offer_for(rate, there=there)
+    other = None if rate is None or rate == now.source_per_s else offer_for(rate, free=free)
     slots = [f"n/{number}" for number in range(now.slots)]
     return AdaptedDataflow(
         "d", "city", DataflowGoals(most_per_hour=most_per_hour, least_per_hour=0.01),
@@ -84,7 +84,7 @@ def test_bundles_are_taken_where_far_less_comes() -> None:
 
 
 @pytest.mark.parametrize(("seen", "why"), [
-    (dataflow(300.0, offer_for(100.0), there=1), "3 more would have to be there"),
+    (dataflow(300.0, offer_for(100.0), free=1), "3 more would have to be there"),
     (dataflow(300.0, offer_for(100.0), most_per_hour=0.2), "goals pay 0.2"),
     (dataflow(50.0, offer_for(100.0), waiting=30_000.0), "not for want of bundles"),
     (replace(dataflow(300.0, offer_for(100.0)), bundles=OfferedBundles(
@@ -105,12 +105,12 @@ def test_of_a_switch_and_a_schedule_goes_what_brings_more_profit() -> None:
 
 
 def test_machines_are_wanted_for_slots_that_a_schedule_lacks_and_goals_pay_for() -> None:
-    short = dataflow(300.0, offer_for(100.0), there=1)
+    short = dataflow(300.0, offer_for(100.0), free=1)
     assert slots_wanted(Adaptations((short,)), ACTING) == 3
     assert slots_wanted(Adaptations((short,)), {"city": Policy(OFF)}) == 0
     poor = replace(short, goals=DataflowGoals(most_per_hour=0.3))
     assert slots_wanted(Adaptations((poor,)), ACTING) == 0
-    assert slots_wanted(Adaptations((dataflow(50.0, offer_for(100.0), there=1),)), ACTING) == 0
+    assert slots_wanted(Adaptations((dataflow(50.0, offer_for(100.0), free=1),)), ACTING) == 0
 
 
 @given(st.floats(1e-3, 1e9))

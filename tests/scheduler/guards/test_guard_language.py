@@ -212,7 +212,7 @@ def test_an_element_that_names_too_many_streams_is_refused() -> None:
 
 
 def test_a_guard_that_is_wrong_names_its_alternate() -> None:
-    with pytest.raises(InvalidGuard, match=r"e, alternate “y”: .*line 1") as refused:
+    with pytest.raises(InvalidGuard, match=r"Of y: .*line 1") as refused:
         read_element(GuardedElement("e", (GuardedAlternate("x"), GuardedAlternate("y", "rate >"))), CATALOG)
     assert refused.value.facts["alternate"] == "y" and refused.value.remedy
 
