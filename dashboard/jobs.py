@@ -32,17 +32,16 @@ from scheduler.model.profile import Profile
 from scheduler.model.profile_csv import read_profiles
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
+from workers.broker_client import connect, lacks_replica
 from workers.engine import counters, observed, qos_store, sealed_secrets, taps, trial_store, turns, waiting
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import EVENTS_KEPT
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.noted_switches import noted_key_switches, noted_switches
 from workers.engine.readings import RateWindow
-from workers.engine.taps import NewestEvents, Tapped
 from workers.library import databases, model_store, registry
 from workers.library import first_events as recorded
 from workers.library.code import code_digest
-from workers.library.model_store import ModelVersion
 
 log = structlog.get_logger(__name__)
 WORKER_HEARD_S = 45  # it says so every ten seconds
@@ -66,6 +65,7 @@ class LiveReading:
     flows: observed.Flows = field(default_factory=observed.Flows)
     worker: bool = True  # a worker does what is due
     broker_full: bool = False  # the broker refuses what would write, since its disk is full
+    broker_alone: bool = False  # it should have a replica, and has none online
     measured: bool = False  # two readings have been taken, so rates mean something
 
 
@@ -164,7 +164,7 @@ def plugin_problems() -> tuple[registry.PluginProblem, ...]:
     return registry.plugin_problems()
 
 
-def models_of(team: str) -> tuple[ModelVersion, ...] | None:
+def models_of(team: str) -> tuple[model_store.ModelVersion, ...] | None:
     """The models that a team keeps, by name and the newest version first; None where the broker is away."""
     with suppress(redis.RedisError), model_store.connected(settings.REDIS_URL) as client:
         return model_store.model_versions(client, team)
@@ -195,12 +195,12 @@ def read_live(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ..
     """Reports and flows of the whole estate now; without fragments reports alone. Shared in a process for a moment."""
     try:
         reading = _window(settings.REDIS_URL).read(list(fragments), parents)
-        is_heard, is_full = worker_is_heard(), broker_is_full()
+        is_heard, is_full, is_alone = worker_is_heard(), broker_is_full(), lacks_replica(broker(settings.REDIS_URL))
     except redis.RedisError as error:
         return LiveReading(available=False, reason=f"The broker does not answer ({type(error).__name__}).")
     return LiveReading(
         reports=reading.reports, flows=reading.flows, measured=reading.measured, worker=is_heard,
-        broker_full=is_full)
+        broker_full=is_full, broker_alone=is_alone)
 
 
 def worker_is_heard() -> bool:
@@ -274,7 +274,7 @@ def output_tail(channel: str, count: int) -> list[dict[str, Any]]:
         return Channels(broker(settings.REDIS_URL)).tail(channel, count)
 
 
-def newest_events(stream: Tapped, *, count: int) -> NewestEvents:
+def newest_events(stream: taps.Tapped, *, count: int) -> taps.NewestEvents:
     """So many events of a stream at most, the newest first, copied from the first look on; raises ``BrokerAway``."""
     with broker_needed("so events cannot be shown."):
         return taps.newest_events(broker(settings.REDIS_URL), stream, count=count)
@@ -380,7 +380,7 @@ def broker_needed(consequence: str) -> Iterator[None]:
 @lru_cache(maxsize=4)
 def broker(url: str) -> redis.Redis:
     """One client a process and URL; it gives up soon, because a page waits for it."""
-    return redis.Redis.from_url(
+    return connect(
         url, socket_connect_timeout=1.0, socket_timeout=3.0, max_connections=50, health_check_interval=30)
 
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 from celery import Celery
 from kombu import Queue
 
+from dashboard.config.environment import Environment
+from workers.broker_address import celery_address
+
 QUEUE, DELIVERIES = "weir", "weir-deliveries"  # what is sent to others holds up nothing else
 
 PREPARE_PROPOSAL = "weir.prepare_proposal"
@@ -68,6 +71,7 @@ app.conf.update(
         "interval_step": 0,
         "socket_keepalive": True,
         "global_keyprefix": "weir:celery:",
+        **celery_address(Environment().redis_url())[1],
     },
     timezone="UTC",
 )

@@ -14,6 +14,7 @@ from dashboard.teams.groups import Grant, grant_of
 from scheduler.model import bounds
 from scheduler.model.errors import WeirError
 from scheduler.model.prices import VmSize
+from workers.broker_address import FORM, replicated_service
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -34,7 +35,8 @@ class Declared:
 
 
 DECLARED: tuple[Declared, ...] = (
-    Declared("REDIS_URL", "redis://127.0.0.1:6379/0", "Broker: Redis 7 or Valkey. `./weir up` starts an embedded one."),
+    Declared("REDIS_URL", "redis://127.0.0.1:6379/0", "Broker: Redis 7 or Valkey, or the sentinels of "
+             "several: `redis+sentinel://…`. `./weir up` starts an embedded one."),
     Declared("DATABASE_URL", "", "Database; empty means SQLite in the data folder. PostgreSQL: `postgres://…`."),
     Declared("WEIR_DATA_DIR", "", "The one folder that holds all state; empty means `data` next to the launcher."),
     Declared("WEIR_SECRET_KEY", "", "Signs sessions; empty means a key generated once and kept in the data folder."),
@@ -244,8 +246,12 @@ class Environment:
     def redis_url(self) -> str:
         """The broker's URL."""
         value = self.text("REDIS_URL")
-        if urlsplit(value).scheme not in {"redis", "rediss"}:
-            raise _invalid("REDIS_URL", value, "redis://host:port/db")
+        try:
+            is_known = replicated_service(value) is not None or urlsplit(value).scheme in {"redis", "rediss"}
+        except ValueError:
+            is_known = False
+        if not is_known:
+            raise _invalid("REDIS_URL", value, f"redis://host:port/db, or {FORM}")
         return value
 
     def http_url(self, name: str) -> str:

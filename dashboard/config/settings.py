@@ -12,13 +12,14 @@ from dashboard.config.environment import ROOT, Environment, InvalidSetting
 from dashboard.config.site_logs import logging_config
 from dashboard.teams.groups import providers
 from scheduler.model import bounds
+from workers.broker_address import celery_address, layer_address
 
 ENVIRONMENT = Environment()
 
 # Weir's own settings -------------------------------------------------------------------------------------------------
 DATA_DIR = ENVIRONMENT.data_dir()
 REDIS_URL = ENVIRONMENT.redis_url()
-CELERY_BROKER_URL = REDIS_URL  # the rest of Celery's configuration is no choice: dashboard/queue.py
+CELERY_BROKER_URL = celery_address(REDIS_URL)[0]  # the rest of Celery's configuration is no choice: dashboard/queue.py
 SELF_APPROVAL = ENVIRONMENT.flag("WEIR_SELF_APPROVAL")
 LOCAL_NODE = ENVIRONMENT.text("WEIR_NODE")
 LOCAL_SLOTS = ENVIRONMENT.integer("WEIR_SLOTS", minimum=1)
@@ -274,7 +275,7 @@ CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
         # redis-py caps a pool at 100 connections unless told.
-        "CONFIG": {"hosts": [{"address": REDIS_URL, "max_connections": 500}], "prefix": "weir:layer"},
+        "CONFIG": {"hosts": [{**layer_address(REDIS_URL), "max_connections": 500}], "prefix": "weir:layer"},
     },
 }
 
