@@ -6,8 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
-from types import SimpleNamespace
+from urllib.parse import quote
 
 import pytest
 import redis
@@ -19,6 +18,7 @@ from kombu import Connection, Consumer, Exchange, Queue
 from tests.replicated_broker import PASSWORD, ReplicatedBroker, replicated_broker
 from workers.broker_address import celery_address, layer_address, replicated_service
 from workers.broker_client import ReplicatedRedis, connect, lacks_replica
+from workers.engine.agents.node_store import NodeStore
 from workers.engine.agents.supervising.broker_users import SLOTS, BrokerUsers
 from workers.engine.channels.channel_registry import Channels
 
@@ -29,8 +29,6 @@ BROKER = pytest.mark.broker
 
 @given(hosts=HOSTS, service=WORDS, user=st.text(max_size=5), password=st.text(max_size=9), db=st.integers(0, 15))
 def test_an_address_of_sentinels_is_read_as_it_was_written(hosts, service, user, password, db):
-    from urllib.parse import quote
-
     written = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in hosts)
     login = f"{quote(user, safe='')}:{quote(password, safe='')}@"
     read = replicated_service(f"redis+sentinel://{login}{written}/{service}/{db}")
@@ -121,10 +119,7 @@ def test_what_a_replica_lacks_does_not_count_as_taken(whole):
 
 @BROKER
 def test_a_promoted_server_gets_the_users_of_a_node(whole, tmp_path):
-    store = SimpleNamespace(
-        node="n7", folder=tmp_path, known_path=tmp_path / "known", read_known=lambda: {}, read_desired=lambda: None,
-        write_known=lambda known: None)
-    users = BrokerUsers(connect(whole.url), whole.url, store)
+    users = BrokerUsers(connect(whole.url), whole.url, NodeStore(tmp_path, "n7"))
     users.expect()
     url = users.url(SLOTS)
     assert replicated_service(url).sentinels == replicated_service(whole.url).sentinels
@@ -163,6 +158,7 @@ def test_a_job_that_was_sent_before_is_done_behind_a_promotion(whole):
 
 
 @BROKER
+@pytest.mark.long
 def test_live_pages_hear_each_other_behind_a_promotion(whole):
     async def hear() -> str:
         layer = RedisPubSubChannelLayer(hosts=[layer_address(whole.url)])
