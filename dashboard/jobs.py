@@ -39,9 +39,11 @@ from workers.engine.channels.channel_config import EVENTS_KEPT
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.noted_switches import noted_key_switches, noted_switches
 from workers.engine.readings import RateWindow
+from workers.engine.taps import NewestEvents, Tapped
 from workers.library import databases, model_store, registry
 from workers.library import first_events as recorded
 from workers.library.code import code_digest
+from workers.library.model_store import ModelVersion
 
 log = structlog.get_logger(__name__)
 WORKER_HEARD_S = 45  # it says so every ten seconds
@@ -164,7 +166,7 @@ def plugin_problems() -> tuple[registry.PluginProblem, ...]:
     return registry.plugin_problems()
 
 
-def models_of(team: str) -> tuple[model_store.ModelVersion, ...] | None:
+def models_of(team: str) -> tuple[ModelVersion, ...] | None:
     """The models that a team keeps, by name and the newest version first; None where the broker is away."""
     with suppress(redis.RedisError), model_store.connected(settings.REDIS_URL) as client:
         return model_store.model_versions(client, team)
@@ -176,8 +178,7 @@ def samples() -> tuple[dict[str, Any], ...]:
     """Sample documents of the library by file name: slug, name, description, text, tasks."""
     counted, folder = [], resources.files("workers.library").joinpath("samples")
     for file in sorted(folder.glob("*.yaml"), key=lambda file: file.name):
-        text = file.read_text(encoding="utf-8")
-        document = yaml.safe_load(text)
+        document = yaml.safe_load(text := file.read_text(encoding="utf-8"))
         counted.append({
             "slug": file.name.removesuffix(".yaml"), "name": document["name"],
             "description": document.get("description", ""), "text": text, "tasks": len(document["tasks"]),
@@ -274,7 +275,7 @@ def output_tail(channel: str, count: int) -> list[dict[str, Any]]:
         return Channels(broker(settings.REDIS_URL)).tail(channel, count)
 
 
-def newest_events(stream: taps.Tapped, *, count: int) -> taps.NewestEvents:
+def newest_events(stream: Tapped, *, count: int) -> NewestEvents:
     """So many events of a stream at most, the newest first, copied from the first look on; raises ``BrokerAway``."""
     with broker_needed("so events cannot be shown."):
         return taps.newest_events(broker(settings.REDIS_URL), stream, count=count)
@@ -380,8 +381,7 @@ def broker_needed(consequence: str) -> Iterator[None]:
 @lru_cache(maxsize=4)
 def broker(url: str) -> redis.Redis:
     """One client a process and URL; it gives up soon, because a page waits for it."""
-    return connect(
-        url, socket_connect_timeout=1.0, socket_timeout=3.0, max_connections=50, health_check_interval=30)
+    return connect(url, socket_connect_timeout=1.0, socket_timeout=3.0, max_connections=50, health_check_interval=30)
 
 
 @lru_cache(maxsize=4)

@@ -8,10 +8,8 @@ broker may hand out an unacknowledged one again after five minutes.
 from __future__ import annotations
 
 from celery import Celery
+from django.conf import settings
 from kombu import Queue
-
-from dashboard.config.environment import Environment
-from workers.broker_address import celery_address
 
 QUEUE, DELIVERIES = "weir", "weir-deliveries"  # what is sent to others holds up nothing else
 
@@ -71,7 +69,7 @@ app.conf.update(
         "interval_step": 0,
         "socket_keepalive": True,
         "global_keyprefix": "weir:celery:",
-        **celery_address(Environment().redis_url())[1],
+        **settings.QUEUE_ADDRESS_OPTIONS,
     },
     timezone="UTC",
 )

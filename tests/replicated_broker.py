@@ -122,8 +122,9 @@ class ReplicatedBroker:
         with redis.Redis(port=port, socket_timeout=2.0) as sentinel:
             known = sentinel.sentinel_masters()[SERVICE]
             replicas = sentinel.sentinel_slaves(SERVICE)
-            return (known["num-other-sentinels"] == 2 and known["port"] == self.primary() and len(replicas) == self._replicas
-                    and not any(replica["is_sdown"] or replica["is_disconnected"] for replica in replicas))
+            if any(replica["is_sdown"] or replica["is_disconnected"] for replica in replicas):
+                return False
+            return (known["num-other-sentinels"], known["port"], len(replicas)) == (2, self.primary(), self._replicas)
 
     def _write(self, name: str, lines: tuple[Any, ...]) -> None:
         (self._folder / f"{name}.conf").write_text("\n".join(lines) + "\n")

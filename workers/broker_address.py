@@ -7,7 +7,6 @@ reads the same form.
 from __future__ import annotations
 
 import re
-import socket
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote
@@ -15,12 +14,6 @@ from urllib.parse import unquote
 SCHEME = "redis+sentinel"
 FORM = "redis+sentinel://:password@host:port,host:port/service/db"
 SENTINEL_PORT = 26379
-SENTINEL_OPTIONS = {"socket_connect_timeout": 1.0, "socket_timeout": 1.0}
-# The kernel ends a connection to a machine that died in silence: after 5 s without a word, and three questions. Celery
-# alone needs it: its connections wait for jobs without an end.
-KEEPALIVE: dict[int, int] = {
-    getattr(socket, name): value
-    for name, value in (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3)) if hasattr(socket, name)}
 _PARTS = re.compile(rf"{re.escape(SCHEME)}://(?:(?P<user>[^:@/]*):(?P<password>[^@/]*)@)?(?P<hosts>[^@/?#]+)"
                     r"/(?P<service>[A-Za-z0-9._-]+)(?:/(?P<db>\d+))?/?")
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:]+\]|[^:,\[\]\s]+)(?::(?P<port>\d{1,5}))?")
@@ -63,24 +56,3 @@ def replicated_service(url: str) -> ReplicatedService | None:
     return ReplicatedService(
         sentinels, parts["service"], unquote(parts["user"] or ""), unquote(parts["password"] or ""),
         int(parts["db"] or 0))
-
-
-def celery_address(url: str) -> tuple[str, dict[str, Any]]:
-    """The address as Celery has it, and the options of its transport that go with it."""
-    service = replicated_service(url)
-    if service is None:
-        return url, {}
-    login = url.removeprefix(f"{SCHEME}://").rpartition("@")[0]
-    hosts = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in service.sentinels)
-    addresses = (f"sentinel://{f'{login}@' if login else ''}{host}/{service.db}" for host in hosts)
-    return ";".join(addresses), {
-        "master_name": service.name, "sentinel_kwargs": SENTINEL_OPTIONS, "socket_keepalive_options": KEEPALIVE}
-
-
-def layer_address(url: str) -> dict[str, Any]:
-    """The address as the layer of Django Channels has it."""
-    service = replicated_service(url)
-    if service is None:
-        return {"address": url}
-    return {"master_name": service.name, "sentinels": list(service.sentinels), "sentinel_kwargs": SENTINEL_OPTIONS,
-            **service.login(), "socket_connect_timeout": 2.0}

@@ -8,18 +8,19 @@ from contextlib import suppress
 
 import dj_database_url
 
+from dashboard.config.broker_addresses import celery_address, layer_address
 from dashboard.config.environment import ROOT, Environment, InvalidSetting
 from dashboard.config.site_logs import logging_config
 from dashboard.teams.groups import providers
 from scheduler.model import bounds
-from workers.broker_address import celery_address, layer_address
 
 ENVIRONMENT = Environment()
 
 # Weir's own settings -------------------------------------------------------------------------------------------------
 DATA_DIR = ENVIRONMENT.data_dir()
 REDIS_URL = ENVIRONMENT.redis_url()
-CELERY_BROKER_URL = celery_address(REDIS_URL)[0]  # the rest of Celery's configuration is no choice: dashboard/queue.py
+# The rest of Celery's configuration is no choice: dashboard/queue.py
+CELERY_BROKER_URL, QUEUE_ADDRESS_OPTIONS = celery_address(REDIS_URL)
 SELF_APPROVAL = ENVIRONMENT.flag("WEIR_SELF_APPROVAL")
 LOCAL_NODE = ENVIRONMENT.text("WEIR_NODE")
 LOCAL_SLOTS = ENVIRONMENT.integer("WEIR_SLOTS", minimum=1)
@@ -108,8 +109,7 @@ def _secret_key() -> str:
 
 
 def _database() -> dict[str, object]:
-    url = ENVIRONMENT.text("DATABASE_URL")
-    if url:
+    if url := ENVIRONMENT.database_url():
         return dict(dj_database_url.parse(url, conn_max_age=60, conn_health_checks=True))
     return {
         "ENGINE": "django.db.backends.sqlite3",

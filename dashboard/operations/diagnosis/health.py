@@ -113,7 +113,7 @@ def _site(view: View) -> Iterator[Finding]:
             "`./weir up` starts one. Running dataflows go on without it.")
     if view.reading.broker_alone:
         yield Finding(
-            "broker", "broker", "alone", WARN,
+            "broker", "replica", "away", WARN,
             "The broker has no replica online: what it takes in now dies with its machine.",
             "Start a replica. Running dataflows go on, unless the broker's min-replicas-to-write lets nothing in.")
     finding = view.worked.once("disk", site_disk)

@@ -14,7 +14,6 @@ from dashboard.operations.diagnosis.health import FULL, health, site_disk
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.findings import verdict
 from dashboard.operations.live_view.telemetry import EVERYTHING
-from workers.broker_client import lacks_replica
 
 
 @require_safe
@@ -64,7 +63,7 @@ def _broker() -> dict[str, str]:
         if jobs.broker_is_full():
             return {"broker": FULL, "worker": "unknown"}
         return {
-            "broker": "alone" if lacks_replica(jobs.broker(settings.REDIS_URL)) else "ok",
+            "broker": "alone" if jobs.lacks_replica(jobs.broker(settings.REDIS_URL)) else "ok",
             "worker": "ok" if jobs.worker_is_heard() else "away",
             "walls": "missing" if any(report.unwalled for report in jobs.read_live((), {}).reports.values()) else "ok"}
     except redis.RedisError:

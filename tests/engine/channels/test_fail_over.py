@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kombu import Connection, Consumer, Exchange, Queue
 
+from dashboard.config.broker_addresses import celery_address, layer_address
 from tests.replicated_broker import PASSWORD, ReplicatedBroker, replicated_broker
-from workers.broker_address import celery_address, layer_address, replicated_service
+from workers.broker_address import replicated_service
 from workers.broker_client import ReplicatedRedis, connect, lacks_replica
 from workers.engine.agents.node_store import NodeStore
 from workers.engine.agents.supervising.broker_users import SLOTS, BrokerUsers

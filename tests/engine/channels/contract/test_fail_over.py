@@ -79,8 +79,8 @@ def test_no_event_is_lost_or_repeated_over_many_kills(rig: Rig, servers: Replica
     flow = Flow(rig, "m", events=events, rate_per_s=400)
     away_s = []
     for _ in range(8):
-        before = len(wait_until(flow.copied, what="events"))
-        wait_until(lambda least=before + chance.randrange(1, 600): len(flow.copied()) > least, what="more events")
+        least = len(wait_until(flow.copied, what="events")) + chance.randrange(1, 600)
+        wait_until(lambda least=least: len(flow.copied()) > least, what="more events")
         began = time.monotonic()
         servers.kill(servers.primary())
         reached = len(wait_until(flow.copied, what="a promotion"))
