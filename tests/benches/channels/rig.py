@@ -13,11 +13,12 @@ import redis
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from scheduler.model.settings_of_fragments import LONGEST_OPEN_S
+from workers.broker_client import connect
 from workers.engine.channels import block_codec, keys
 from workers.engine.channels import spark_channels as channel_spark
 from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.channel_registry import Channels
-from workers.engine.channels.open_streams import IDLE_S
 
 EVENTS_PER_S = 10
 
@@ -39,7 +40,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.channels = Channels.connect(self.config.redis_url)
-        self.broker = redis.Redis.from_url(self.config.redis_url)
+        self.broker = connect(self.config.redis_url)
 
     def publish(self, events: DataFrame, fragment: str, *readers: str, capacity: int = 100_000) -> DataFrame:
         """A valve with an open outlet; a passive reader keeps every block for the measurement."""
@@ -100,7 +101,8 @@ class Bench:
     def start(self, events: DataFrame, fragment: str, *, real_time: bool = False) -> StreamingQuery:
         """Run a fragment; intervals differ a little, so that not all queries wake at once."""
         interval_ms = self.trigger_ms + zlib.crc32(fragment.encode()) % max(1, self.trigger_ms // 10)
-        trigger = {"realTime": f"{IDLE_S} seconds"} if real_time else {"processingTime": f"{interval_ms} milliseconds"}
+        trigger = {"realTime": f"{LONGEST_OPEN_S:.0f} seconds"} if real_time else {
+            "processingTime": f"{interval_ms} milliseconds"}
         return (
             events.writeStream.format("noop").queryName(fragment)
             .option("checkpointLocation", str(self.folder / fragment))
