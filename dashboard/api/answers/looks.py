@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboard.api.answers.common import Answer, answer_of
 from dashboard.explorer import source_looks
-from scheduler.contracts.looks import Unread
+from scheduler.contracts.looks import ColumnProposal, Unread
 
 
 class LookBegun(Answer):
@@ -14,4 +14,5 @@ class LookBegun(Answer):
 
 
 answer_of(Unread, name="UnreadMessage")
+answer_of(ColumnProposal)
 Look = answer_of(source_looks.Look)
