@@ -139,7 +139,7 @@ class Everything:
             "task_id": load_estate().submitted[str(record.pk)].running["sense"], "slug": "city", "name": "hook",
             "token_id": token.pk, "number": 1,
             "look_id": "none", "username": "vera", "provider_id": "oidc",
-            "way": "pause", "task": "out", "team": "city", "controller": "defragmentation", "kind": "latency",
+            "way": "pause", "task": "out", "team": "city", "controller": "defragmentation", "kind": "latency", "process": "0",
             "comment_id": comment_on(actor=world.carla, proposal_id=proposal.pk, text="Why 7?").pk,
             "run_id": start_replay(actor=world.carla, proposal_id=proposal.pk).pk,
         } | measured(world) | alerted(world) | _parts(str(record.pk))

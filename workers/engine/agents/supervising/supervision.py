@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import IO, Any
 
 from workers.engine.sealed_secrets import references_in
 from workers.processes import descendants, reap, spawn
@@ -57,6 +57,9 @@ class SlotProcess:
         Answers what the process asks for, with a line.
     works_for : callable, optional
         Whether a query is one that the process may tell of: by its id.
+    log : callable, optional
+        Takes what it writes to its standard error, as a stream, and what gives the name of whose process it is by
+        then; on a thread of its own. Without it that goes where the agent's goes.
     """
 
     def __init__(
@@ -71,8 +74,10 @@ class SlotProcess:
         enclose: Callable[[str, Sequence[str]], tuple[list[str], dict[str, str]]] | None = None,
         answer: Callable[[SlotProcess, Mapping[str, Any]], bytes] | None = None,
         works_for: Callable[[str], bool] = lambda _: True,
+        log: Callable[[IO[bytes], Callable[[], str]], None] | None = None,
     ) -> None:
         self.name = name
+        self.log = log
         self._enclose, self._answer, self._works_for = enclose, answer, works_for
         self.ordered: frozenset[tuple[str, str]] = frozenset()  # secrets in the commands that this process was given
         self._spare = spare
@@ -295,8 +300,14 @@ class _Driver:
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, owner: SlotProcess) -> None:
         self.owner = owner
-        self.process = spawn(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None)
+        self.process = spawn(
+            argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=None if owner.log is None else subprocess.PIPE)
         self._reader = threading.Thread(target=self._read, name=f"slot {owner.name}", daemon=True)
+        if owner.log is not None:
+            threading.Thread(
+                target=owner.log, args=(self.process.stderr, lambda: self.owner.name), name=f"log of {owner.name}",
+                daemon=True).start()
 
     def listen(self) -> None:
         """Begin to read."""
