@@ -37,6 +37,7 @@ from dashboard.api.people_routes import router as people_router
 from dashboard.api.profile_routes import router as profile_router
 from dashboard.api.proposal_routes import router as proposal_router
 from dashboard.api.schedule_routes import router as schedule_router
+from dashboard.api.search_routes import router as search_router
 from dashboard.api.simulation_routes import router as simulation_router
 from dashboard.api.team_routes import router as team_router
 from dashboard.approvals.move_previews import deployment_with_suggestion
@@ -56,7 +57,7 @@ install(api)
 for router in (
         team_router, people_router, dataflow_router, schedule_router, proposal_router, bill_router, profile_router,
         measuring_router, history_router, controller_router, alert_router, node_router, estate_choice_router,
-        simulation_router, log_router):
+        simulation_router, log_router, search_router):
     api.add_router("", router)
 
 

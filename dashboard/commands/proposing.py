@@ -43,8 +43,8 @@ class DataflowCommand(ABC, BaseCommand):
         if len(records) > 1:
             raise CommandError(f"Several teams have a dataflow {dataflow}: name one with --team, or give its id.")
         try:
-            if said := self.act(records[0], actor, options):
-                self.stdout.write(said)
+            if text := self.act(records[0], actor, options):
+                self.stdout.write(text)
         except WeirError as error:
             raise CommandError(error.full_message) from error
 

@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from dashboard import jobs, node_calls
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.logs import LogQuestion, dataflow_log, process_log
+from dashboard.operations.log_reading import LogQuestion, dataflow_log, process_log
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, create_token
 from scheduler.contracts.logs import ERROR, INFO, SEARCHED, LogAnswer, LogLine, LogOrder
@@ -30,12 +30,12 @@ class Nodes:
     """Nodes that answer what a test says, and remember what they were asked."""
 
     def __init__(self) -> None:
-        self.asked: list[LogOrder] = []
+        self.orders: list[LogOrder] = []
         self.lines: dict[str, list[LogLine]] = {}
         self.left_out = 0
 
     def answer(self, orders: Sequence[LogOrder]) -> dict[str, LogAnswer]:
-        self.asked += orders
+        self.orders += orders
         return {
             order.node: LogAnswer(tuple(self.lines[order.node]), f"ab:{len(self.lines[order.node])}", self.left_out)
             for order in orders if order.node in self.lines}
@@ -72,7 +72,7 @@ def test_a_dataflow_is_read_by_its_queries_and_tasks_and_lines_have_its_own_name
         LogLine(1_000, INFO, "0", "heard", query, tasks["parse"])]
     nodes.left_out = 3
     log = dataflow_log(viewer_of(world.carla), dataflow.pk, LogQuestion())
-    [order] = nodes.asked
+    [order] = nodes.orders
     assert (order.node, set(order.tasks), order.process) == ("n1", set(tasks.values()), "")
     assert query in order.queries and set(order.queries) <= set(load_estate().fragments)
     assert [(line.task, line.query, line.text) for line in log.lines] == [
@@ -86,7 +86,7 @@ def test_a_task_is_read_alone_and_what_is_asked_for_goes_to_the_node(
     nodes.lines["n1"] = []
     question = LogQuestion(ERROR, "x" * 500, 10**9, "n1=ab:7,n2=../x,n1b,=")
     log = dataflow_log(viewer_of(world.carla), dataflow.pk, question, task="parse")
-    [order] = nodes.asked
+    [order] = nodes.orders
     assert order.tasks == (ids_of(dataflow)["parse"],) and order.level == ERROR
     assert (order.search, order.count, order.after) == ("x" * SEARCHED, 1_000, "ab:7")
     assert log.after == "n1=ab:0"
@@ -101,9 +101,9 @@ def test_a_node_that_is_away_is_named_and_not_asked(
 ) -> None:
     assert dataflow_log(viewer_of(world.carla), dataflow.pk, LogQuestion()).missing == ["n1"], "it said nothing"
     monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=reported()))
-    nodes.asked.clear()
+    nodes.orders.clear()
     log = dataflow_log(viewer_of(world.carla), dataflow.pk, LogQuestion(after="n1=ab:7"))
-    assert (log.missing, log.after, nodes.asked) == (["n1"], "n1=ab:7", [])
+    assert (log.missing, log.after, nodes.orders) == (["n1"], "n1=ab:7", [])
 
 
 def test_members_of_its_team_read_a_dataflows_log_and_others_who_see_it_do_not(
@@ -122,14 +122,14 @@ def test_members_of_its_team_read_a_dataflows_log_and_others_who_see_it_do_not(
 def test_what_is_read_with_another_teams_credential_is_in_no_log_of_a_dataflow_that_shares_it(
     world: World, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dashboard.operations import logs
+    from dashboard.operations import log_reading
 
     record = running(world.carla, world.city, document("traffic"), world.ana)
     tasks, nodes.lines["n1"] = ids_of(record), []
-    monkeypatch.setattr(logs, "is_told_to_all", lambda estate, task: False)
-    monkeypatch.setattr(logs, "is_readable", lambda viewer, task: task == tasks["sense"])
+    monkeypatch.setattr(log_reading, "is_told_to_all", lambda estate, task: False)
+    monkeypatch.setattr(log_reading, "is_readable", lambda viewer, task: task == tasks["sense"])
     dataflow_log(viewer_of(world.carla), record.pk, LogQuestion())
-    [order] = nodes.asked
+    [order] = nodes.orders
     assert order.tasks == (tasks["sense"],)
     with_others = {
         name for name, fragment in load_estate().fragments.items() if {*fragment.active_tasks} - {tasks["sense"]}}
@@ -145,7 +145,7 @@ def test_a_processs_log_is_for_administrators(world: World, nodes: Nodes) -> Non
             process_log(viewer_of(user), "n1", "0", LogQuestion())
     root = viewer_of(world.root)
     assert [line.text for line in process_log(root, "n1", "0", LogQuestion()).lines] == ["whosever"]
-    assert nodes.asked[-1].process == "0"
+    assert nodes.orders[-1].process == "0"
     for node, process in (("n1", "77"), ("n9", "0"), ("n1", "../agent")):
         with pytest.raises(NotFound):
             process_log(root, node, process, LogQuestion())
@@ -163,7 +163,7 @@ def test_the_api_goes_on_from_an_answer_and_refuses_what_is_no_level(
         "lines": [{"at_ms": 1_000, "level": INFO, "node": "n1", "process": "connectors", "query": "", "task": "sense",
                    "text": "source cannot begin"}], "after": "n1=ab:1", "left_out": 0, "missing": []}
     client.get(address, {"after": answer["after"]})
-    assert [order.after for order in nodes.asked] == ["", "ab:1"]
+    assert [order.after for order in nodes.orders] == ["", "ab:1"]
     for wrong in ({"level": "loud"}, {"count": 0}, {"search": "x" * 300}):
         assert client.get(address, wrong).status_code == 422
 
@@ -173,14 +173,14 @@ def test_the_page_follows_the_lines_and_its_form_and_file_ask_for_the_same(
 ) -> None:
     client = Client()
     client.force_login(world.carla)
-    asked = {"task": "parse", "level": "warning", "search": "a <b>&"}
-    page = Markup(client.get(reverse("dataflow_log", args=[dataflow.pk]), asked).text)
+    parameters = {"task": "parse", "level": "warning", "search": "a <b>&"}
+    page = Markup(client.get(reverse("dataflow_log", args=[dataflow.pk]), parameters).text)
     [lines] = page.values("data-output")
     nodes.lines["n1"] = [LogLine(1_000, ERROR, "0", "<script>1</script>", "f1")]
     shown = client.get(lines).text
     assert Markup(shown).values("data-line") == [ERROR] and "<script>" not in shown
-    assert (nodes.asked[-1].level, nodes.asked[-1].search, len(nodes.asked[-1].tasks)) == ("warning", "a <b>&", 1)
-    file = client.get(reverse("dataflow_log_file", args=[dataflow.pk]), asked)
+    assert (nodes.orders[-1].level, nodes.orders[-1].search, len(nodes.orders[-1].tasks)) == ("warning", "a <b>&", 1)
+    file = client.get(reverse("dataflow_log_file", args=[dataflow.pk]), parameters)
     assert file["Content-Type"].startswith("text/plain") and "attachment" in file["Content-Disposition"]
     assert b"".join(file.streaming_content).decode() == \
         "1970-01-01T00:00:01.000+00:00 error   n1/0 f1: <script>1</script>\n"
@@ -204,7 +204,7 @@ def test_the_command_prints_lines_and_says_who_did_not_answer(world: World, data
     call_command("logs", "traffic", "--task", "parse", stdout=out, stderr=err)
     assert out.getvalue() == "1970-01-01T00:00:01.000+00:00 info    n1/0 parse: heard\n" and not err.getvalue()
     call_command("logs", "--process", "n1/0", stdout=out, stderr=err)
-    assert nodes.asked[-1].process == "0"
+    assert nodes.orders[-1].process == "0"
     nodes.lines.clear()
     call_command("logs", "traffic", stdout=out, stderr=err)
     assert "n1 did not answer" in err.getvalue()
@@ -221,7 +221,7 @@ def test_the_command_follows_what_comes(
     nodes.lines["n1"] = [LogLine(1_000, INFO, "0", "first")]
 
     def later(_: float) -> None:
-        if len(nodes.asked) == 2:
+        if len(nodes.orders) == 2:
             raise KeyboardInterrupt
         nodes.lines["n1"] = [replace(nodes.lines["n1"][0], text="second")]
 
@@ -230,4 +230,4 @@ def test_the_command_follows_what_comes(
     with pytest.raises(KeyboardInterrupt):
         call_command("logs", "traffic", "--follow", stdout=out)
     assert [line.rpartition(": ")[2] for line in out.getvalue().splitlines()] == ["first", "second"]
-    assert [order.after for order in nodes.asked] == ["", "ab:1"]
+    assert [order.after for order in nodes.orders] == ["", "ab:1"]

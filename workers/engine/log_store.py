@@ -28,9 +28,10 @@ def ask(broker: redis.Redis, orders: Sequence[LogOrder], *, within_s: float) -> 
     pipeline.execute()
     answers, deadline_s = {}, time.monotonic() + within_s
     for order in orders:
-        said = broker.blpop([_answer(order.id)], timeout=max(0.01, deadline_s - time.monotonic()))  # 0 would be for ever
-        if said is not None:
-            answers[order.node] = LOG_ANSWERS.loads(said[1])
+        left_s = max(0.01, deadline_s - time.monotonic())  # 0 would be for ever
+        popped = broker.blpop([_answer(order.id)], timeout=left_s)
+        if popped is not None:
+            answers[order.node] = LOG_ANSWERS.loads(popped[1])
     return answers
 
 

@@ -83,9 +83,9 @@ class Budget:
     def lines(self, line: str, *, now_s: float) -> tuple[str, ...]:
         """What is written for a line: itself, and before it how many others were not; nothing beyond the budget."""
         if now_s - self.since_s >= 1.0:
-            told = (f"{self.left_out} lines were left out: more than {LINES_PER_S} a second.",) if self.left_out else ()
+            notice = [f"{self.left_out} lines were left out: more than {LINES_PER_S} a second."] * bool(self.left_out)
             self.since_s, self.written, self.left_out = now_s, 1, 0
-            return *told, line
+            return *notice, line
         if self.written >= LINES_PER_S:
             self.left_out += 1
             return ()

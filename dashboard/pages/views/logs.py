@@ -14,12 +14,12 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from dashboard.catalog import selectors as catalog
-from dashboard.operations import logs
+from dashboard.operations import log_reading
 from dashboard.pages.views.dataflows import moment_of
 from dashboard.teams.permissions import require_superuser
 from scheduler.model.errors import NotFound, PermissionDenied, WeirError
 
-Read = Callable[[logs.LogQuestion], logs.ReadLog]
+Read = Callable[[log_reading.LogQuestion], log_reading.ReadLog]
 
 
 @require_safe
@@ -74,29 +74,30 @@ def process_log_file(request: HttpRequest, node: str, process: str) -> HttpRespo
 
 def _of_dataflow(request: HttpRequest, dataflow_id: UUID) -> Read:
     task = request.GET.get("task", "")
-    return lambda question: logs.dataflow_log(request.viewer, dataflow_id, question, task=task)
+    return lambda question: log_reading.dataflow_log(request.viewer, dataflow_id, question, task=task)
 
 
 def _of_process(request: HttpRequest, node: str, process: str) -> Read:
-    return lambda question: logs.process_log(request.viewer, node, process, question)
+    return lambda question: log_reading.process_log(request.viewer, node, process, question)
 
 
-def _question(request: HttpRequest, *, count: int) -> logs.LogQuestion:
-    return logs.LogQuestion(request.GET.get("level", logs.INFO), request.GET.get("search", ""), count)
+def _question(request: HttpRequest, *, count: int) -> log_reading.LogQuestion:
+    return log_reading.LogQuestion(request.GET.get("level", log_reading.INFO), request.GET.get("search", ""), count)
 
 
 def _page(request: HttpRequest, context: dict[str, Any], *, lines: str, file: str) -> HttpResponse:
-    asked = {name: value for name in ("task", "level", "search") if (value := request.GET.get(name, ""))}
-    query = f"?{urlencode(asked)}" if asked else ""
+    parameters = {name: value for name in ("task", "level", "search") if (value := request.GET.get(name, ""))}
+    query = f"?{urlencode(parameters)}" if parameters else ""
     return render(request, "log.html", {
-        **context, "levels": logs.LEVELS, "level": asked.get("level", logs.INFO), "search": asked.get("search", ""),
+        **context, "levels": log_reading.LEVELS, "level": parameters.get("level", log_reading.INFO),
+        "search": parameters.get("search", ""),
         "lines": f"{lines}{query}", "file": f"{file}{query}"})
 
 
 def _lines(request: HttpRequest, read: Read) -> HttpResponse:
     context: dict[str, Any] = {}
     try:
-        log = read(_question(request, count=logs.LINES))
+        log = read(_question(request, count=log_reading.LINES))
         context = {"log": log, "lines": [(line, moment_of(line.at_ms)) for line in reversed(log.lines)]}
     except (NotFound, PermissionDenied):
         raise
@@ -106,6 +107,6 @@ def _lines(request: HttpRequest, read: Read) -> HttpResponse:
 
 
 def _file(request: HttpRequest, read: Read, name: str) -> HttpResponse:
-    log = read(_question(request, count=logs.MOST_LINES))
-    return StreamingHttpResponse(logs.as_text(log), content_type="text/plain; charset=utf-8", headers={
+    log = read(_question(request, count=log_reading.MOST_LINES))
+    return StreamingHttpResponse(log_reading.as_text(log), content_type="text/plain; charset=utf-8", headers={
         "Content-Disposition": f'attachment; filename="{name}"'})

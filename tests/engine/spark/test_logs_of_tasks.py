@@ -16,9 +16,9 @@ from .rig import NODE, Rig, estate_of
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("afterwards_nothing")]
 
 
-def lines(rig: Rig, **asked) -> list[LogLine]:
+def lines(rig: Rig, **wanted) -> list[LogLine]:
     """What the node answers."""
-    order = LogOrder(uuid.uuid4().hex, NODE, **asked)
+    order = LogOrder(uuid.uuid4().hex, NODE, **wanted)
     answers = log_store.ask(rig.broker, [order], within_s=60)
     return list(answers[NODE].lines)
 
@@ -40,10 +40,10 @@ def test_what_a_task_prints_and_how_a_query_fails_is_told_of_them_and_of_no_othe
         Fragment("lg1-0", ("lg-count", "lg-talks", "lg-out"), f"{NODE}/0", 3, {}),
         Fragment("lh1-0", ("lh-count", "lh-breaks", "lh-out"), f"{NODE}/0", 3, {})], tasks, slots=2))
     rig.wait_running("lg1-0", "lh1-0")
-    told = rig.wait(lambda: lines(rig, tasks=("lg-talks",)), what="what the task prints")
-    assert {(line.query, line.task, line.process) for line in told} == {("lg1-0", "lg-talks", "0")}
-    assert any(line.level == INFO and line.text.startswith("heard ") for line in told)
-    assert any(line.level == WARNING and line.text.startswith("doubts ") for line in told)
+    printed = rig.wait(lambda: lines(rig, tasks=("lg-talks",)), what="what the task prints")
+    assert {(line.query, line.task, line.process) for line in printed} == {("lg1-0", "lg-talks", "0")}
+    assert any(line.level == INFO and line.text.startswith("heard ") for line in printed)
+    assert any(line.level == WARNING and line.text.startswith("doubts ") for line in printed)
 
     broken.touch()
     for logger in ("Executor: ", "MicroBatchExecution: "):  # a thread of a task, and the query's own

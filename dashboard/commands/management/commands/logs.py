@@ -12,7 +12,16 @@ from django.core.management.base import CommandError
 from dashboard.catalog.models import DataflowRecord
 from dashboard.commands.actors import actor_of
 from dashboard.commands.proposing import DataflowCommand
-from dashboard.operations.logs import INFO, LEVELS, LINES, LogQuestion, ReadLog, as_text, dataflow_log, process_log
+from dashboard.operations.log_reading import (
+    INFO,
+    LEVELS,
+    LINES,
+    LogQuestion,
+    ReadLog,
+    as_text,
+    dataflow_log,
+    process_log,
+)
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import WeirError

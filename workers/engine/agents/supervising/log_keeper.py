@@ -74,11 +74,11 @@ class LogKeeper:
         if not text:
             return
         self._echo(f"{text}\n")
-        said = line_of(process, text, now_ms=time.time_ns() // 1_000_000)
+        log_line = line_of(process, text, now_ms=time.time_ns() // 1_000_000)
         with self._lock:
             self._number += 1
-            key = (said.process, said.query, said.task)
-            self._kept.setdefault(key, _Kept()).add(self._number, said)
+            key = (log_line.process, log_line.query, log_line.task)
+            self._kept.setdefault(key, _Kept()).add(self._number, log_line)
             self._kept.move_to_end(key)
             if len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
@@ -88,13 +88,13 @@ class LogKeeper:
         epoch, _, number = order.after.partition(":")
         behind = int(number) if epoch == self._epoch and number.isdecimal() else 0
         with self._lock:
-            found = [
-                (at, line) for key, kept in self._kept.items() if _is_asked_for(order, *key)
-                for at, line in kept.lines if at > behind]
+            entries = [
+                (at, line) for key, of_key in self._kept.items() if _is_asked_for(order, *key)
+                for at, line in of_key.lines if at > behind]
             after = f"{self._epoch}:{self._number}"
         searched, levels = order.search.casefold(), LEVELS[LEVELS.index(order.level):]
         matching = [
-            line for _, line in sorted(found, key=lambda entry: entry[0])
+            line for _, line in sorted(entries, key=lambda entry: entry[0])
             if line.level in levels and searched in line.text.casefold()]
         lines, characters = [], 0
         for line in reversed(matching[-min(order.count, MOST_LINES):]):

@@ -26,31 +26,31 @@ _TOLD_ELSEWHERE = {
 
 def line_of(process: str, text: str, *, now_ms: int) -> LogLine:
     """The line that a process wrote, without its end."""
-    said = _object(text)
-    if said is None:
+    entry = _object(text)
+    if entry is None:
         return LogLine(now_ms, INFO, process, text[:LONGEST])
-    query = _text(said, "fragment")
-    if not query and (thread := _THREAD.search(_text(said, "thread"))):
+    query = _text(entry, "fragment")
+    if not query and (thread := _THREAD.search(_text(entry, "thread"))):
         query = thread[1]
-    level = _LEVELS.get(_text(said, "level").lower(), INFO)
-    return LogLine(_at_ms(said, now_ms), level, process, _words(said)[:LONGEST], query, _text(said, "task"))
+    level = _LEVELS.get(_text(entry, "level").lower(), INFO)
+    return LogLine(_at_ms(entry, now_ms), level, process, _words(entry)[:LONGEST], query, _text(entry, "task"))
 
 
 def _object(text: str) -> Mapping[str, Any] | None:
     if not text.startswith("{"):
         return None
     try:
-        said = json.loads(text)
+        entry = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return said if isinstance(said, dict) and isinstance(said.get("event"), str) else None
+    return entry if isinstance(entry, dict) and isinstance(entry.get("event"), str) else None
 
 
-def _words(said: Mapping[str, Any]) -> str:
+def _words(entry: Mapping[str, Any]) -> str:
     """What happened, with its facts, and an error's traceback below."""
-    facts = [f"{name}={_fact(value)}" for name, value in said.items() if name not in _TOLD_ELSEWHERE]
-    first = ": ".join(filter(None, (_text(said, "logger"), said["event"])))
-    exception = _text(said, "exception").strip()
+    facts = [f"{name}={_fact(value)}" for name, value in entry.items() if name not in _TOLD_ELSEWHERE]
+    first = ": ".join(filter(None, (_text(entry, "logger"), entry["event"])))
+    exception = _text(entry, "exception").strip()
     return "\n".join(filter(None, (" ".join([first, *facts]).rstrip(), exception)))
 
 
@@ -58,14 +58,14 @@ def _fact(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _text(said: Mapping[str, Any], name: str) -> str:
-    value = said.get(name)
+def _text(entry: Mapping[str, Any], name: str) -> str:
+    value = entry.get(name)
     return value if isinstance(value, str) else ""
 
 
-def _at_ms(said: Mapping[str, Any], now_ms: int) -> int:
+def _at_ms(entry: Mapping[str, Any], now_ms: int) -> int:
     """When it was written: at most now, for nobody's clock is ahead of the one that reads it."""
     try:
-        return max(0, min(round(datetime.fromisoformat(_text(said, "timestamp")).timestamp() * 1000), now_ms))
+        return max(0, min(round(datetime.fromisoformat(_text(entry, "timestamp")).timestamp() * 1000), now_ms))
     except (ValueError, OverflowError):
         return now_ms

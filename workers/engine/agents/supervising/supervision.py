@@ -58,8 +58,7 @@ class SlotProcess:
     works_for : callable, optional
         Whether a query is one that the process may tell of: by its id.
     log : callable, optional
-        Takes what it writes to its standard error, as a stream, and what gives the name of whose process it is by
-        then; on a thread of its own. Without it that goes where the agent's goes.
+        Takes its standard error, and what gives its name by then; without it that is the agent's own.
     """
 
     def __init__(
@@ -76,13 +75,11 @@ class SlotProcess:
         works_for: Callable[[str], bool] = lambda _: True,
         log: Callable[[IO[bytes], Callable[[], str]], None] | None = None,
     ) -> None:
-        self.name = name
-        self.log = log
+        self.name, self.log = name, log
         self._enclose, self._answer, self._works_for = enclose, answer, works_for
         self.ordered: frozenset[tuple[str, str]] = frozenset()  # secrets in the commands that this process was given
         self._spare = spare
-        self.restarts = 0
-        self.since_ms: int | None = None
+        self.restarts, self.since_ms = 0, None
         self.report: dict[str, Any] = {}
         self._argv = list(argv)
         self._env = dict(env)
@@ -305,9 +302,8 @@ class _Driver:
             stderr=None if owner.log is None else subprocess.PIPE)
         self._reader = threading.Thread(target=self._read, name=f"slot {owner.name}", daemon=True)
         if owner.log is not None:
-            threading.Thread(
-                target=owner.log, args=(self.process.stderr, lambda: self.owner.name), name=f"log of {owner.name}",
-                daemon=True).start()
+            listening = (self.process.stderr, lambda: self.owner.name)
+            threading.Thread(target=owner.log, args=listening, name=f"log of {owner.name}", daemon=True).start()
 
     def listen(self) -> None:
         """Begin to read."""

@@ -87,9 +87,9 @@ def dataflow_log(
     running = dict(entry.running) if entry else {}
     if task and task not in running:
         raise NotFound("This dataflow has no such task that runs.", remedy="See its graph for those that there are.")
-    asked = {running[task]} if task else set(running.values())
-    readable = {name for name in asked if _is_told(viewer, view, name)}
-    if asked and not readable:
+    wanted = {running[task]} if task else set(running.values())
+    readable = {name for name in wanted if _is_told(viewer, view, name)}
+    if wanted and not readable:
         raise PermissionDenied(
             "These events are read with another team's credential.", remedy="Only members of that team read its log.")
     names = {number: name for name, number in running.items()}
@@ -151,17 +151,17 @@ def _read(
             f"There is no level {question.level[:40]}.", remedy=f"Name one of {', '.join(LEVELS)}.", parameter="level")
     count = max(1, min(question.count, MOST_LINES))
     marks = dict(part.split("=", 1) for part in question.after.split(",") if "=" in part)
-    there = [name for name in sorted(orders) if view.node_report(name) is not None]
+    reporting = [name for name in sorted(orders) if view.node_report(name) is not None]
     answers = node_calls.read_logs([
         replace(orders[node], id=secrets.token_hex(16), level=question.level, search=question.search[:SEARCHED],
                 count=count, after=mark if _MARK.fullmatch(mark := marks.get(node, "")) else "")
-        for node in there]) if there else {}
-    found = sorted(
+        for node in reporting]) if reporting else {}
+    entries = sorted(
         ((node, line) for node, answer in answers.items() for line in answer.lines), key=lambda each: each[1].at_ms)
-    newest = found[-count:]
+    newest = entries[-count:]
     return ReadLog(
         [_line(node, line, names, view, dataflow_id) for node, line in newest], _mark(marks, answers),
-        len(found) - len(newest) + sum(answer.left_out for answer in answers.values()),
+        len(entries) - len(newest) + sum(answer.left_out for answer in answers.values()),
         sorted(orders.keys() - answers.keys()))
 
 
