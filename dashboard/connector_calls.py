@@ -10,22 +10,36 @@ from typing import Any
 from django.conf import settings
 
 from dashboard.jobs import broker, broker_needed
-from scheduler.contracts.looks import LookOrder
+from scheduler.contracts.looks import ColumnProposal, LookOrder
 from scheduler.model.task_types import TaskType
 from workers.engine import look_store
 from workers.engine.connectors import intake
 from workers.engine.connectors.arrow_streams import TooMuch
+from workers.engine.connectors.contract import Message
 from workers.engine.connectors.intake import KeyUsed
 from workers.engine.connectors.looking import look_at
+from workers.engine.connectors.proposed_columns import proposal_for
 from workers.engine.connectors.pushing import Post, Pushed, push_events
 from workers.engine.letters import KeptLetter
 from workers.engine.sinks import sink_store as sinks
+from workers.library.columns import COLUMN_TYPES
+from workers.library.first_document import (
+    AS_IS,
+    AVERAGE,
+    COMPARISONS,
+    FILTER,
+    FirstDataflow,
+    FirstWork,
+    OwnColumn,
+    first_document,
+)
 from workers.library.json_values import json_ready
 from workers.library.outbound import Line, Unanswered, WrongAddress
 from workers.library.registry import makes_events
 
-__all__ = [
-    "KeyUsed", "Line", "Post", "Pushed", "TooMuch", "Unanswered", "WrongAddress", "json_ready"]  # what others need
+__all__ = [  # what others need
+    "AS_IS", "AVERAGE", "COLUMN_TYPES", "COMPARISONS", "FILTER", "FirstDataflow", "FirstWork", "KeyUsed", "Line",
+    "OwnColumn", "Post", "Pushed", "TooMuch", "Unanswered", "WrongAddress", "first_document", "json_ready"]
 
 
 class NotTaken(Exception):
@@ -114,6 +128,11 @@ def cancel_look(look_id: str, *, owner: str) -> None:
     """Let a look that this owner ordered end; raises ``BrokerAway``."""
     with broker_needed("so the look ends by itself."):
         look_store.cancel(broker(settings.REDIS_URL), look_id, owner=owner)
+
+
+def proposed_columns(example: str, config: Mapping[str, Any]) -> ColumnProposal:
+    """Columns that read a message which somebody has written down, for sources that show nothing before they run."""
+    return proposal_for([Message(example.encode(errors="replace"))], config)
 
 
 @contextmanager

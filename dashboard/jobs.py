@@ -175,7 +175,7 @@ def models_of(team: str) -> tuple[ModelVersion, ...] | None:
 def samples() -> tuple[dict[str, Any], ...]:
     """Sample documents of the library by file name: slug, name, description, text, tasks."""
     counted, folder = [], resources.files("workers.library").joinpath("samples")
-    for file in sorted(folder.glob("*.yaml"), key=lambda file: file.name):
+    for file in sorted(folder.rglob("*.yaml"), key=lambda file: file.name):
         text = file.read_text(encoding="utf-8")
         document = yaml.safe_load(text)
         counted.append({

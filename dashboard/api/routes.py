@@ -122,7 +122,8 @@ def look_begin(request: HttpRequest, source: schemas.LookIn) -> Status:
     """
     team = teams.team(request.viewer, source.team)
     return Status(202, {"id": source_looks.begin_look(
-        actor=request.user, team=team, text=source.text, format=source.format, task_id=source.task)})
+        actor=request.user, team=team, text=source.text, format=source.format, task_id=source.task,
+        proposes=source.proposes)})
 
 
 @api.get("/streams/looks/{str:look_id}", response=Look)

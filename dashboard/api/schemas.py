@@ -79,10 +79,12 @@ class SubmissionIn(DocumentIn):
 
 
 class LookIn(DocumentIn):
-    """A document, the short name of the team that it would belong to, and the task that is looked at: a live source."""
+    """A document, the short name of the team that it would belong to, and the task that is looked at: a live source;
+    and whether columns are to be proposed for it, whatever columns it names."""
 
     team: str
     task: str
+    proposes: bool = False
 
 
 class VersionIn(DocumentIn):

@@ -6,12 +6,13 @@ For pages and API:
 - ``dataflow(viewer, dataflow_id)``: one record, or ``NotFound``
 - ``current_version(record)``, ``versions(record)``, ``version(record, number)``: documents
 - ``graph_of(record)``: tasks and streams of the current version, or of another one, for drawing
-- ``samples()``: documents to start from
+- ``samples()``, ``sample_dataflows()``: documents to start from, and what they describe
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -20,7 +21,8 @@ from dashboard import jobs
 from dashboard.catalog import permissions
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
 from dashboard.teams.permissions import Viewer
-from scheduler.model.documents import type_and_config
+from scheduler.model.dataflow import Dataflow
+from scheduler.model.documents import read_document, type_and_config
 from scheduler.model.errors import NotFound
 
 
@@ -112,3 +114,11 @@ def graph_of(record: DataflowRecord, *, number: int | None = None) -> dict[str, 
 def samples() -> tuple[SampleDocument, ...]:
     """The samples that come with the task library, by name."""
     return tuple(SampleDocument(**sample) for sample in jobs.samples())
+
+
+@lru_cache(maxsize=1)
+def sample_dataflows() -> tuple[tuple[SampleDocument, Dataflow], ...]:
+    """The samples, each with its dataflow, whether or not the operator allows the servers that it names. Samples and
+    task types are read once a process, and so are these."""
+    return tuple(
+        (sample, read_document(sample.text, format="yaml", task_types=jobs.task_types())) for sample in samples())

@@ -21,7 +21,7 @@ from dashboard.operations.models import RunningTaskRow
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import Viewer, require_role, viewer_of
 from dashboard.teams.team_secrets import require_secrets
-from scheduler.contracts.looks import LookOrder, Unread
+from scheduler.contracts.looks import ColumnProposal, LookOrder, Unread
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import NotFound, PermissionDenied, WeirError
 from scheduler.model.secrets import SECRET, secrets_of, with_scoped_secrets
@@ -53,7 +53,8 @@ class Look:
 
     ``state`` is ``ordered``, ``taken``, ``looking``, ``done`` or ``failed``; ``code``, ``message`` and ``remedy`` say
     why it failed. ``events`` are the newest first, ``unread`` what could not be read, ``too_large`` how many events
-    are left out for their size.
+    are left out for their size. ``proposal`` is what a look that was asked to proposes as columns; its events are
+    decoded by it.
     """
 
     id: str
@@ -66,9 +67,12 @@ class Look:
     events: list[dict[str, Any]] = field(default_factory=list)
     unread: tuple[Unread, ...] = ()
     too_large: int = 0
+    proposal: ColumnProposal | None = None
 
 
-def begin_look(*, actor: User, team: Team, text: str, format: str | None = None, task_id: str) -> str:
+def begin_look(
+    *, actor: User, team: Team, text: str, format: str | None = None, task_id: str, proposes: bool = False
+) -> str:
     """Let a node look at a live source of a document, in the place of what the actor looked at before; the look's id.
 
     Parameters
@@ -77,6 +81,8 @@ def begin_look(*, actor: User, team: Team, text: str, format: str | None = None,
         Who looks: an engineer of the team.
     text, format
         As for a submission.
+    proposes : bool, optional
+        Whether columns are to be proposed, whatever columns the document names.
 
     Raises
     ------
@@ -106,7 +112,7 @@ def begin_look(*, actor: User, team: Team, text: str, format: str | None = None,
     if names:
         _require_credential(viewer, team, task, declared)
     node = _node()
-    order = LookOrder(secrets.token_hex(16), node, task.type, task.config)
+    order = LookOrder(secrets.token_hex(16), node, task.type, task.config, proposes=proposes)
     with audited(actor=actor, verb="source.look", subject=team, team=team) as audit:
         audit.details |= {"task": task_id, "type": task.type, "secrets": names, "node": node}
         if not names:
@@ -131,7 +137,7 @@ def look(viewer: Viewer, look_id: str) -> Look:
     state = seen.state
     return Look(
         look_id, state.state, state.is_over, state.code, state.message, state.remedy, seen.types, seen.events,
-        state.unread, state.too_large)
+        state.unread, state.too_large, state.proposal)
 
 
 def end_look(viewer: Viewer, look_id: str) -> None:

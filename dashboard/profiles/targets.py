@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 from uuid import UUID
@@ -17,7 +16,7 @@ from uuid import UUID
 from dashboard import jobs
 from dashboard.catalog.document_checks import parse_document, stored_dataflow
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.catalog.selectors import current_version
+from dashboard.catalog.selectors import current_version, sample_dataflows
 from dashboard.core.http_errors import BadInput
 from dashboard.profiles.models import ProfileRecord
 from dashboard.teams.permissions import Viewer
@@ -144,21 +143,17 @@ def feeds_for(declared: TaskType) -> tuple[FeedOption, ...]:
     if declared.kind == "source":
         return (FeedOption("itself", "itself, a source", ()),)
     ways: dict[str, FeedOption] = {}
-    for sample, dataflow in _sample_dataflows():
+    for sample, dataflow in sample_dataflows():
+        if any(jobs.task_types()[task.type].connector is not None for task in dataflow.tasks):
+            continue  # what a live source gives is no measure
         for task in dataflow.tasks:
             if task.type == declared.name:
                 chain = _chain(feed_of(dataflow, task.id, task_types=jobs.task_types()))
                 through = " → ".join(chained["type"] for chained in chain)
-                title = f"{through}, as in the sample {sample['name']}"
-                ways.setdefault(canonical_json(chain), FeedOption(f"{sample['slug']}:{task.id}", title[:200], chain))
+                title = f"{through}, as in the sample {sample.name}"
+                ways.setdefault(canonical_json(chain), FeedOption(f"{sample.slug}:{task.id}", title[:200], chain))
     alone = [FeedOption(f"source:{name}", f"the source {name} alone", _alone(name)) for name in _sources()]
     return (*ways.values(), *alone)
-
-
-@lru_cache(maxsize=1)
-def _sample_dataflows() -> tuple[tuple[Mapping[str, Any], Dataflow], ...]:
-    """The library's samples, each with its dataflow; samples and types are read once a process, and so are these."""
-    return tuple((sample, parse_document(sample["text"], format="yaml")) for sample in jobs.samples())
 
 
 def installed(name: str) -> TaskType:

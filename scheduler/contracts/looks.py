@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from .codec import Codec
@@ -16,7 +16,7 @@ ORDERED, TAKEN, LOOKING, DONE, FAILED = "ordered", "taken", "looking", "done", "
 @dataclass(frozen=True, slots=True)
 class LookOrder:
     """Which source is looked at, and where from: a task's type and config, with the names of its secrets and their
-    team in it, and never their values."""
+    team in it, and never their values. With ``proposes`` the config names no columns: the look proposes them."""
 
     id: str
     node: str
@@ -24,6 +24,31 @@ class LookOrder:
     config: Mapping[str, Any]
     count: int = EVENTS
     waits_s: float = WAITS_S
+    proposes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProposedColumn:
+    """A column that would read what was seen: a field of the events or, with a ``path``, a value inside of a field that
+    holds a JSON object (the field's name first). ``may_lack``: some of the events that were seen do not have it."""
+
+    name: str
+    type: str
+    may_lack: bool = False
+    path: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnProposal:
+    """Columns for a source, in order; ``time_field`` is the one that seems to be the event's time (empty: none), and
+    ``time_unit`` what it counts where it is a number. ``zoneless`` are times that name no zone. ``left_out`` says, by
+    field, why one cannot be a column."""
+
+    columns: tuple[ProposedColumn, ...] = ()
+    time_field: str = ""
+    time_unit: str = "ms"
+    zoneless: tuple[str, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +69,7 @@ class LookState:
     ``look_not_taken``, ``look_ended`` (its process died, or the slot was busy), ``slot_not_ready``, ``look_failed`` and
     ``unreadable_order``. ``unread`` are the
     newest messages that could not be read, the newest first; ``too_large`` says how many events are left out because
-    of their size.
+    of their size. ``proposal`` is what a look proposes that was asked to.
     """
 
     state: str
@@ -53,6 +78,7 @@ class LookState:
     remedy: str = ""
     unread: tuple[Unread, ...] = ()
     too_large: int = 0
+    proposal: ColumnProposal | None = None
 
     @property
     def is_over(self) -> bool:

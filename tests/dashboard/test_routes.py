@@ -140,7 +140,7 @@ class Everything:
             "token_id": token.pk, "number": 1,
             "look_id": "none", "search_id": "none", "username": "vera", "provider_id": "oidc",
             "way": "pause", "task": "out", "team": "city", "controller": "defragmentation", "kind": "latency",
-            "process": "0",
+            "process": "0", "step": "source",
             "comment_id": comment_on(actor=world.carla, proposal_id=proposal.pk, text="Why 7?").pk,
             "run_id": start_replay(actor=world.carla, proposal_id=proposal.pk).pk,
         } | measured(world) | alerted(world) | _parts(str(record.pk))

@@ -20,9 +20,9 @@ from tests.dashboard.building import World, document, planned, removal_planned, 
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup, assert_sound
 
-PLAIN = ["estate", "dataflows", "dataflow_new", "proposals", "task_types", "bills", "audit", "teams", "password_change",
-         "estate_graph", "overlap", "fragmentation", "slots", "alerts", "alert_rules", "notifications", "controllers",
-         "estate_time", "problems", "wall", "pacing", "tenancy"]
+PLAIN = ["estate", "dataflows", "dataflow_new", "own_data", "proposals", "task_types", "bills", "audit", "teams",
+         "password_change", "estate_graph", "overlap", "fragmentation", "slots", "alerts", "alert_rules",
+         "notifications", "controllers", "estate_time", "problems", "wall", "pacing", "tenancy"]
 FILTERED = ["/dataflows/?q=none&team=city&status=running", "/proposals/?for=me", "/proposals/?status=open",
             "/alerts/?show=all",
             "/estate/overlap?q=none&by=share", "/estate/overlap?team=city", "/estate/graph?q=traffic&page=7",

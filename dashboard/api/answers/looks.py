@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dashboard.api.answers.common import Answer, answer_of
 from dashboard.explorer import source_looks, stream_searches
-from scheduler.contracts.looks import Unread
+from scheduler.contracts.looks import ColumnProposal, Unread
 
 
 class LookBegun(Answer):
@@ -20,5 +20,6 @@ class SearchBegun(Answer):
 
 
 answer_of(Unread, name="UnreadMessage")
+answer_of(ColumnProposal)
 Look = answer_of(source_looks.Look)
 StreamSearch = answer_of(stream_searches.StreamSearch)

@@ -28,6 +28,7 @@ from dashboard.catalog.services import choose_when_behind
 from dashboard.controllers.adaptation_told import goals_told
 from dashboard.controllers.latency_told import latency_card_told
 from dashboard.core.http_errors import http_status
+from dashboard.explorer.offered_samples import offered_samples
 from dashboard.explorer.preview import preview_submission
 from dashboard.explorer.version_comparison import compared
 from dashboard.operations import selectors as operations
@@ -37,7 +38,7 @@ from dashboard.operations.fragmentation_reader import fragmentation_of
 from dashboard.operations.live_view.failing_queries import failures
 from dashboard.operations.live_view.query_states import GAVE_UP
 from dashboard.operations.services import try_again
-from dashboard.pages import flash
+from dashboard.pages import flash, own_data_answers
 from dashboard.pages.editor_words import GUARD_LANGUAGE
 from dashboard.pages.event_table import event_table
 from dashboard.pages.graphs import dataflow_graph, pair_graph, preview_graph
@@ -89,7 +90,8 @@ def dataflow_new(request: HttpRequest) -> HttpResponse:
     if changed is not None:
         may, record = may.filter(pk=changed.team_id), changed
     if request.method != "POST":
-        return render(request, "dataflow_new.html", _editor(request, may, record, **_start_with(record)))
+        given = own_data_answers.written(request) if request.GET.get("own") else _start_with(record)
+        return render(request, "dataflow_new.html", _editor(request, may, record, **given))
     text, form_format = request.POST.get("text", ""), request.POST.get("format") or None
     team = may.filter(slug=request.POST.get("team", "")).first()
     try:
@@ -102,6 +104,7 @@ def dataflow_new(request: HttpRequest) -> HttpResponse:
     except WeirError as error:
         context = _editor(request, may, record, text=text, format=form_format or "yaml", failure=error)
         return render(request, "dataflow_new.html", context, status=http_status(error))
+    own_data_answers.forget(request)
     flash.proposed(request, proposal, code="submitted")
     return redirect("proposal", proposal.pk)
 
@@ -366,9 +369,10 @@ def _start_with(record: DataflowRecord | None) -> dict[str, Any]:
 
 
 def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **given: Any) -> dict[str, Any]:
-    chosen = request.POST.get("team") or (record.team.slug if record else "")
+    chosen = request.POST.get("team") or (record.team.slug if record else given.pop("team", ""))
     changed = _record_to_change(request)
-    return {"teams": may, "record": record, "samples": () if changed else catalog.samples(), "format": "yaml",
+    return {"teams": may, "record": record, "format": "yaml",
+            "samples": () if changed else offered_samples(request.viewer),
             "chosen_team": chosen, "changed": changed, "guard_language": GUARD_LANGUAGE, **given}
 
 

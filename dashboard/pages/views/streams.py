@@ -98,12 +98,15 @@ def look(request: HttpRequest, look_id: str) -> JsonResponse:
         seen = source_looks.look(request.viewer, look_id)
     except WeirError as error:
         return JsonResponse({"over": True, "html": _look_html(request, {"problem": error})})
+    return JsonResponse({"over": seen.is_over, "html": _look_html(request, shown_look(seen))})
+
+
+def shown_look(seen: source_looks.Look) -> dict[str, Any]:
+    """What ``parts/look.html`` shows of a look."""
     context: dict[str, Any] = {"look": seen, "is_under_way": not seen.is_over, "waits_s": WAITS_S}
     if seen.state == FAILED:
-        context["problem"] = seen
-    else:
-        context |= event_table(seen.events, seen.types)
-    return JsonResponse({"over": seen.is_over, "html": _look_html(request, context)})
+        return {**context, "problem": seen}
+    return {**context, **event_table(seen.events, seen.types)}
 
 
 @require_POST

@@ -132,6 +132,20 @@ def test_what_cannot_be_read_is_told_as_the_connector_tells_it(node, rig):
         assert unread.reason and unread.place
 
 
+@in_short("postgresql", "files", "mqtt 5")
+def test_columns_are_proposed_for_a_source_of_which_nobody_has_named_any(node, rig):
+    seen = looked(node, rig, lambda: rig.send(range(5)), proposes=True)
+    proposal = seen.state.proposal
+    assert seen.state.state == DONE and proposal is not None and seen.state.unread == ()
+    types = {column.name: column.type for column in proposal.columns}
+    assert types == {name: seen.types[name] for name in types}
+    if rig.kind == "postgresql":  # where the table has n as text
+        assert types == {"id": "bigint", "n": "string", "text": "string", "more": "string"}
+    else:
+        assert types == {"n": "bigint", "text": "string"}
+    assert [int(event["n"]) for event in seen.events] == [4, 3, 2, 1, 0]
+
+
 @OF_ANY_STORE
 def test_a_source_without_events_is_told_from_one_that_does_not_answer(node, rig):
     seen = node.look(rig.task(), waits_s=3.0)

@@ -49,8 +49,8 @@ class FilePiece:
 
 @dataclass(frozen=True, slots=True)
 class FileReading:
-    """How a file is read: its name, for places; format; whether csv has a header; the columns that are wanted; what is
-    included of the file itself."""
+    """How a file is read: its name, for places; format; whether csv has a header; the columns that are wanted, all
+    unless some are named; what is included of the file itself."""
 
     name: str
     format: str
@@ -278,7 +278,7 @@ def _arrow(file: BinaryIO, reading: FileReading, at: At) -> Iterator[Event]:
     """The same of an IPC file or stream, by its batches."""
     group, done = at or (0, 0)
     room = DecodingRoom(FILE_VALUES.most, FILE_VALUES.most, FILE_BYTES.most)
-    batches = batches_of(file, room, names=reading.columns, first=group, afresh=True)
+    batches = batches_of(file, room, names=reading.columns or None, first=group, afresh=True)
     for number, batch in enumerate(batches, start=group):
         _present(batch.schema.names, reading)
         slices = (batch.slice(begin, MOST_MESSAGES) for begin in range(0, batch.num_rows, MOST_MESSAGES))
@@ -286,7 +286,7 @@ def _arrow(file: BinaryIO, reading: FileReading, at: At) -> Iterator[Event]:
 
 
 def _present(names: Sequence[str], reading: FileReading) -> list[str]:
-    present = [name for name in names if name in reading.columns]
+    present = [name for name in names if name in reading.columns] if reading.columns else list(names)
     if not present:
         raise UnreadableMessage(
             f"it has none of the columns {', '.join(reading.columns)}, but {', '.join(names)[:200]}")

@@ -9,23 +9,24 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
 import pyarrow as pa
 
-from scheduler.contracts.looks import DONE, FAILED, LOOKING, LookOrder, LookState, Unread
+from scheduler.contracts.looks import DONE, FAILED, LOOKING, ColumnProposal, LookOrder, LookState, Unread
 from scheduler.model.errors import WeirError
 from scheduler.model.task_types import TaskType, TaskTypes
 from workers.engine.sealed_secrets import redacted
 from workers.library.columns import typed_columns
 from workers.library.config import settings as with_defaults
 
-from .contract import DeadLetter, LookAt, Opening, SourceAway
+from .contract import DeadLetter, LookAt, Message, Opening, SourceAway
 from .formats import Decoded, MessageLayout, decode, layout_of
+from .proposed_columns import layout_for
 from .source_runner import words_of
 
 MOST_BYTES = 1 << 20  # of the events that are shown
@@ -54,6 +55,10 @@ class _Come:
     count: int
     rows: deque[tuple[tuple, int]]
     dead: deque[DeadLetter]
+    raw: deque[Message] = field(default_factory=deque)
+    proposal: ColumnProposal | None = None
+    lost: deque[DeadLetter] = field(default_factory=lambda: deque(maxlen=MOST_UNREAD))
+    lock: threading.RLock = field(default_factory=threading.RLock)
     answered: bool = False
     over: bool = False
     failure: Exception | None = None
@@ -64,6 +69,19 @@ class _Come:
         self.rows.extend(zip(decoded.rows, decoded.times_ms, strict=True))
         self.dead.extend((*lost, *decoded.dead))
         self.news += 1
+
+    def take_raw(self, messages: Sequence[Message], lost: Sequence[DeadLetter], config: Mapping[str, Any]) -> None:
+        """Keep the newest messages, and decode all of them by the columns that are proposed from them now."""
+        self.raw.extend(messages)
+        now_ms = _now_ms()
+        proposal, layout = layout_for(self.raw, config, now_ms=now_ms)
+        decoded = decode(self.raw, layout, now_ms=now_ms)
+        self.lost.extend(lost)
+        with self.lock:  # rows belong to their layout
+            self.proposal, self.layout = proposal, layout
+            self.rows.clear()
+            self.dead.clear()
+            self.take(decoded, tuple(self.lost))
 
     def batch(self) -> tuple[pa.RecordBatch, int]:
         """The newest events that fit, oldest first; and how many are left out because of their size."""
@@ -98,7 +116,11 @@ def look(order: LookOrder, types: TaskTypes, *, opened: Callable[[Mapping[str, A
     try:
         task_type = types[order.task_type]
         config = with_defaults(task_type, order.config)
-        come = _Come(layout_of(config), order.count, deque(maxlen=order.count), deque(maxlen=MOST_UNREAD))
+        if order.proposes:
+            config = {**config, "columns": ()}
+        come = _Come(
+            layout_of(config), order.count, deque(maxlen=order.count), deque(maxlen=MOST_UNREAD),
+            deque(maxlen=order.count), ColumnProposal() if order.proposes else None)
         looks = look_at(task_type)
         if looks is None:
             raise SourceAway(f"A source of type {order.task_type} shows nothing before it runs.",
@@ -133,16 +155,24 @@ def _read(looks: LookAt, opening: Opening, come: _Come) -> None:
         for polled in looks(opening, come.count):
             come.answered = True
             if polled.messages or polled.lost:
-                decoded = decode(polled.messages, come.layout, now_ms=time.time_ns() // 1_000_000)
-                come.take(decoded, tuple(polled.lost))
+                if come.proposal is not None:
+                    come.take_raw(polled.messages, polled.lost, opening.config)
+                    continue
+                come.take(decode(polled.messages, come.layout, now_ms=_now_ms()), tuple(polled.lost))
     except Exception as error:
         come.failure = error
     come.over = True
 
 
 def _tell(tell: Tell, come: _Come, state: str) -> None:
-    batch, too_large = come.batch()
-    tell(LookState(state, unread=_unread(come), too_large=too_large), batch)
+    with come.lock:
+        batch, too_large = come.batch()
+        look_state = LookState(state, unread=_unread(come), too_large=too_large, proposal=come.proposal)
+    tell(look_state, batch)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _unread(come: _Come) -> tuple[Unread, ...]:

@@ -151,7 +151,8 @@ class PostgresqlReader:
 
         adapters = self._connection.adapters
         for info in self._psycopg.adapters.types:
-            if info.name not in _LOADED:
+            # Where columns are not named yet, a number of any length is seen as one.
+            if info.name not in _LOADED and (self._names or info.name != "numeric"):
                 adapters.register_loader(info.oid, TextLoader)
 
     def _prepare(self) -> tuple[Any, Any]:
@@ -170,6 +171,8 @@ class PostgresqlReader:
         if missing:
             raise SourceRefused(
                 f"The table {self._table} has no column {', '.join(missing)}.", remedy=f"It has {', '.join(kinds)}.")
+        if not self._names:  # nobody has named them yet: a look that proposes columns sees all
+            self._names = list(kinds)
         column = sql.Identifier(self._column)
         look = sql.SQL(
             # The column is named with its table: else "order by" would mean the text that is selected.

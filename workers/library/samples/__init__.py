@@ -1,5 +1,6 @@
 """Sample dataflows, to submit as they are or to start from: a YAML document each.
 
+Those in ``live`` read and write other systems, and are there to be set to one's own.
 Imports nothing of Weir. Read ``urban_etl.yaml`` first; its neighbours share their first tasks with it.
 """
 

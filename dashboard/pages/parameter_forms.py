@@ -1,0 +1,189 @@
+"""Forms for the config of a task, from what its type declares: fields to show, and a config from what was filled in."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from scheduler.model.errors import Problem
+from scheduler.model.secrets import SECRET
+from scheduler.model.task_types import Parameter, TaskType
+
+USUAL = frozenset({"format", "header", "match", "username", "key", "columns"})  # shown at once beside what is required
+MOST_CHARACTERS = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class ParameterField:
+    """A parameter as a form asks for it. ``kind`` is ``text``, ``choice``, ``boolean`` or ``secret``; ``value`` is what
+    was filled in, or the default; ``error`` is what is wrong with it."""
+
+    name: str
+    doc: str
+    kind: str
+    value: str = ""
+    choices: tuple[str, ...] = ()
+    required: bool = False
+    hint: str = ""
+    error: str = ""
+
+    @property
+    def label(self) -> str:
+        """Its name as a person reads it."""
+        return self.name.replace("_", " ").capitalize()
+
+    @property
+    def is_usual(self) -> bool:
+        """Whether it is shown at once, and not among the further ones."""
+        return self.required or self.kind == "secret" or bool(self.error) or self.name in USUAL
+
+
+def fields_of(
+    task_type: TaskType, given: Mapping[str, str], errors: Mapping[str, str], *, secrets: Sequence[str],
+    without: Collection[str] = (),
+) -> list[ParameterField]:
+    """The fields of a type's parameters, in their order.
+
+    Parameters
+    ----------
+    given : mapping of str to str
+        What was filled in, by parameter.
+    errors : mapping of str to str
+        What is wrong, by parameter.
+    secrets : sequence of str
+        The names of the team's secrets.
+    without : collection of str, optional
+        Parameters that are asked for elsewhere.
+    """
+    return [
+        ParameterField(
+            parameter.name, parameter.doc, _kind(parameter), given.get(parameter.name, _default(parameter)),
+            tuple(secrets) if parameter.secret else parameter.choices, parameter.required, _hint(parameter),
+            errors.get(parameter.name, ""))
+        for parameter in _asked(task_type, without)]
+
+
+def config_of(
+    task_type: TaskType, given: Mapping[str, str], *, without: Collection[str] = ()
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """The config that was filled in, and what is wrong by parameter: only what is missing, for the rest is checked with
+    the document. What has its default is left out."""
+    config: dict[str, Any] = {}
+    errors: dict[str, str] = {}
+    for parameter in _asked(task_type, without):
+        text = given.get(parameter.name, "")
+        if not text.strip():
+            if parameter.required:
+                errors[parameter.name] = "This is needed."
+        elif text != _default(parameter):
+            config[parameter.name] = _value(parameter, text)
+    return config, errors
+
+
+def filled_in(task_type: TaskType, post: Mapping[str, str], *, without: Collection[str] = ()) -> dict[str, str]:
+    """What a form that was sent says, by parameter."""
+    given = {}
+    for parameter in _asked(task_type, without):
+        text = post.get(f"p.{parameter.name}", "")[:MOST_CHARACTERS]
+        if parameter.type == "boolean" and not text:
+            text = "false"
+        given[parameter.name] = text
+    return given
+
+
+def errors_at_fields(
+    problems: Sequence[Problem], number: int, given: Mapping[str, str]
+) -> tuple[dict[str, str], list[Problem]]:
+    """Problems of a document by the parameter that they are about, and those that are about none.
+
+    Parameters
+    ----------
+    number : int
+        Which of the document's tasks the form is of.
+    """
+    errors: dict[str, str] = {}
+    others: list[Problem] = []
+    for problem in problems:
+        name = _parameter_of(problem, number, given)
+        if name is None:
+            others.append(problem)
+        else:
+            errors.setdefault(name, f"{problem.message} {problem.remedy}".strip())
+    return errors, others
+
+
+def _parameter_of(problem: Problem, number: int, given: Mapping[str, str]) -> str | None:
+    """The parameter that a problem stands at; of one that stands at the task, the one whose value it names."""
+    here = f"/tasks/{number}"
+    if problem.path.startswith(f"{here}/config/"):
+        name = problem.path.removeprefix(f"{here}/config/").partition("/")[0]
+        return name if name in given else None
+    if problem.path == here or problem.path.startswith(f"{here}/"):
+        for name, text in given.items():
+            hosts = [part.partition("://")[2] or part for part in _parts(text)]
+            if any(len(host) > 2 and host.partition(":")[0] in problem.message for host in hosts):
+                return name
+    return None
+
+
+def _asked(task_type: TaskType, without: Collection[str]) -> Iterator[Parameter]:
+    return (parameter for parameter in task_type.parameters if parameter.name not in without)
+
+
+def _kind(parameter: Parameter) -> str:
+    if parameter.secret:
+        return "secret"
+    if parameter.type == "boolean":
+        return "boolean"
+    return "choice" if parameter.choices else "text"
+
+
+def _default(parameter: Parameter) -> str:
+    if parameter.default is None or parameter.secret:
+        return ""
+    if parameter.type == "boolean":
+        return "true" if parameter.default else "false"
+    if parameter.type == "list":
+        return ", ".join(map(str, parameter.default))
+    return json.dumps(parameter.default) if parameter.type == "object" else str(parameter.default)
+
+
+def _hint(parameter: Parameter) -> str:
+    if parameter.type == "list":
+        return "Several by commas."
+    if parameter.type == "object":
+        return "As JSON."
+    return f"In {parameter.unit}, or with a unit." if parameter.unit not in (None, "1") else ""
+
+
+def _value(parameter: Parameter, text: str) -> Any:
+    """A parameter's value as it was meant; what is none of its type stays text, and the document's check says so."""
+    if parameter.secret:
+        return {SECRET: text}
+    if parameter.type == "boolean":
+        return text == "true"
+    if parameter.type == "list":
+        return [_number(part) if parameter.items in ("number", "integer") else part for part in _parts(text)]
+    if parameter.type in ("number", "integer"):
+        return _number(text)
+    if parameter.type == "object":
+        with suppress(ValueError):
+            return json.loads(text)
+    return text.strip()
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.replace("\n", ",").split(",") if part.strip()]
+
+
+def _number(text: str) -> Any:
+    try:
+        return int(text)
+    except ValueError:
+        with suppress(ValueError):
+            number = float(text)
+            return number if number == number and abs(number) != float("inf") else text
+    return text.strip()
