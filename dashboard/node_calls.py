@@ -43,11 +43,11 @@ def new_blocks(search_id: str, stream: Tapped) -> list[CopiedBlock]:
 
 
 def add_to_search(
-    search_id: str, block: CopiedBlock, found: Sequence[Mapping[str, Any]], *, keep: int
+    search_id: str, block: CopiedBlock, events: Sequence[Mapping[str, Any]], *, keep: int
 ) -> None:
     """Keep what a search found in a block; raises ``BrokerAway``."""
     with broker_needed("so nothing can be searched."):
-        search_store.add(broker(settings.REDIS_URL), search_id, block, found, keep=keep)
+        search_store.add(broker(settings.REDIS_URL), search_id, block, events, keep=keep)
 
 
 def search_progress(search_id: str, *, owner: str) -> SearchProgress | None:

@@ -151,12 +151,12 @@ def test_the_api_begins_asks_and_ends_a_search(world: World, broker: redis.Redis
     address = f"/api/estate/tasks/{task}/searches"
     begun = client.post(address, {"where": "_seq = 2"}, content_type="application/json")
     assert begun.status_code == 202
-    found = client.get(f"/api/estate/searches/{begun.json()['id']}").json()
-    assert (found["found"], found["looked_at"], [event["_seq"] for event in found["events"]]) == (1, 2, [2])
-    assert client.delete(f"/api/estate/searches/{found['id']}").status_code == 204
-    assert client.get(f"/api/estate/searches/{found['id']}").status_code == 404
+    answer = client.get(f"/api/estate/searches/{begun.json()['id']}").json()
+    assert (answer["found"], answer["looked_at"], [event["_seq"] for event in answer["events"]]) == (1, 2, [2])
+    assert client.delete(f"/api/estate/searches/{answer['id']}").status_code == 204
+    assert client.get(f"/api/estate/searches/{answer['id']}").status_code == 404
     wrong = client.post(address, {"where": "nothing > 1"}, content_type="application/json")
-    assert (wrong.status_code, wrong.json()["code"]) == (400, "invalid_condition")
+    assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid_condition")
     for body in ({"where": ""}, {"where": "x" * 5000}, {"where": "_seq > 1", "seconds": 61}):
         assert client.post(address, body, content_type="application/json").status_code == 422
 

@@ -79,29 +79,29 @@ def is_new(broker: redis.Redis, search_id: str, block: CopiedBlock) -> bool:
 
 
 def add(
-    broker: redis.Redis, search_id: str, block: CopiedBlock, found: Sequence[Mapping[str, Any]], *, keep: int
+    broker: redis.Redis, search_id: str, block: CopiedBlock, matches: Sequence[Mapping[str, Any]], *, keep: int
 ) -> None:
     """Tell what was found in a block, the newest first; so many events are kept of the whole search."""
-    key, events = _key(search_id), f"{_key(search_id)}:events"
+    key, newest = _key(search_id), f"{_key(search_id)}:events"
     pipeline = broker.pipeline()
-    pipeline.hincrby(key, "looked_at", len(block.events)).hincrby(key, "found", len(found))
+    pipeline.hincrby(key, "looked_at", len(block.events)).hincrby(key, "found", len(matches))
     pipeline.hset(key, "types", json.dumps(block.types))
-    if found:
-        pipeline.lpush(events, *(json.dumps(event) for event in reversed(found)))
-        pipeline.ltrim(events, 0, keep - 1)
-        pipeline.expire(events, LIVES_S)
+    if matches:
+        pipeline.lpush(newest, *(json.dumps(event) for event in reversed(matches)))
+        pipeline.ltrim(newest, 0, keep - 1)
+        pipeline.expire(newest, LIVES_S)
     pipeline.execute()
 
 
 def progress(broker: redis.Redis, search_id: str, *, owner: str) -> SearchProgress | None:
     """What a search has come to; None where this owner began no such search, or it is long over."""
     pipeline = broker.pipeline(transaction=False)
-    (facts, looked_at, found, types), events = pipeline.hmget(
+    (facts, looked_at, count, types), events = pipeline.hmget(
         _key(search_id), "facts", "looked_at", "found", "types").lrange(f"{_key(search_id)}:events", 0, -1).execute()
     if facts is None or json.loads(facts)["owner"] != owner:
         return None
     return SearchProgress(
-        json.loads(facts), int(looked_at or 0), int(found or 0), json.loads(types or "{}"),
+        json.loads(facts), int(looked_at or 0), int(count or 0), json.loads(types or "{}"),
         [json.loads(event) for event in events])
 
 
