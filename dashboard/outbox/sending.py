@@ -119,7 +119,8 @@ def _attempt(delivery: Delivery, now_s: float) -> Exception | None:
     except Exception as error:  # whatever it is: a message that cannot be sent keeps no other waiting
         if not isinstance(error, NotDelivered | WeirError | OSError | ValueError):  # smtplib's errors are OSErrors
             log.exception("delivery_failed", delivery=str(delivery.pk))
-        _failed(delivery, str(error) or type(error).__name__, now_s, for_good=isinstance(error, HostNotAllowed | PermissionDenied))
+        is_final = isinstance(error, HostNotAllowed | PermissionDenied)
+        _failed(delivery, str(error) or type(error).__name__, now_s, for_good=is_final)
         return error
     Delivery.objects.filter(pk=delivery.pk).update(
         state=SENT, error="", sent_at=datetime.fromtimestamp(now_s).astimezone())

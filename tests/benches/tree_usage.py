@@ -31,8 +31,8 @@ def memory_mb(*pids: int) -> float:
 
 
 def _processes(pids: tuple[int, ...]) -> list[psutil.Process]:
-    found = []
+    processes = []
     for pid in {each for root in pids for each in (root, *descendants(root))}:
         with suppress(psutil.Error):
-            found.append(psutil.Process(pid))
-    return found
+            processes.append(psutil.Process(pid))
+    return processes
