@@ -158,7 +158,7 @@ def test_of_many_schemas_those_that_fit_are_kept_and_others_asked_for_again(
         assert registry.values_of(framed(number, values[number])) == values[number]
     assert server.asked == [f"/schemas/ids/{number}" for number in (1, 2, 1)]
     monkeypatch.setattr(avro, "MOST_SCHEMA_BYTES", 0)
-    assert registry.values_of(framed(2, values[2])) == values[2], "one that is too large by itself is used, and not kept"
+    assert registry.values_of(framed(2, values[2])) == values[2], "what is too large by itself is used, and not kept"
 
 
 @pytest.mark.parametrize(("body", "why"), [

@@ -130,7 +130,7 @@ def test_of_more_tasks_than_an_algorithm_is_asked_for_what_is_on_stays_or_a_neig
         raise AssertionError("an algorithm was asked")
 
     conditions, active = Conditions({"t0": 1.0}), {task: next(iter(on)) for task, on in tasks.items()}
-    room = AdaptationRoom({"n1/1": 1e-6}, dict.fromkeys(names, {"n1/1": 1.0}))
+    room = AdaptationRoom({"n1/1": 1e-6}, {name: {"n1/1": 1.0} for name in names})
     answer = choose_on_slots(
         problem, conditions, active, room, kind=replace(ADAPTATIONS["CE"], deploy=nobody, adapt=nobody))
     assert answer.switches in ({}, {"last": "cheap"})
