@@ -8,9 +8,8 @@ broker may hand out an unacknowledged one again after five minutes.
 from __future__ import annotations
 
 from celery import Celery
-from kombu import Queue
 
-QUEUE, DELIVERIES = "weir", "weir-deliveries"  # what is sent to others holds up nothing else
+QUEUE = "weir"
 
 PREPARE_PROPOSAL = "weir.prepare_proposal"
 CARRY_OVER = "weir.carry_over"
@@ -43,8 +42,6 @@ app.conf.update(
     accept_content=["json"],
     task_ignore_result=True,
     task_default_queue=QUEUE,
-    task_queues=(Queue(QUEUE), Queue(DELIVERIES)),  # a worker takes from both unless it is told
-    task_routes={DELIVER: {"queue": DELIVERIES}},
     task_acks_late=True,
     task_reject_on_worker_lost=True,
     task_time_limit=LONGEST_TASK_S,
@@ -71,8 +68,3 @@ app.conf.update(
     },
     timezone="UTC",
 )
-
-
-def takes_jobs() -> bool:
-    """Whether this process is a worker of `QUEUE`; another worker does something else, such as deliver."""
-    return QUEUE in app.amqp.queues.consume_from

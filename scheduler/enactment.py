@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isinf
 
+from .key_division import ranges_of, whole_groups
 from .model.allocated import Allocation
 from .model.errors import InsufficientSlots, StalePlan
 from .model.fragment import Fragment, RunningBundle
@@ -42,7 +43,8 @@ def parts_of(schedule: Schedule) -> dict[str, tuple[WantedBundle, ...]]:
 def weights_of(schedule: Schedule, task: str) -> dict[int, float]:
     """What part of a task's events each of its slots gets, by position, as it is stored: together they are 1."""
     shares = schedule.prediction.routed.shares[task]
-    return _rounded({position: shares[position] for position in sorted(schedule.placement.counts[task])})
+    shares = {position: shares[position] for position in sorted(schedule.placement.counts[task])}
+    return whole_groups(shares) if task in schedule.job.by_key else _rounded(shares)
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def lay_out(schedule: Schedule, running: Mapping[str, str], started: Collection[
     """Lay a schedule out for tasks that are to be started; bundles are without ids as yet.
 
     A task that may have more than one thread is divided from the first, if only into one part: it costs nothing then,
-    and a stop of the query later.
+    and a stop of the query later. One that is divided by key is so where it has several: a ring costs a hash an event.
 
     Parameters
     ----------
@@ -79,9 +81,16 @@ def lay_out(schedule: Schedule, running: Mapping[str, str], started: Collection[
             f"The schedule is of {len(parts)} tasks, and {len(started)} would start",
             remedy="Ask for the schedule again: others have submitted or removed some meanwhile.",
             scheduled=len(parts), started=len(started))
+    job = schedule.job
     divided = {
         running[task]: tuple(RunningBundle("", part.slot, part.threads, part.weight) for part in own_bundles)
-        for task, own_bundles in parts.items() if task not in schedule.job.one_thread}
+        for task, own_bundles in parts.items() if task not in job.one_thread and task not in job.by_key}
+    for task in job.by_key & parts.keys():
+        if len(parts[task]) > 1:
+            ranges = ranges_of([part.weight for part in parts[task]])
+            divided[running[task]] = tuple(
+                RunningBundle("", part.slot, part.threads, part.weight, key_ranges=(own,))
+                for part, own in zip(parts[task], ranges, strict=True))
     return LaidOut(
         slots={running[task]: own_bundles[0].slot for task, own_bundles in parts.items()}, bundles=divided,
         queries=sum(map(len, parts.values())),

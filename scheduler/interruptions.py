@@ -28,8 +28,10 @@ def _interruption(plan: Plan, step: Step) -> Interruption:
     after = plan.fragments_after[step.fragment]
     if kind_of(step).of_bundles:
         parts = {bundle.part for bundle in _bundles(after, step.bundle)}
+        givers = {name for bundle in _bundles(after, step.bundle) if bundle.takes_keys for name in bundle.inherits}
         ending = tuple(
-            bundle for bundle in _bundles(plan.fragments_before.get(step.fragment)) if bundle.part in parts)
+            bundle for bundle in _bundles(plan.fragments_before.get(step.fragment))
+            if bundle.part in parts or bundle.id in givers)
         nodes = {node_of(bundle.slot) for bundle in _bundles(after, step.bundle)}
     elif not kind_of(step).hands_over:  # it restarts where it is
         return Interruption(_bundles(after), between_nodes=False)

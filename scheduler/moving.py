@@ -30,7 +30,7 @@ from .plan_building import (
     submitted_in,
 )
 from .reuse.cutting import stuck_types
-from .reuse.division import is_placed
+from .reuse.division import is_changing_hands, is_placed
 from .reuse.handover import moved_in
 
 FileSecrets = Collection[tuple[str, str]]
@@ -40,6 +40,8 @@ def why_not_moved(estate: EstateView, fragment: Fragment, *, task_types: TaskTyp
     """Why a query stays in its slot, in words that follow "cannot be moved:"; empty where it can leave."""
     if fragment.paused or fragment.resting:
         return "it has tasks of a dataflow that is paused, whose state is in its checkpoint"
+    if is_changing_hands(fragment):
+        return "its keys are changing hands"
     stuck = stuck_types(estate, fragment, task_types=task_types)
     if stuck:
         return f"the state of {', '.join(stuck)} cannot be handed to another query"

@@ -21,7 +21,7 @@ from .performance.pricing import in_slots
 from .plan_building import heads_of, plan_of_change, plan_taking_back, price_of_rearrangement, running_of, submitted_in
 from .reuse.activity import FragmentChange, is_working
 from .reuse.cutting import TaskDivision, scheduled_anew, why_fused
-from .reuse.division import divided_back, working_bundles
+from .reuse.division import WantedBundle, divided_back, working_bundles
 from .reuse.order import order_note, stateful_downstream
 from .scheduling import Job, Schedule
 from .step_kinds import kind_of
@@ -78,8 +78,23 @@ def _is_alike(running: str, wanted: str, task_types: TaskTypes) -> bool:
 
 
 def bound(running: Mapping[str, Fragment], job: Job) -> dict[str, str]:
-    """The tasks that cannot leave their node, and its name: a checkpoint stays, and so does an order of events."""
-    return {task: node_of(fragment.slot) for task, fragment in running.items() if task in job.one_slot}
+    """The tasks that cannot leave their node, and its name: a checkpoint stays, and so does an order of events.
+
+    What is divided by key over several nodes stays as it is, or is refused (`keys_divided_anew`).
+    """
+    nodes = {
+        task: {node_of(bundle.slot) for bundle in working_bundles(fragment)} for task, fragment in running.items()
+        if task in job.one_slot or task in job.by_key}
+    return {
+        task: node_of(running[task].slot) for task, own in nodes.items() if task in job.one_slot or len(own) == 1}
+
+
+def _division_of(task: str, parts: tuple[WantedBundle, ...], fragment: Fragment, job: Job) -> TaskDivision:
+    """How a schedule has a task. One with keys that fits one thread runs undivided, as it did."""
+    if task not in job.by_key:
+        return TaskDivision(task, parts, whole=task in job.one_slot, serial=task in job.one_thread)
+    is_one = len(parts) == 1 and not fragment.divided
+    return TaskDivision(task, parts, whole=is_one, serial=is_one, by_key=not is_one)
 
 
 def plan_schedule(
@@ -133,8 +148,7 @@ def plan_schedule(
     own = submitted.running
     change = scheduled_anew(
         estate,
-        {own[task]: TaskDivision(task, parts, whole=task in job.one_slot, serial=task in job.one_thread)
-         for task, parts in wanted.items()},
+        {own[task]: _division_of(task, parts, running[task], job) for task, parts in wanted.items()},
         ids=ids, task_types=task_types, left=left)
     if not change.steps:
         raise NothingToChange(
@@ -226,11 +240,11 @@ def _order_notes(running: Mapping[str, Fragment], now: Mapping[str, Fragment]) -
         for task, fragment in now.items()
         if len(working_bundles(fragment)) > 1 and len(working_bundles(running[task])) == 1
     ]
-    if not several:
-        return []
+    by_key = [task for task in several if now[task].divided_by_key]
+    others = [task for task in several if task not in by_key]
     return [
-        f"{_named(several)} {'work' if len(several) > 1 else 'works'} on several slots from now on: events keep their "
-        "order within each of them, not between them."]
+        f"{_named(tasks)} {'work' if len(tasks) > 1 else 'works'} on several slots from now on: events keep their "
+        f"order within each {of}, not between {of}s." for tasks, of in ((by_key, "key"), (others, "slot")) if tasks]
 
 
 def _named(names: Sequence[str], most: int = 5) -> str:

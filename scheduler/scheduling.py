@@ -8,6 +8,7 @@ from typing import Literal
 
 from .allocation.acquisition import NANO, Acquisition, acquisition_of, cheapest_machines
 from .allocation.allocation_registry import ALLOCATIONS
+from .key_division import divisible_by_key, one_thread_a_slot
 from .mapping.mapping_registry import MAPPINGS
 from .mapping.traffic import Streams, between_nodes_per_s, on_other_slots
 from .model.allocated import Allocation
@@ -33,7 +34,8 @@ Arrange = Callable[[Placement, Streams], Placement]  # to other slots than those
 class Job:
     """What is to be scheduled: a dataflow's tasks with their rates, streams and profiles.
 
-    Each ``one_slot`` task has all its threads on one slot. A ``one_thread`` task is one of these, with one thread.
+    Each ``one_slot`` task has all its threads on one slot. A ``one_thread`` task is one of these, with one thread. A
+    ``by_key`` task has one thread on each of its slots, and each has some of its keys.
     """
 
     dataflow: Dataflow
@@ -43,6 +45,7 @@ class Job:
     profiles: Mapping[str, Profile]
     one_slot: frozenset[str] = frozenset()
     one_thread: frozenset[str] = frozenset()
+    by_key: frozenset[str] = frozenset()
     sources: int = 1  # as many as ``rate_per_s`` is of each
 
     def __post_init__(self) -> None:
@@ -121,8 +124,8 @@ def prepare(
     """Rates, streams and profiles of a dataflow that is to be scheduled.
 
     Events keep their order within a bundle, not between bundles. So only tasks without state that no task with state is
-    downstream of are divided over slots, and neither sources nor named outputs and files. Tasks with state have one
-    thread: their state is one query's.
+    downstream of are divided over slots, and neither sources nor named outputs and files. Of tasks with state, whose
+    state is one query's, those are divided whose results follow by key (`divisible_by_key`); others have one thread.
 
     Parameters
     ----------
@@ -156,30 +159,35 @@ def prepare(
     types = {task.id: task_types[task.type] for task in dataflow.tasks}
     sources = [rates[task_id] for task_id, task_type in types.items() if task_type.kind == "source"]
     ours = frozenset(types if among is None else among)
-    one_slot, one_thread = _undivided(dataflow, types)
+    by_key = divisible_by_key(dataflow, types)
+    one_slot, one_thread = _undivided(dataflow, types, by_key)
     return Job(
         dataflow, sum(sources) if rate_per_s is None else rate_per_s,
         {task_id: rate for task_id, rate in rates.items() if task_id in ours},
         {(source, target): rates[source] * part for (source, target), part in of_stream.items()
          if source in ours and target in ours},
-        _profiles(dataflow, profiles, types, rates, ours, trigger_s=trigger_s, costs=costs),
-        one_slot=one_slot & ours, one_thread=one_thread & ours,
+        {task_id: profile.of_one_thread if task_id in by_key else profile for task_id, profile in _profiles(
+            dataflow, profiles, types, rates, ours, trigger_s=trigger_s, costs=costs).items()},
+        one_slot=one_slot & ours, one_thread=one_thread & ours, by_key=by_key & ours,
         sources=1 if rate_per_s is None else len(sources),
     )
 
 
-def _undivided(dataflow: Dataflow, types: Mapping[str, TaskType]) -> tuple[frozenset[str], frozenset[str]]:
+def _undivided(
+    dataflow: Dataflow, types: Mapping[str, TaskType], by_key: Collection[str]
+) -> tuple[frozenset[str], frozenset[str]]:
     """The tasks whose threads are on one slot, and those of them that have one thread."""
     one_thread = frozenset(
-        task_id for task_id, task_type in types.items()
-        if task_type.stateful or task_type.kind == "source" or task_type.terminal is not None)
+        task_id for task_id, task_type in types.items() if task_id not in by_key
+        and (task_type.stateful or task_type.kind == "source" or task_type.terminal is not None))
     parents = dataflow.parents()
     # Upstream from the tasks with state, each task once.
     one_slot, waiting = set(one_thread), [task_id for task_id, task_type in types.items() if task_type.stateful]
     visited = set(waiting)
     while waiting:
         for parent in parents[waiting.pop()]:
-            one_slot.add(parent)
+            if parent not in by_key:  # what is has all that is ordered downstream of it keep to its key
+                one_slot.add(parent)
             if parent not in visited:
                 visited.add(parent)
                 waiting.append(parent)
@@ -288,6 +296,8 @@ def _complete(
             remedy="Lower the rate.", rate_per_s=job.rate_per_s, threads=allocation.threads,
             most_threads=options.most_threads)
     placement = _map(job, pair, allocation, supply=supply, effort=options.effort)
+    if (threads := one_thread_a_slot(placement.threads, job.by_key)) != placement.threads:
+        placement = replace(placement, threads=threads, traffic_bound=None)
     if arrange is not None:  # before it is predicted: drivers of other nodes may have other threads
         placement = arrange(placement, job.streams)
     if options.machines == "cheapest":

@@ -13,6 +13,7 @@ from .contracts.desired import made_in
 from .contracts.reports import LEFT, RUNNING, STOPPED, QueryReport, Reports
 from .model.fragment import Fragment, RunningBundle, node_of
 from .model.plan import Plan, Step
+from .model.ring import Ring
 from .model.settings_of_fragments import USUAL, FragmentSettings
 
 
@@ -137,7 +138,8 @@ def _has_taken_over(seen: QueryEvidence) -> bool:
     node = seen.reports.node(node_of(seen.bundle.slot))
     inherits, _ = seen.fragment.inherited_by(seen.bundle)
     ancestors_run = node is not None and any(
-        ancestor in slot.fragments for slot in node.slots.values() for ancestor in inherits)
+        ancestor in slot.fragments and slot.fragments[ancestor].state != LEFT
+        for slot in node.slots.values() for ancestor in inherits)
     return seen.runs and not ancestors_run and _has_left_its_node(seen)
 
 
@@ -175,12 +177,14 @@ def _tail_is_open(seen: QueryEvidence) -> bool:
 
 
 def _is_routed(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> bool:
-    """Whether all who write for a divided fragment divide their streams by its weights."""
+    """Whether all who write for a divided fragment divide their streams by its weights, or by its keys."""
     weights = {bundle.part: bundle.weight for bundle in fragment.queries}
+    by_key = fragment.divided_by_key
     routes = [
         readers[fragment.id] for _, query in evidence.reports.queries() if query.state != LEFT
         for readers in query.routes.values() if fragment.id in readers]
-    return evidence.all_heard and bool(routes) and all(route == weights for route in routes)
+    return evidence.all_heard and bool(routes) and all(
+        route == (fragment.ring(route.by) if by_key and isinstance(route, Ring) else weights) for route in routes)
 
 
 def _is_set(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> bool:
@@ -240,6 +244,10 @@ HAND_OVER_BUNDLE = StepKind(
           "{place_before})",
     reverse="hand_over_bundle", rank=6, is_done=_every_query(_has_taken_over), starts_query=True, of_bundles=True,
     interrupts=True, hands_over=True)
+TAKE_KEYS = StepKind(
+    name="take_keys", words="Let {bundle} on {place} go on with its keys of {task}, and their state",
+    reverse="take_keys", rank=6, is_done=_every_query(_has_taken_over), starts_query=True, of_bundles=True,
+    interrupts=True, hands_over=True)
 SET_FRAGMENT = StepKind(
     name="set", words="Set query {fragment} on {slot}: {setting}",
     reverse="set", rank=6, is_done=_is_set, starts_query=True, interrupts=True)
@@ -269,8 +277,8 @@ LEAVE_BUNDLE = StepKind(
 STEP_KINDS: Mapping[str, StepKind] = {
     kind.name: kind for kind in (
         CLOSE_OUTLET, CLOSE_TAIL, STOP_FRAGMENT, PAUSE_FRAGMENT, HAND_OVER, START_FRAGMENT, RESUME_FRAGMENT,
-        START_BUNDLE, MOVE_BUNDLE, HAND_OVER_BUNDLE, SET_FRAGMENT, SWITCH, SWITCH_KEY, POLICY, OPEN_TAIL, OPEN_OUTLET,
-        ROUTE, LEAVE_BUNDLE)}
+        START_BUNDLE, MOVE_BUNDLE, HAND_OVER_BUNDLE, TAKE_KEYS, SET_FRAGMENT, SWITCH, SWITCH_KEY, POLICY, OPEN_TAIL,
+        OPEN_OUTLET, ROUTE, LEAVE_BUNDLE)}
 
 
 def kind_of(step: Step) -> StepKind:

@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from django.db import transaction
+from django.db.models import QuerySet
 
 from dashboard.alerts.models import Alert, EvaluatorClock, MuteRow, NoticeGroup
 from dashboard.alerts.notices import tell
 from dashboard.alerts.readers import READERS, EvaluationScope, Readings
-from dashboard.alerts.rules_in_force import RuleInForce, enabled, rules_of
+from dashboard.alerts.rules_in_force import RuleInForce, enabled, rules_by_team
+from dashboard.approvals.emergency_stops import emergency_stops
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.live_view.estate_view import one_look
 from dashboard.teams.models import Team
@@ -42,13 +44,20 @@ def evaluate_round(*, now_s: int) -> int:
     """Evaluate all rules as of now; how many alerts changed. Safe to do again, and by several at once."""
     known = RuleReadings()
     with one_look(several=True):  # each team by what it may know, all of them of one moment
-        for team in [None, *Team.objects.order_by("pk")]:
-            _read(team, now_s, known)
+        teams = [None, *Team.objects.order_by("pk")]
+        rules, stops = rules_by_team(teams), emergency_stops()
+        scopes = [EvaluationScope(team, now_s, stops) for team in teams]
+        idle = {scope.team for scope in scopes if scope.team and not (scope.own or scope.stopped)}
+        # A team without dataflows may have alerts left, which are over then.
+        alerted = set(_open_alerts().filter(team__in=idle).values_list("team", flat=True))
+        for scope in scopes:
+            if scope.team not in idle or scope.team.pk in alerted:
+                _read(scope, rules[scope.team], known)
     with transaction.atomic():
         clock, _ = EvaluatorClock.objects.select_for_update().get_or_create(pk=1)
         if now_s <= clock.evaluated_s:
             return 0
-        alerts = {alert.watched: alert for alert in Alert.objects.filter(phase__in=[PENDING, FIRING])}
+        alerts = {alert.watched: alert for alert in _open_alerts()}
         changes = evaluate(EvaluationInput(
             {rule_id: in_force.rule for rule_id, in_force in known.rules.items()}, known.readings, now_s,
             {watched: alert.state for watched, alert in alerts.items()}))
@@ -67,17 +76,18 @@ def forget_alerts(at: datetime) -> int:
     return count
 
 
-def _read(team: Team | None, now_s: int, known: RuleReadings) -> None:
-    evidence = EvaluationScope(team, now_s)
-    if team is not None and not (evidence.own or evidence.stopped or _is_watched(team)):
-        return
-    rules = enabled(rules_of(team))
-    own = {(in_force.kind.name, in_force.dataflow): rule_id for rule_id, in_force in rules.items() if in_force.dataflow}
-    overridden = {(row.kind.name, row.dataflow) for row in rules_of(team) if row.dataflow}
-    for rule_id, in_force in rules.items():
-        known.rules[rule_id], known.teams[rule_id] = in_force, team
-        kind = in_force.kind
-        if in_force.dataflow or now_s // ROUND_S % max(1, kind.every_s // ROUND_S):
+def _open_alerts() -> QuerySet[Alert]:
+    return Alert.objects.filter(phase__in=[PENDING, FIRING])
+
+
+def _read(evidence: EvaluationScope, in_force: Sequence[RuleInForce], known: RuleReadings) -> None:
+    team, now_s, rules = evidence.team, evidence.now_s, enabled(in_force)
+    own = {(rule.kind.name, rule.dataflow): rule_id for rule_id, rule in rules.items() if rule.dataflow}
+    overridden = {(each.kind.name, each.dataflow) for each in in_force if each.dataflow}
+    for rule_id, rule in rules.items():
+        known.rules[rule_id], known.teams[rule_id] = rule, team
+        kind = rule.kind
+        if rule.dataflow or now_s // ROUND_S % max(1, kind.every_s // ROUND_S):
             continue
         readings = READERS[kind.name](evidence)
         if readings is not None:
@@ -90,7 +100,7 @@ def _read(team: Team | None, now_s: int, known: RuleReadings) -> None:
                         element: reading for element, reading in readings.items() if reading.dataflow == dataflow}
     _read_where_the_teams_is_off(evidence, rules, known)
     judged = without_symptoms(
-        {rule_id: in_force.rule for rule_id, in_force in rules.items()},
+        {rule_id: rule.rule for rule_id, rule in rules.items()},
         {rule_id: known.readings[rule_id] for rule_id in rules if rule_id in known.readings})
     known.readings |= {
         rule_id: one_for_each_cause(of_rule) if rules[rule_id].kind.by_cause else of_rule
@@ -109,11 +119,6 @@ def _read_where_the_teams_is_off(
                 known.readings[rule_id] = {
                     element: reading for element, reading in readings.items()
                     if reading.dataflow == in_force.dataflow}
-
-
-def _is_watched(team: Team) -> bool:
-    """Whether a team without dataflows has alerts left, which are over then."""
-    return Alert.objects.filter(team=team, phase__in=[PENDING, FIRING]).exists()
 
 
 def _store(

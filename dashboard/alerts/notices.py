@@ -26,8 +26,9 @@ _WORDS = {MORE: "More: ", OVER: "Over: "}
 
 def tell(now_s: int) -> None:
     """Enqueue what people are to be told now."""
-    mutes = current_mutes(now_s)
-    for group in NoticeGroup.objects.filter(closed=False).select_related("team"):
+    groups = list(NoticeGroup.objects.filter(closed=False).select_related("team"))
+    mutes = current_mutes(now_s) if groups else ()
+    for group in groups:
         alerts = {alert.key: alert for alert in group.alerts.order_by("fired_s", "id")}
         outcome = look_at(Group(group.opened_s, group.told_s), [
             Member(alert.key, alert.phase == RESOLVED, alert.told, is_quiet(alert, mutes, now_s))

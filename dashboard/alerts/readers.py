@@ -16,7 +16,7 @@ from django.conf import settings
 from django.db.models import Q
 
 from dashboard import jobs
-from dashboard.approvals.emergency_stops import EmergencyStop, emergency_stops
+from dashboard.approvals.emergency_stops import EmergencyStop
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.history_store import DatabaseHistory
@@ -47,10 +47,12 @@ DAY_S = 24 * 3600
 
 @dataclass
 class EvaluationScope:
-    """What one round reads from: a team's view, or the whole estate where there is no team."""
+    """What one round reads from: a team's view, or the whole estate where there is no team; ``stops`` are of all teams.
+    """
 
     team: Team | None
     now_s: int
+    stops: Mapping[str, EmergencyStop] = field(default_factory=dict)
     history: History = field(default_factory=DatabaseHistory)
 
     @cached_property
@@ -77,8 +79,7 @@ class EvaluationScope:
     @cached_property
     def stopped(self) -> Mapping[str, EmergencyStop]:
         """The team's dataflows that rest by an emergency stop, by id."""
-        return {} if self.team is None else emergency_stops(
-            DataflowRecord.objects.filter(team=self.team).values_list("pk", flat=True))
+        return {key: stop for key, stop in self.stops.items() if self.team is not None and stop.team == self.team.pk}
 
     @cached_property
     def tasks(self) -> Mapping[str, str]:
@@ -90,6 +91,23 @@ class EvaluationScope:
     def is_heard(self) -> bool:
         """Whether anything live is known."""
         return self.view.reading.available and not self.view.reading.broker_full
+
+    @cached_property
+    def latencies(self) -> Mapping[Series, str]:
+        """The series of the dataflows' latencies, each with its dataflow."""
+        return {Series(DATAFLOW, key, "latency_p99_ms"): key for key in self.own}
+
+    @cached_property
+    def streams(self) -> Mapping[Series, tuple[str, str]]:
+        """The series of what waits in front of the tasks, each with the task that it comes from and the task."""
+        return {
+            Series(STREAM, f"{parent}>{task}", "backlog_blocks"): (parent, task)
+            for task in self.tasks for parent in self.view.estate.tasks[task].parents}
+
+    @cached_property
+    def recent(self) -> Mapping[Series, float | None]:
+        """What all of these were lately."""
+        return self.newest([*self.latencies, *self.streams])
 
     def newest(self, series: list[Series]) -> Mapping[Series, float | None]:
         """What each series was lately: the median of its last seconds, None where nothing was measured."""
@@ -103,14 +121,13 @@ class EvaluationScope:
 
 
 def _latency(evidence: EvaluationScope) -> Readings | None:
-    series = {Series(DATAFLOW, key, "latency_p99_ms"): key for key in evidence.own}
     return {
-        Element(DATAFLOW, series[line]): AlertReading(
-            value=value, cause="latency", dataflow=series[line],
-            text=f"Events of {evidence.of_dataflow(series[line])} reach its sinks late"
+        Element(DATAFLOW, key): AlertReading(
+            value=(value := evidence.recent[line]), cause="latency", dataflow=key,
+            text=f"Events of {evidence.of_dataflow(key)} reach its sinks late"
                  + (f": p99 is {value / 1000:.3g} s." if value is not None else "."),
             remedy="See on its page where they wait: a stream that is full, or a batch that takes long.")
-        for line, value in evidence.newest(list(series)).items()}
+        for line, key in evidence.latencies.items()}
 
 
 def _latency_limit(evidence: EvaluationScope) -> Readings | None:
@@ -126,12 +143,9 @@ def _latency_limit(evidence: EvaluationScope) -> Readings | None:
 
 
 def _backlog(evidence: EvaluationScope) -> Readings | None:
-    streams = {
-        Series(STREAM, f"{parent}>{task}", "backlog_blocks"): (parent, task)
-        for task in evidence.tasks for parent in evidence.view.estate.tasks[task].parents}
     readings: Readings = {}
-    for line, value in evidence.newest(list(streams)).items():
-        parent, task = streams[line]
+    for line, (parent, task) in evidence.streams.items():
+        value = evidence.recent[line]
         if value is not None:  # a stream within a query has none
             readings[Element(STREAM, line.subject)] = AlertReading(
                 value=value, cause="backlog", dataflow=evidence.tasks[task],

@@ -37,7 +37,19 @@ def kinds_of(team: Team | None) -> list[RuleKind]:
 
 def rules_of(team: Team | None) -> list[RuleInForce]:
     """The rules of a team, or of the estate, in the registry's order; after them those of single dataflows."""
-    rows = list(RuleRow.objects.filter(team=team).select_related("dataflow"))
+    return _rules_in_force(team, RuleRow.objects.filter(team=team).select_related("dataflow"))
+
+
+def rules_by_team(teams: Iterable[Team | None]) -> dict[Team | None, list[RuleInForce]]:
+    """The same of several teams, and of the estate where that is among them."""
+    rows: dict[int | None, list[RuleRow]] = {}
+    for row in RuleRow.objects.select_related("dataflow"):
+        rows.setdefault(row.team_id, []).append(row)
+    return {team: _rules_in_force(team, rows.get(team.pk if team else None, ())) for team in teams}
+
+
+def _rules_in_force(team: Team | None, rows: Iterable[RuleRow]) -> list[RuleInForce]:
+    rows = list(rows)
     whole = {row.kind: row for row in rows if row.dataflow_id is None}
     own = [row for row in rows if row.dataflow_id is not None and row.kind in RULE_KINDS]
     return [

@@ -50,7 +50,7 @@ def _moment(text: str, name: str) -> datetime | None:
         moment = datetime.fromisoformat(text)
     except ValueError:
         moment = None
-    if moment is None or moment.year < 1971:
+    if moment is None or not 1971 <= moment.year < 9999:  # a year of room for zones, and for the steps of a grain
         raise InvalidRange(
             f"“{name}” is no moment.", remedy="Write it in ISO 8601, such as 2026-11-24T12:00:00Z.")
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

@@ -6,6 +6,7 @@ it is for a command or a job, and not for a page that somebody waits for.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
-from dashboard.controllers.stored_rounds import policies_of
+from dashboard.controllers.stored_rounds import policies_of_all
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.latency_control.open_batches import able_types
@@ -80,7 +81,8 @@ def replayed(*, hours: float, at: datetime, proposal: Proposal | None = None) ->
 
 
 def replayed_part(
-    *, begin: datetime, end: datetime, step_s: float, generation: int, proposal: Proposal | None = None
+    *, begin: datetime, end: datetime, step_s: float, generation: int, proposal: Proposal | None = None,
+    on_step: Callable[[int], None] = lambda step: None,
 ) -> Replayed:
     """A part of the time that was recorded, by itself: queues are empty when it begins, and controllers have done
     nothing yet.
@@ -93,6 +95,8 @@ def replayed_part(
         Of the estate that the parts before were played with.
     proposal : Proposal, optional
         With its plan done; without it the estate as it is.
+    on_step : callable, optional
+        Told the number of each step before it; what it raises ends the replay.
 
     Raises
     ------
@@ -110,7 +114,7 @@ def replayed_part(
     looked_at = estate if proposal is None else _applied(estate, proposal)
     records = {str(record.pk): record for record in DataflowRecord.objects.filter(
         pk__in=looked_at.submitted).select_related("team")}
-    return replay(_setup(looked_at, recorded_rates, records, step_s=step_s))
+    return replay(_setup(looked_at, recorded_rates, records, step_s=step_s), on_step=on_step)
 
 
 def _applied(estate: Estate, proposal: Proposal) -> Estate:
@@ -174,7 +178,7 @@ def _setup(
             task.id: recorded_rates.of_source(task.id, task.rate_per_s or 0.0, step_s)
             for task in estate.tasks.values() if not task.parents},
         jobs.task_types(), prices_in_force(),
-        policies={name: policies_of(controller) for name, controller in CONTROLLERS.items()},
+        policies=policies_of_all(CONTROLLERS.values()),
         limits={key: record.latency_limits for key, record in records.items() if key in estate.submitted},
         selectivity=recorded_rates.selectivity,
         refusals={task.type: "it was not seen in open batches" for task in estate.tasks.values()

@@ -74,12 +74,13 @@ def record_usage(*, at: datetime) -> int:
             for slot, counters in fresh.items()}
         note_slots(settled_slots(
             {slot: growth[slot] for slot in begun}, tasks, fragments, charged, last, same_since, at=at), at=at)
-        for slot, counters in fresh.items():
-            SlotReading.objects.update_or_create(slot=slot, defaults={
-                "at": at, "counters": asdict(counters), "tasks": tasks[slot], "alternates": alternates[slot],
-                "same_since": same_since[slot]})
+        SlotReading.objects.bulk_create(
+            [SlotReading(
+                slot=slot, at=at, counters=asdict(counters), tasks=tasks[slot], alternates=alternates[slot],
+                same_since=same_since[slot]) for slot, counters in fresh.items()],
+            update_conflicts=True, unique_fields=["slot"],
+            update_fields=["at", "counters", "tasks", "alternates", "same_since"])
         note_prices(at=at)
-        _forget(at)
     return len(begun)
 
 
@@ -129,8 +130,9 @@ def _charge(
     parts: list[tuple[str, BillShare]] = []
     readings: list[TaskReading] = []
     group_cpu_s = costs_here().group_cpu_s
+    prices_since = {begin: prices_at(begin) for begin in set(begun.values())}
     for slot, counters in growth.items():
-        prices, cpu_us = prices_at(begun[slot]), 1000 * counters.cpu_ms
+        prices, cpu_us = prices_since[begun[slot]], 1000 * counters.cpu_ms
         work = {query: query_work(counts, tasks[slot][query]) for query, counts in counters.queries.items()}
         used = attribute(cpu_us=cpu_us, memory_mb_s=counters.memory_mb_s, queries=list(work.values()))
         batches = batch_parts(
@@ -204,10 +206,11 @@ def _add_to(row: UsageHour, part: BillShare) -> None:
         row.limit_known_ms += ms
 
 
-def _forget(at: datetime) -> None:
-    UsageHour.objects.filter(hour__lt=at - KEPT).delete()
-    NeedRow.objects.filter(until__lt=at - KEPT).delete()
-    SlotReading.objects.filter(at__lt=at - FORGOTTEN).delete()
+def forget_usage(at: datetime) -> int:
+    """Drop what was used and needed long ago, and readings of slots that are gone; how many rows there were."""
+    old = (UsageHour.objects.filter(hour__lt=at - KEPT), NeedRow.objects.filter(until__lt=at - KEPT),
+           SlotReading.objects.filter(at__lt=at - FORGOTTEN))
+    return sum(rows.delete()[0] for rows in old)
 
 
 def _ids(tasks: Tasks) -> set[str]:

@@ -69,6 +69,9 @@ def logging_config(*, level: str) -> dict[str, Any]:
             # Django logs every 4xx as a warning; the access log tells these already.
             "django.request": {"level": "ERROR"},
             "uvicorn.error": {"level": "WARNING"},
+            # A line when a job comes and one when it is done, for a job every second: what fails is an error.
+            "celery.worker.strategy": {"level": "WARNING"},
+            "celery.app.trace": {"level": "WARNING"},
         },
     }
     logging.config.dictConfig(config)

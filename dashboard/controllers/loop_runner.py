@@ -16,12 +16,12 @@ import structlog
 from dashboard.audit.trail import audited
 from dashboard.controllers import stored_rounds
 from dashboard.controllers.collecting import COLLECTORS
-from dashboard.controllers.models import LoopRow, RoundRow
+from dashboard.controllers.models import RoundRow
 from dashboard.controllers.site_world import StoredWorld
 from scheduler.controllers.control_loop import LoopStep, is_due, step
 from scheduler.controllers.controller_port import CommandProgress, Controller, Effect, Observations
 from scheduler.controllers.controller_registry import CONTROLLERS
-from scheduler.controllers.loop_values import BROKEN, CHECKING, KEPT, UNCHECKED, Command, LoopState
+from scheduler.controllers.loop_values import CHECKING, OFF, Command, LoopState
 
 log = structlog.get_logger(__name__)
 
@@ -40,18 +40,26 @@ class Actuator(Protocol):
 
 
 def run(actuators: Mapping[str, Actuator], *, at: datetime) -> int:
-    """Make a step of every controller; how many rounds are in flight.
+    """Make a step of every controller that has to decide or has rounds to follow; how many rounds are in flight.
+
+    All of them look at one world, until one has changed something.
 
     Parameters
     ----------
     actuators : mapping of str to Actuator
         By the name of the controller.
     """
+    world = StoredWorld(at)
     for controller in CONTROLLERS.values():
+        if not (_is_wanted(controller, world) or controller.name in world.followed):
+            continue
         try:
-            take_turn(controller, actuators[controller.name], at=at)
+            acted = bool(take_turn(controller, actuators[controller.name], world).commands)
         except Exception:  # one that cannot be followed keeps no other from its turn
             log.exception("controller_not_run", controller=controller.name)
+            acted = True
+        if acted:  # the next ones look at what has become of it
+            world = StoredWorld(at)
     return RoundRow.objects.filter(ended=None).count()
 
 
@@ -66,23 +74,23 @@ def run_urgent(actuators: Mapping[str, Actuator], *, at: datetime) -> None:
     world = StoredWorld(at)
     for controller in CONTROLLERS.values():
         if COLLECTORS[controller.reads].is_urgent(world):
-            take_turn(controller, actuators[controller.name], at=at)
+            take_turn(controller, actuators[controller.name], world)
 
 
-def take_turn(controller: Controller, actuator: Actuator, *, at: datetime) -> LoopStep:
-    """One step of one controller, stored, and its commands carried out."""
-    policies = stored_rounds.policies_of(controller)
-    world = StoredWorld(at)
-    evidence = _collected(controller, world) if stored_rounds.is_wanted(policies) and _is_due(
-        controller, world) else None
-    effects = _effects(controller, world)
+def take_turn(controller: Controller, actuator: Actuator, world: StoredWorld) -> LoopStep:
+    """One step of one controller at the moment of a world, stored, and its commands carried out."""
+    at = world.at
+    evidence = _collected(controller, world) if _is_wanted(controller, world) else None
+    effects = _effects(controller, world) if controller.name in world.followed else {}
     with audited(actor=None, verb="controller.step") as audit:
         loop = stored_rounds.loop_for_update()
         state = stored_rounds.state_of(loop, at=at)
         observations = Observations(
             evidence, at.timestamp(), actuator.progress(_followed(controller, state)), effects,
             {} if evidence is None else actuator.busy())
-        result = step(controller, state, observations, stored_rounds.policies_of(controller), now_s=at.timestamp())
+        # As they stand under the lock: what was turned off meanwhile begins nothing.
+        policies = world.policies[controller.name] | stored_rounds.chosen_policies([controller])[controller.name]
+        result = step(controller, state, observations, policies, now_s=at.timestamp())
         if evidence is not None:
             loop.decided_s = loop.decided_s | {controller.name: at.timestamp()}
         begun, moved = stored_rounds.store(loop, state, result.state)
@@ -104,14 +112,15 @@ def _followed(controller: Controller, state: LoopState) -> list[RoundRow]:
     """Rounds in flight, and those in force, which people may take back."""
     keys = [
         loop_round.key for loop_round in state.rounds
-        if loop_round.controller == controller.name
-        and (loop_round.is_open or loop_round.phase in {KEPT, BROKEN, UNCHECKED})]
+        if loop_round.controller == controller.name and loop_round.phase in stored_rounds.FOLLOWED]
     return list(RoundRow.objects.filter(key__in=keys).select_related("sweep__profile", "profile"))
 
 
-def _is_due(controller: Controller, world: StoredWorld) -> bool:
-    decided_s = LoopRow.objects.filter(pk=1).values_list("decided_s", flat=True).first() or {}
-    return is_due(controller, decided_s=decided_s.get(controller.name, 0.0), now_s=world.now_s)
+def _is_wanted(controller: Controller, world: StoredWorld) -> bool:
+    """Whether it is to decide now: it is time, and anybody wants to hear of it."""
+    decided_s = world.decided_s.get(controller.name, 0.0)
+    return is_due(controller, decided_s=decided_s, now_s=world.now_s) and any(
+        policy.mode != OFF for policy in world.policies[controller.name].values())
 
 
 def _collected(controller: Controller, world: StoredWorld) -> Any:

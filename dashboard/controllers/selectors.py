@@ -19,7 +19,7 @@ from dashboard.catalog.permissions import visible_to
 from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.models import LoopRow, ReasonRow, RoundRow
 from dashboard.controllers.site_world import StoredWorld
-from dashboard.controllers.stored_rounds import policies_of, state_of
+from dashboard.controllers.stored_rounds import policies_of, policies_of_all, state_of
 from dashboard.teams.models import Role, Team
 from dashboard.teams.permissions import NOBODY, Viewer
 from scheduler.controllers.controller_port import Controller
@@ -65,7 +65,8 @@ def acting_teams(controller: str) -> set[int]:
 
 def modes_of(team: Team) -> list[tuple[Controller, str]]:
     """Each controller, and what it may do for a team."""
-    return [(controller, policies_of(controller)[team.slug].mode) for controller in CONTROLLERS.values()]
+    policies = policies_of_all(CONTROLLERS.values())
+    return [(controller, policies[controller.name][team.slug].mode) for controller in CONTROLLERS.values()]
 
 
 def rounds(viewer: Viewer, *, controller: str = "", team: str = "", phase: str = "") -> QuerySet[RoundRow]:
@@ -98,9 +99,9 @@ def overview(viewer: Viewer) -> list[ControllerSummary]:
     at, loop = timezone.now(), LoopRow.objects.filter(pk=1).first() or LoopRow()
     state = state_of(loop, at=at)
     since = at - timedelta(days=30)
-    rows = []
+    rows, policies_by_controller = [], policies_of_all(CONTROLLERS.values())
     for controller in CONTROLLERS.values():
-        policies = policies_of(controller)
+        policies = policies_by_controller[controller.name]
         ended = Counter(rounds(viewer, controller=controller.name).filter(ended__gte=since).values_list(
             "phase", flat=True))
         teams = tuple(

@@ -14,7 +14,7 @@ from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers.adapted_elements import adapted_elements
 from dashboard.controllers.models import RoundRow
-from dashboard.controllers.stored_rounds import round_of
+from dashboard.controllers.stored_rounds import decided_s, followed_controllers, policies_of_all, round_of
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.slow_queries import cut_tasks
 from dashboard.operations.latency_control.batch_modes import wanted_modes
@@ -31,9 +31,10 @@ from dashboard.plans.models import PlanRecord
 from dashboard.plans.price_settings import prices_in_force
 from dashboard.plans.selectors import plan_of
 from scheduler.contracts.reports import Reports
+from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.controllers.evidence.rate_forecasts import RateForecasts
 from scheduler.controllers.evidence.world import AdaptedElement, FusedByOthers, PacingFacts, QueryBatches, Stream
-from scheduler.controllers.loop_values import Round
+from scheduler.controllers.loop_values import Policy, Round
 from scheduler.deployment.deployed_bundles import Deployment
 from scheduler.deployment.online import Thresholds
 from scheduler.latency.limits_met import LimitStatus
@@ -102,6 +103,21 @@ class StoredWorld:
     def costs(self) -> Costs:
         """What was learned on the class of machine that is here."""
         return costs_here()
+
+    @cached_property
+    def policies(self) -> Mapping[str, dict[str, Policy]]:
+        """What every team lets each controller do, by the names of both."""
+        return policies_of_all(CONTROLLERS.values())
+
+    @cached_property
+    def decided_s(self) -> Mapping[str, float]:
+        """When each controller decided last, in seconds since the epoch."""
+        return decided_s()
+
+    @cached_property
+    def followed(self) -> frozenset[str]:
+        """The controllers that have rounds of which there may be news."""
+        return followed_controllers(at=self.at)
 
     def rounds(self, controller: str, *, since_s: float = 0.0, phases: Collection[str] = ()) -> Sequence[Round]:
         """A controller's rounds, the oldest first."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection
 from datetime import UTC, datetime, timedelta
+
+from django.db.models import Max, Q
 
 from dashboard.audit.trail import inside_command
 from dashboard.catalog.models import DataflowRecord
@@ -14,24 +16,54 @@ from dashboard.profiles.models import ProfileRecord
 from dashboard.teams.models import Team
 from scheduler.contracts.codec import Codec
 from scheduler.controllers.controller_port import Controller
-from scheduler.controllers.loop_values import DAY_S, OFF, Decision, IdleReason, LoopState, Policy, Round
+from scheduler.controllers.loop_values import (
+    BROKEN,
+    DAY_S,
+    KEPT,
+    OPEN_PHASES,
+    UNCHECKED,
+    Decision,
+    IdleReason,
+    LoopState,
+    Policy,
+    Round,
+)
 
 DECISIONS = Codec(Decision)
+FOLLOWED = OPEN_PHASES | {KEPT, BROKEN, UNCHECKED}  # phases of rounds of which there may still be news
 REMEMBERED = timedelta(seconds=2 * DAY_S + 3600)  # ended rounds that limits may depend on
 REASONS_KEPT = timedelta(days=14)
 
 
 def policies_of(controller: Controller) -> dict[str, Policy]:
     """What every team lets a controller do, by short name, and ``""`` for what belongs to all."""
-    stored = {
-        row.team.slug if row.team else "": row.policy
-        for row in ControllerSettings.objects.filter(controller=controller.name).select_related("team")}
-    return {slug: stored.get(slug, controller.usual) for slug in ["", *Team.objects.values_list("slug", flat=True)]}
+    return policies_of_all([controller])[controller.name]
 
 
-def is_wanted(policies: Mapping[str, Policy]) -> bool:
-    """Whether anybody wants to hear of it."""
-    return any(policy.mode != OFF for policy in policies.values())
+def policies_of_all(controllers: Collection[Controller]) -> dict[str, dict[str, Policy]]:
+    """The same of several, by their names."""
+    teams, chosen = ["", *Team.objects.values_list("slug", flat=True)], chosen_policies(controllers)
+    return {
+        controller.name: dict.fromkeys(teams, controller.usual) | chosen[controller.name] for controller in controllers}
+
+
+def chosen_policies(controllers: Collection[Controller]) -> dict[str, dict[str, Policy]]:
+    """The same of those teams alone that have chosen something."""
+    chosen: dict[str, dict[str, Policy]] = {controller.name: {} for controller in controllers}
+    for row in ControllerSettings.objects.filter(controller__in=list(chosen)).select_related("team"):
+        chosen[row.controller][row.team.slug if row.team else ""] = row.policy
+    return chosen
+
+
+def followed_controllers(*, at: datetime) -> frozenset[str]:
+    """The names of those that have rounds in flight, or in force, which people may take back."""
+    rounds = RoundRow.objects.filter(_remembered(at), phase__in=FOLLOWED)
+    return frozenset(rounds.order_by().values_list("controller", flat=True).distinct())
+
+
+def decided_s() -> dict[str, float]:
+    """When each controller decided last, by its name, in seconds since the epoch."""
+    return LoopRow.objects.filter(pk=1).values_list("decided_s", flat=True).first() or {}
 
 
 def loop_time() -> datetime:
@@ -43,15 +75,18 @@ def loop_time() -> datetime:
 def loop_for_update() -> LoopRow:
     """The loop's row, locked: one step at a time."""
     _require_command()
-    LoopRow.objects.get_or_create(pk=1)
-    return LoopRow.objects.select_for_update().get(pk=1)
+    rows = LoopRow.objects.select_for_update()
+    loop = rows.filter(pk=1).first()
+    if loop is None:
+        LoopRow.objects.get_or_create(pk=1)
+        loop = rows.get(pk=1)
+    return loop
 
 
 def state_of(loop: LoopRow, *, at: datetime) -> LoopState:
     """Rounds in flight, and those that ended lately."""
-    rows = [*RoundRow.objects.filter(ended=None), *RoundRow.objects.filter(ended__gt=at - REMEMBERED)]
-    return LoopState(
-        tuple(round_of(row) for row in sorted(rows, key=lambda row: row.pk)), loop.next_number, loop.clock_s)
+    rows = RoundRow.objects.filter(_remembered(at)).order_by("pk")
+    return LoopState(tuple(map(round_of, rows)), loop.next_number, loop.clock_s)
 
 
 def round_of(row: RoundRow) -> Round:
@@ -81,30 +116,50 @@ def store(loop: LoopRow, before: LoopState, after: LoopState) -> tuple[list[Roun
     return begun, moved
 
 
-def note(controller: str, reasons: Iterable[IdleReason], *, at: datetime) -> None:
+def note(controller: str, reasons: Collection[IdleReason], *, at: datetime) -> None:
     """Keep why things were left as they are; the same as the last time is the same row."""
     _require_command()
+    if not reasons:
+        return
     teams = {team.slug: team for team in Team.objects.all()}
+    newest = _newest_reasons(controller, {reason.target for reason in reasons})
+    again, new = [], []
     for reason in reasons:
         team, text = teams.get(reason.team), gist(reason.why)
-        newest = ReasonRow.objects.filter(
-            controller=controller, team=team, target=reason.target).order_by("-until").first()
-        if newest is not None and newest.gist == text:
-            newest.until, newest.why, newest.times = at, reason.why, newest.times + 1
-            newest.save(update_fields=["until", "why", "times"])
+        row = newest.get((team, reason.target))
+        if row is not None and row.gist == text:
+            row.until, row.why, row.times = at, reason.why, row.times + 1
+            again.append(row)
         else:
-            ReasonRow.objects.create(
-                controller=controller, team=team, why=reason.why, gist=text, since=at, until=at,
-                **_target(reason.target))
-    ReasonRow.objects.filter(until__lt=at - REASONS_KEPT).delete()
+            new.append(ReasonRow(
+                controller=controller, team=team, target=reason.target, why=reason.why, gist=text, since=at, until=at))
+    ReasonRow.objects.bulk_update(again, ["until", "why", "times"])
+    subjects = _subjects([row.target for row in new])
+    for row in new:
+        row.dataflow, row.profile = subjects[row.target]
+    ReasonRow.objects.bulk_create(new)
+
+
+def forget_reasons(at: datetime) -> int:
+    """Drop why things were left as they are where that was last so two weeks ago; how many there were."""
+    return ReasonRow.objects.filter(until__lt=at - REASONS_KEPT).delete()[0]
+
+
+def _newest_reasons(controller: str, targets: Collection[str]) -> dict[tuple[Team | None, str], ReasonRow]:
+    """The last reason for each target, by the team that it was told."""
+    rows = ReasonRow.objects.filter(controller=controller, target__in=targets)
+    last = rows.order_by().values("team", "target").annotate(last=Max("until")).values("last")
+    return {(row.team, row.target): row for row in rows.filter(until__in=last).select_related("team").order_by("until")}
 
 
 def _created(loop_round: Round) -> RoundRow:
     decision = loop_round.decision
+    dataflow, profile = _subjects([decision.target])[decision.target]
     row = RoundRow(
         key=loop_round.key, controller=loop_round.controller, mode=loop_round.mode,
-        decision=DECISIONS.document(decision),
-        begun=_at(loop_round.begun_s), team=Team.objects.filter(slug=decision.team).first(), **_target(decision.target))
+        decision=DECISIONS.document(decision), begun=_at(loop_round.begun_s),
+        team=Team.objects.filter(slug=decision.team).first(), target=decision.target, dataflow=dataflow,
+        profile=profile)
     _write(row, loop_round)
     row.save()
     return row
@@ -115,13 +170,17 @@ def _write(row: RoundRow, loop_round: Round) -> None:
     row.changed, row.back, row.ended = _at(loop_round.changed_s), _at(loop_round.back_s), _at(loop_round.ended_s)
 
 
-def _target(target: str) -> dict[str, object]:
-    """A target's id, and the dataflow or profile that it is."""
-    if not is_uuid(target):
-        return {"target": target}
-    return {
-        "target": target, "dataflow": DataflowRecord.objects.filter(pk=target).first(),
-        "profile": ProfileRecord.objects.filter(pk=target).first()}
+def _subjects(targets: Collection[str]) -> dict[str, tuple[DataflowRecord | None, ProfileRecord | None]]:
+    """The dataflow or profile that each target is."""
+    ids = [target for target in targets if is_uuid(target)]
+    dataflows = {str(key): record for key, record in DataflowRecord.objects.in_bulk(ids).items()}
+    profiles = {str(key): record for key, record in ProfileRecord.objects.in_bulk(ids).items()}
+    return {target: (dataflows.get(target), profiles.get(target)) for target in targets}
+
+
+def _remembered(at: datetime) -> Q:
+    """Rounds in flight, and those that ended lately."""
+    return Q(ended=None) | Q(ended__gt=at - REMEMBERED)
 
 
 def _at(moment_s: float | None) -> datetime | None:

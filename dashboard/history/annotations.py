@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from dashboard.history.models import AnnotationRow
+from dashboard.history.series_ids import of_subjects
 from scheduler.history.series import Annotation
 
 _LONGEST = AnnotationRow._meta.get_field("text").max_length
@@ -30,15 +31,9 @@ def read(
     teams : collection of str, optional
         Of what is for the members of one team, that of these teams; None: all of it.
     """
-    wanted = set(subjects)
-    by_kind: dict[str, list[str]] = {}
-    for kind, subject in sorted(wanted):
-        by_kind.setdefault(kind, []).append(subject)
-    rows = [
-        row for kind, names in by_kind.items() for begin in range(0, len(names), 400)
-        for row in AnnotationRow.objects.filter(
-            at_s__gte=begin_s, at_s__lt=end_s, kind=kind, subject__in=names[begin:begin + 400],
-            **({} if teams is None else {"team__in": ["", *teams]}))]
+    told = AnnotationRow.objects.filter(
+        at_s__gte=begin_s, at_s__lt=end_s, **({} if teams is None else {"team__in": ["", *teams]}))
+    rows = [row for condition in of_subjects(subjects) for row in told.filter(condition)]
     notes = [Annotation(row.at_s, row.what, row.kind, row.subject, row.text, row.team) for row in rows]
     return sorted(notes, key=lambda note: (note.at_s, note.what, note.kind, note.subject))
 

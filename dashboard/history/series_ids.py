@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import reduce
+from itertools import groupby
+from operator import or_
 from typing import Any
+
+from django.db.models import Q
 
 from dashboard.history.models import SeriesRow
 from scheduler.history.series import Series
@@ -26,16 +31,14 @@ def ids_of(series: Collection[Series], *, at_s: int) -> dict[Series, int]:
 def known_ids(series: Iterable[Series]) -> dict[Series, int]:
     """The ids of those that have one."""
     wanted = set(series)
-    subjects: dict[str, set[str]] = {}
-    for line in wanted:
-        subjects.setdefault(line.kind, set()).add(line.subject)
-    rows = (row for kind, names in subjects.items() for row in _rows(kind, names))
+    rows = _rows((line.kind, line.subject) for line in wanted)
     return {row.series: row.pk for row in rows if row.series in wanted}
 
 
 def series_of(kind: str, subjects: Collection[str]) -> Sequence[Series]:
     """The series that are known of some subjects of a kind, in order of subject and metric."""
-    return sorted((row.series for row in _rows(kind, subjects)), key=lambda line: (line.subject, line.metric))
+    rows = _rows((kind, subject) for subject in subjects)
+    return sorted((row.series for row in rows), key=lambda line: (line.subject, line.metric))
 
 
 def metrics_of(first_id: int, last_id: int) -> Mapping[int, str]:
@@ -49,9 +52,16 @@ def note_seen(ids: Sequence[int], at_s: int, *, every_s: int) -> None:
         SeriesRow.objects.filter(pk__in=some, seen_s__lt=at_s - every_s).update(seen_s=at_s)
 
 
-def _rows(kind: str, subjects: Iterable[str]) -> Iterator[SeriesRow]:
-    for some in _some(sorted(subjects)):
-        yield from SeriesRow.objects.filter(kind=kind, subject__in=some)
+def of_subjects(subjects: Iterable[tuple[str, str]]) -> Iterator[Q]:
+    """Conditions by which rows are of any of these subjects, each with its kind: for as few statements as it takes."""
+    for some in _some(sorted(set(subjects))):
+        by_kind = groupby(some, key=lambda subject: subject[0])
+        yield reduce(or_, (Q(kind=kind, subject__in=[name for _, name in names]) for kind, names in by_kind))
+
+
+def _rows(subjects: Iterable[tuple[str, str]]) -> Iterator[SeriesRow]:
+    for condition in of_subjects(subjects):
+        yield from SeriesRow.objects.filter(condition)
 
 
 def _some(items: Sequence[Any]) -> Iterator[Sequence[Any]]:

@@ -25,9 +25,14 @@ from scheduler.model.plan_kinds import PLAN_KINDS
 OVERLAP = timedelta(minutes=10)  # a transaction may commit later than it says
 
 
+def is_wanted() -> bool:
+    """Whether anybody is told of lineage."""
+    return bool(settings.OPENLINEAGE_URL)
+
+
 def emit_finished() -> int:
     """Enqueue the events of plans that were enacted or taken back since the last look; how many plans there were."""
-    if not settings.OPENLINEAGE_URL:
+    if not is_wanted():
         return 0
     mark, _ = LineageMark.objects.get_or_create(pk=1, defaults={"since": timezone.now()})
     finished = Proposal.objects.in_effect().filter(finished_at__gte=mark.since - OVERLAP)

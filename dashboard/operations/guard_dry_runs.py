@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import isnan
 
@@ -12,18 +13,20 @@ from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.policy_reader import RunningElement
 from dashboard.operations.policy_streams import catalog_of, events_between, subject_in
 from scheduler.guards.element_policies import ElementPolicy
+from scheduler.guards.element_watch import ElementWatch
 from scheduler.guards.figure_streams import MEASURED, FigureSubject
 from scheduler.guards.guard_compiling import CompiledElement, compile_element
 from scheduler.guards.guard_dry_run import GuardDryRun, dry_run
 from scheduler.guards.guard_traces import GuardTrace, GuardTracer
 from scheduler.guards.guard_tree import WINDOWS
-from scheduler.guards.guard_values import GuardEvent
+from scheduler.guards.guard_values import GuardEvent, InvalidGuard
 from scheduler.guards.task_figures import KeptFigures, is_known, subject_of
 from scheduler.history.series import GRAIN_BY_NAME, Series
 from scheduler.model.alternates import first_on
 
 MOST_HOURS = 24 * 7
 HOUR_S = 3600
+WORKS_S = 5.0  # CPU seconds of one trial: somebody waits for it, and others for the process
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ def dry_run_of(element: RunningElement, policy: ElementPolicy, *, hours: int = 2
     Raises
     ------
     InvalidGuard
-        A guard is none.
+        A guard is none, or they take too long.
     """
     end_s = int(timezone.now().timestamp())
     begin_s = end_s - min(max(hours, 1), MOST_HOURS) * HOUR_S
@@ -77,7 +80,8 @@ def dry_run_of(element: RunningElement, policy: ElementPolicy, *, hours: int = 2
 
 
 def replayed(
-    element: RunningElement, policy: ElementPolicy, *, begin_s: int, end_s: int
+    element: RunningElement, policy: ElementPolicy, *, begin_s: int, end_s: int,
+    spent_s: Callable[[], float] = time.thread_time,
 ) -> tuple[GuardDryRun, GuardTrace]:
     """The same over any time, with what guards saw; raises as `dry_run_of` does.
 
@@ -85,7 +89,10 @@ def replayed(
     ----------
     begin_s, end_s : int
         In seconds since the epoch. What was measured before fills windows, as far as they reach.
+    spent_s : callable
+        CPU seconds that were spent so far.
     """
+    until_s = spent_s() + WORKS_S
     guarded, catalog = policy.element(element.task, element.alternates), catalog_of(policy)
     compiled = compile_element(guarded, catalog)
     subjects: dict[str, FigureSubject] = {"": subject_of(element.estate, element.running.id)} | {
@@ -96,9 +103,17 @@ def replayed(
     events = sorted([*posted, *measured], key=lambda event: event.at_ms)
     known_ms = next((event.at_ms for event in events if event.stream in subjects), end_s * 1000)
     begin_ms, tracer = max(known_ms, begin_s * 1000), GuardTracer(compiled)
+
+    def seen(watch: ElementWatch, at_ms: int) -> None:
+        if spent_s() > until_s:
+            raise InvalidGuard(
+                f"The policy of {element.task} takes more than {WORKS_S:g} s to try.",
+                remedy="Try fewer hours, or guards that name fewer streams.", task=element.task)
+        tracer(watch, at_ms)
+
     run = dry_run(
         guarded, catalog, events, begin_ms=begin_ms, end_ms=end_s * 1000, on=first_on(element.alternates).name,
-        seen=tracer)
+        seen=seen)
     return run, tracer.trace(begin_ms=begin_ms, end_ms=end_s * 1000)
 
 

@@ -29,7 +29,7 @@ from dashboard.outbox.messages import IDEMPOTENCY, body_of, headers_of
 from dashboard.outbox.models import DEAD, EMAIL, LINEAGE, SENT, WAITING, WEBHOOK, Delivery
 from dashboard.outbox.webhook_posts import HostNotAllowed, NotDelivered, post_json
 from scheduler.alerting.retrying import next_attempt_s
-from scheduler.model.errors import WeirError
+from scheduler.model.errors import PermissionDenied, WeirError
 from scheduler.model.names import one_line
 
 log = structlog.get_logger(__name__)
@@ -102,7 +102,7 @@ def forget_deliveries(at: datetime) -> int:
 def _claimed(pk: object, now_s: float) -> Delivery | None:
     """The message, for this process alone; None where another one has it."""
     with transaction.atomic():
-        delivery = Delivery.objects.select_for_update(of=("self",)).select_related("endpoint").filter(
+        delivery = Delivery.objects.select_for_update(of=("self",)).select_related("endpoint__user", "user").filter(
             pk=pk, state=WAITING, next_s__lte=int(now_s)).first()
         if delivery is not None:
             delivery.attempts += 1
@@ -114,15 +114,24 @@ def _claimed(pk: object, now_s: float) -> Delivery | None:
 def _attempt(delivery: Delivery, now_s: float) -> Exception | None:
     """Send it, and note what became of it: None, or why it did not arrive."""
     try:
+        _require_active(delivery)
         _SENDERS[delivery.channel](delivery, int(now_s))
     except Exception as error:  # whatever it is: a message that cannot be sent keeps no other waiting
         if not isinstance(error, NotDelivered | WeirError | OSError | ValueError):  # smtplib's errors are OSErrors
             log.exception("delivery_failed", delivery=str(delivery.pk))
-        _failed(delivery, str(error) or type(error).__name__, now_s, for_good=isinstance(error, HostNotAllowed))
+        is_final = isinstance(error, HostNotAllowed | PermissionDenied)
+        _failed(delivery, str(error) or type(error).__name__, now_s, for_good=is_final)
         return error
     Delivery.objects.filter(pk=delivery.pk).update(
         state=SENT, error="", sent_at=datetime.fromtimestamp(now_s).astimezone())
     return None
+
+
+def _require_active(delivery: Delivery) -> None:
+    """Raise where it is for somebody who was deactivated since it was stored, by whichever way."""
+    person = delivery.user or (delivery.endpoint.user if delivery.endpoint else None)
+    if person is not None and not person.is_active:
+        raise PermissionDenied(f"{person.username} is deactivated.", remedy="Nothing is sent to them any more.")
 
 
 def _failed(delivery: Delivery, why: str, now_s: float, *, for_good: bool) -> None:

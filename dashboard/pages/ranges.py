@@ -16,7 +16,7 @@ from scheduler.history.series import GRAINS, MINUTE, SECOND, TEN_SECONDS, Grain,
 
 DAY_S = 24 * 3600
 POINTS = 720  # of a line where nothing else is said: nobody sees more on a chart
-EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+EARLIEST, LATEST = datetime(2000, 1, 1, tzinfo=UTC), datetime(9999, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def _moment(text: str, name: str) -> int:
         moment = None
     if moment is not None and moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    if moment is None or moment < EARLIEST:
+    if moment is None or not EARLIEST <= moment < LATEST:
         raise InvalidRange(f"“{name}” is no moment.", remedy="Write it in ISO 8601, such as 2026-11-24T12:00.")
     return int(moment.timestamp())
 

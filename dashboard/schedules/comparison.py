@@ -193,6 +193,10 @@ def changes(schedule: Schedule, today: Today) -> Changes:
             count["start"] += len(counts)
             continue
         weights = weights_of(schedule, task)  # as they would be stored: those that run are
+        if task in schedule.job.by_key and sorted(weights.values()) != sorted(own.weight for own in running.values()):
+            count["start"] += len(counts)  # its keys change hands
+            count["leave"] += len(running)
+            continue
         wanted = {
             schedule.placement.slots[position].name: (threads, weights[position])
             for position, threads in counts.items()}

@@ -188,4 +188,6 @@ def own_rates(problem: SchedulingProblem) -> tuple[float, ...]:
 def _divided(job: Job, task: str) -> str:
     if task in job.one_thread:
         return "one thread"
+    if task in job.by_key:
+        return "over slots, by key"
     return "on one slot" if task in job.one_slot else "over slots"

@@ -22,6 +22,7 @@ from dashboard.simulations.selectors import simulation
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import Viewer, viewer_of
 from scheduler.adaptation.side_by_side import SimulationSetup
+from scheduler.model.bounds import SIMULATED_TASKS
 from scheduler.model.errors import NothingToChange, PermissionDenied, WeirError
 
 MOST_OPEN, MOST_OPEN_EACH = 20, 2  # that wait or run: of all people, of one
@@ -64,8 +65,13 @@ def start_side_by_side(*, actor: User, dataflow_id: UUID | str, **options: Any) 
         setup = SimulationSetup(**options)
     except (TypeError, ValueError) as error:
         raise InvalidSimulation(f"{error}.", remedy="Change what is asked for, and start again.") from error
-    if str(record.pk) not in load_estate().submitted:
+    submitted = load_estate().submitted.get(str(record.pk))
+    if submitted is None:
         raise NothingToChange(f"{record.name} does not run.", remedy="Submit it first: what it takes is measured then.")
+    if len(submitted.running) > SIMULATED_TASKS.most:
+        raise InvalidSimulation(
+            f"{record.name} has {len(submitted.running)} tasks, and algorithms are played with "
+            f"{SIMULATED_TASKS.most} at the most.", remedy="Simulate a part of it, submitted by itself.")
     return _start(actor, SimulationRun(
         kind=SIDE_BY_SIDE, dataflow=record, asked=asdict(setup), parts=len(setup.algorithms), author=actor))
 

@@ -37,7 +37,7 @@ STEP_S, STEP_OF_LONG_S = 60.0, 300.0  # of a replay; where it is longer than a p
 
 
 class SimulationTooLong(InvalidSimulation):
-    """An algorithm needs more time for its part than a task has."""
+    """A part needs more time than a task has."""
 
 
 class _NotWanted(Exception):
@@ -65,7 +65,7 @@ def advance_simulations(*, at: datetime, monotonic_s: Callable[[], float] = time
             break
         _change(run, {QUEUED, RUNNING}, status=RUNNING)
         try:
-            result = _side_by_side(run, monotonic_s) if run.kind == SIDE_BY_SIDE else _replay(run)
+            result = (_side_by_side if run.kind == SIDE_BY_SIDE else _replay)(run, monotonic_s)
         except _NotWanted:
             continue
         except WeirError as error:
@@ -103,6 +103,14 @@ def _side_by_side(run: SimulationRun, monotonic_s: Callable[[], float]) -> dict[
     name = setup.algorithms[len(run.results)]
     world = world_of(
         setup, inputs.dataflow, machine_classes(), inputs.recorded_per_s, np.random.default_rng(setup.seed))
+    return asdict(simulated(
+        setup, world, name, rng=np.random.default_rng(setup.seed),
+        on_step=_watched(run, name, setup.steps, monotonic_s)))
+
+
+def _watched(run: SimulationRun, what: str, steps: int, monotonic_s: Callable[[], float]) -> Callable[[int], None]:
+    """What is told each step of a part: it says how far the part is, and ends one that takes too long or that somebody
+    has cancelled."""
     began_s = told_s = monotonic_s()
 
     def on_step(step: int) -> None:
@@ -110,26 +118,26 @@ def _side_by_side(run: SimulationRun, monotonic_s: Callable[[], float]) -> dict[
         now_s = monotonic_s()
         if now_s - began_s > LONGEST_PART_S:
             raise SimulationTooLong(
-                f"{name} took more than {LONGEST_PART_S:.0f} s.", remedy="Choose fewer hours, or other algorithms.")
+                f"{what} took more than {LONGEST_PART_S:.0f} s.", remedy="Choose fewer hours, or other algorithms.")
         if now_s - told_s >= TELLS_S:
             told_s = now_s
-            part = (len(run.results) + step / setup.steps) / run.parts
-            if not _change(run, {RUNNING}, progress=part):
+            if not _change(run, {RUNNING}, progress=(len(run.results) + step / steps) / run.parts):
                 raise _NotWanted
 
-    return asdict(simulated(setup, world, name, rng=np.random.default_rng(setup.seed), on_step=on_step))
+    return on_step
 
 
-def _replay(run: SimulationRun) -> dict[str, Any]:
+def _replay(run: SimulationRun, monotonic_s: Callable[[], float]) -> dict[str, Any]:
     """The next day of a replay: all of them with the estate as it is, then with the plan."""
     days = run.parts // 2
     side, day = (NOW, THEN)[len(run.results) // days], len(run.results) % days
     end = datetime.fromisoformat(run.asked["at"])
     begin = end - timedelta(hours=run.asked["hours"]) + timedelta(hours=PART_H * day)
+    end, step_s = min(end, begin + timedelta(hours=PART_H)), STEP_S if days == 1 else STEP_OF_LONG_S
     played = replayed_part(
-        begin=begin, end=min(end, begin + timedelta(hours=PART_H)), generation=run.asked["generation"],
-        step_s=STEP_S if days == 1 else STEP_OF_LONG_S,
-        proposal=run.proposal if side == THEN else None)
+        begin=begin, end=end, generation=run.asked["generation"], step_s=step_s,
+        proposal=run.proposal if side == THEN else None,
+        on_step=_watched(run, "The replay of a day", round((end - begin).total_seconds() / step_s), monotonic_s))
     return {"side": side, **_figures(played)}
 
 

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import time
 
+from celery.signals import worker_shutdown
+
 from dashboard import queue
 from dashboard.alerts import evaluating
 from dashboard.lineage import emitting
 from dashboard.outbox import sending
+from dashboard.outbox.delivery_threads import DeliveryThreads
 from dashboard.queue import app
+
+STOPS_WITHIN_S = 1.5
+_DELIVERIES = DeliveryThreads(sending.send_due)
 
 
 @app.task(name=queue.EVALUATE_ALERTS)
@@ -18,9 +24,14 @@ def evaluate_alerts() -> int:
 
 
 @app.task(name=queue.DELIVER)
-def deliver() -> int:
-    """Send what waits; how many messages arrived."""
-    return sending.send_due()
+def deliver() -> bool:
+    """Let a thread send what waits; whether one was free."""
+    return _DELIVERIES.start()
+
+
+@worker_shutdown.connect
+def _stop(**_: object) -> None:
+    _DELIVERIES.stop(within_s=STOPS_WITHIN_S)
 
 
 @app.task(name=queue.EMIT_LINEAGE)

@@ -14,7 +14,6 @@ from celery.signals import setup_logging, task_prerun, worker_ready
 from django.apps import apps
 from django.db import connections
 
-from dashboard import queue
 from dashboard.queue import app
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "dashboard.config.settings")
@@ -53,8 +52,6 @@ def _settle(**_: object) -> None:
 
 @worker_ready.connect
 def _look_at_expressions(**_: object) -> None:
-    if not queue.takes_jobs():
-        return
     # Beside the worker: a thousand documents take seconds.
     threading.Thread(target=tell_refused_expressions, name="refused-expressions", daemon=True).start()
 

@@ -18,11 +18,13 @@ from django.db import Error
 
 from dashboard import jobs, queue
 from dashboard.approvals import selectors
-from dashboard.approvals.services import machine_ordering
+from dashboard.approvals.services import machine_ordering, plan_holds, waiting_plans
 from dashboard.core.database import keep_connection
+from dashboard.lineage import emitting
 from dashboard.outbox import sending
 from dashboard.profiles.services import sweep_driver
 from dashboard.simulations import simulation_driver
+from dashboard.tasks import planning
 
 log = structlog.get_logger(__name__)
 
@@ -79,10 +81,12 @@ SCHEDULE = {
 
 
 # Whether there is anything to do, of jobs that are due often.
-IS_WANTED: Mapping[str, Callable[[], bool]] = {
+IS_WANTED: Mapping[str, Callable[[], object]] = {
     queue.ADVANCE_PROPOSALS: selectors.is_any_under_way, queue.ADVANCE_SWEEPS: sweep_driver.is_any_open,
     queue.ADVANCE_SIMULATIONS: simulation_driver.is_any_open,
-    queue.ADVANCE_MACHINES: machine_ordering.is_wanted, queue.DELIVER: sending.is_any_due}
+    queue.ADVANCE_MACHINES: machine_ordering.is_wanted, queue.DELIVER: sending.is_any_due,
+    queue.CARRY_OVER: waiting_plans.is_any_behind, queue.ENACT_HELD: plan_holds.is_any_held,
+    queue.SWEEP: planning.overdue_plans, queue.EMIT_LINEAGE: emitting.is_wanted}
 
 
 class TurnScheduler(Scheduler):
@@ -127,8 +131,6 @@ _clocks: list[Any] = []
 
 @worker_ready.connect
 def _start(**_: object) -> None:
-    if not queue.takes_jobs():
-        return
     queue.app.conf.beat_schedule = SCHEDULE
     clock = EmbeddedService(queue.app, thread=True, scheduler_cls=TurnScheduler)
     _clocks.append(clock)

@@ -13,7 +13,6 @@ from dashboard.approvals import selectors, services
 from dashboard.controllers import loop_runner
 from dashboard.queue import app
 from dashboard.tasks.controlling import ACTUATORS
-from dashboard.teams.logins import forget_old_failures
 
 WAITS_TOO_LONG = timedelta(seconds=20)
 CARRYING, CARRIED_AT_MOST_EVERY_MS = "carrying over", 1000
@@ -59,8 +58,12 @@ def enact_held() -> int:
 @app.task(name=queue.SWEEP)
 def sweep() -> int:
     """Ask again for plans that were asked for long ago and are not there: a worker died, or the broker was away."""
-    waiting = selectors.waiting_for_a_plan(enqueued_before=timezone.now() - WAITS_TOO_LONG)
+    waiting = overdue_plans()
     for proposal_id in waiting:
         jobs.prepare_proposal(proposal_id)
-    forget_old_failures()
     return len(waiting)
+
+
+def overdue_plans() -> list[str]:
+    """Ids of the proposals whose plans should long be there."""
+    return selectors.waiting_for_a_plan(enqueued_before=timezone.now() - WAITS_TOO_LONG)

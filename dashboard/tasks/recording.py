@@ -22,7 +22,7 @@ from celery.signals import worker_ready, worker_shutdown
 from django.db import close_old_connections
 from django.utils import timezone
 
-from dashboard import jobs, queue
+from dashboard import jobs
 from dashboard.approvals.services.source_switches import propose_switches
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.health import findings
@@ -188,8 +188,6 @@ _threads: list[RecorderThread] = []
 
 @worker_ready.connect
 def _start(**_: object) -> None:
-    if not queue.takes_jobs():
-        return
     thread = RecorderThread(Recorder())
     _threads.append(thread)
     thread.start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from uuid import uuid4
 
 from django.utils import timezone
@@ -11,12 +12,21 @@ from dashboard.queue import app
 from dashboard.simulations import simulation_driver
 
 TURN, HELD_MS = "simulations", 1000 * queue.LONGEST_TASK_S
+_WORKING = threading.Lock()  # a part that outlives the turn keeps one thread of this process, and no second one
 
 
 @app.task(name=queue.ADVANCE_SIMULATIONS)
 def advance_simulations() -> int:
     """Work at open simulations for some seconds; how many parts were done. What one worker does no other begins."""
-    owner = uuid4().hex
+    if not _WORKING.acquire(blocking=False):
+        return 0
+    try:
+        return _in_turn(uuid4().hex)
+    finally:
+        _WORKING.release()
+
+
+def _in_turn(owner: str) -> int:
     try:
         if not jobs.hold_turn(TURN, owner, for_ms=HELD_MS):
             return 0

@@ -8,7 +8,7 @@ are not known. A throttled attempt is refused before the password is looked at; 
 from __future__ import annotations
 
 import secrets
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from django.conf import settings
 from django.contrib.auth.backends import ModelBackend
@@ -49,10 +49,9 @@ class ThrottledBackend(ModelBackend):
         return user
 
 
-def forget_old_failures() -> int:
+def forget_old_failures(at: datetime) -> int:
     """Delete the failures that no longer count; how many there were."""
-    before = timezone.now() - timedelta(seconds=settings.LOGIN_WINDOW_S)
-    return LoginFailure.objects.filter(at__lt=before).delete()[0]
+    return LoginFailure.objects.filter(at__lt=at - timedelta(seconds=settings.LOGIN_WINDOW_S)).delete()[0]
 
 
 def begin_attempt(request: HttpRequest) -> None:

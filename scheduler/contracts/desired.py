@@ -11,6 +11,7 @@ from typing import NamedTuple
 from scheduler.model.behind import SPILL
 from scheduler.model.dataflow import Task
 from scheduler.model.fragment import channel_id
+from scheduler.model.ring import Ring
 
 from .codec import Codec
 from .partitioning import Quota, partitioning_of
@@ -18,7 +19,7 @@ from .partitioning import Quota, partitioning_of
 DEFAULT_TRIGGER_MS = 500
 
 Outlets = Mapping[int, frozenset[str]]  # position in the chain -> fragments that read there
-Routes = Mapping[int, Mapping[str, Quota]]  # position in the chain -> divided fragment that reads there -> how
+Routes = Mapping[int, Mapping[str, Quota | Ring]]  # position in the chain -> divided fragment that reads there -> how
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,8 @@ class Input:
 
     It is ``ending`` where its writer is leaving: a reader that has not begun need not wait for it. It is ``shared``
     where dataflows that do not need the reader need its writer: then a slow reader must not hold it back for long.
-    ``when_behind`` says what becomes of it then (`scheduler.model.behind`), and ``teams`` are those that need it.
+    ``when_behind`` says what becomes of it then (`scheduler.model.behind`), and ``teams`` are those that need it. It
+    comes ``after`` other channels whose keys its writer goes on with: those are read to their end before it.
     """
 
     channel: str
@@ -36,6 +38,7 @@ class Input:
     shared: bool = field(default=False, compare=False)
     when_behind: str = field(default=SPILL, compare=False)
     teams: tuple[str, ...] = field(default=(), compare=False)
+    after: tuple[str, ...] = field(default=(), compare=False)
 
 
 class ChannelWriter(NamedTuple):
@@ -55,7 +58,9 @@ class WantedFragment:
     on with the work of others, and of which; ``joins`` says, by position, where a reader begins that does not begin at
     the newest event. ``outlets`` are readers of the whole stream, ``routes`` those that are divided; ``part_readers``
     says who reads a part that is named after another, whose work it goes on with. A bundle that is ``leaving`` reads
-    what it has to its end, and goes: ``writers`` says who wrote it.
+    what it has to its end, and goes: ``writers`` says who wrote it. One with ``key_ranges`` (the first group of each,
+    and how many) begins with the states of the keys there, out of what all that it inherits from have left: they read
+    what they have to its end, and it reads parts of its own.
     """
 
     id: str
@@ -73,6 +78,7 @@ class WantedFragment:
     routes: Routes = field(default_factory=dict)
     part_readers: Mapping[str, str] = field(default_factory=dict)  # by the bundle that the part is named after
     leaving: bool = False
+    key_ranges: tuple[tuple[int, int], ...] = ()
     writers: Mapping[str, ChannelWriter] = field(default_factory=dict)  # by channel
     real_time: bool = False  # its batches stay open, where its chain can be worked on so
     alternates: Mapping[int, str] = field(default_factory=dict)  # position of a dynamic task -> `warm_up.working`

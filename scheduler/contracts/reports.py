@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scheduler.model.fragment import Slot
+from scheduler.model.ring import Ring
 
 from .codec import Codec, InvalidContract
 from .partitioning import Quota
@@ -48,7 +49,7 @@ class QueryReport:
     throttled_by: str | None = None  # the full channel that it waits for
     run_id: str | None = None
     outlets: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
-    routes: Mapping[int, Mapping[str, Quota]] = field(default_factory=dict)
+    routes: Mapping[int, Mapping[str, Quota | Ring]] = field(default_factory=dict)
     active: int = 1
     threads: int = 1
     cpu: float | None = None

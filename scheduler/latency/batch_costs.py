@@ -74,7 +74,8 @@ def batch_cost(
             own_event_s = MOST_FOR_EVENTS * seen.batch_s / seen.events_a_batch
         batch_s = seen.batch_s - own_event_s * seen.events_a_batch
     return BatchCost(
-        batch_s, bundles * batch_cpu_s, rate_per_s, own_event_s / bundles, event_cpu_s, costs.group_cpu_s)
+        batch_s, bundles * batch_cpu_s, rate_per_s, own_event_s / bundles, event_cpu_s,
+        costs.types_group_cpu_s(task_type for task_type, _ in tasks))
 
 
 def times_its_cpu(pairs: Sequence[tuple[float, float]]) -> float:

@@ -1,9 +1,10 @@
 """Real-time mode: which queries leave their batches open, so that events need not wait for the next one.
 
-An open batch costs what any batch costs, once in ten seconds, and each group of events that come together costs some
-CPU of its own. How far apart groups begin is its flush delay: events wait for that, and fewer groups take less. So it
-pays where micro-batches cannot be as often as a limit asks, and where they would have to be so often that they cost
-more. Only chains of built-in expressions can be worked on so: nodes tell why another cannot. Ours.
+An open batch costs what any batch costs, once in ten seconds to five minutes, and each group of events that come
+together costs some CPU of its own. How far apart groups begin is its flush delay: events wait for that, and fewer
+groups take less. So it pays where micro-batches cannot be as often as a limit asks, and where they would have to be so
+often that they cost more. Only chains of built-in expressions and of the library's folds can be worked on so: nodes
+tell why another cannot. Ours.
 """
 
 from __future__ import annotations
@@ -11,12 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT
+from scheduler.model.settings_of_fragments import LONGEST_OPEN_S, MOST_OPEN_A_SLOT, OPEN_BLOCKS, OPEN_EVENTS, OPEN_S
 
 from .pacing import AIM, STAYS, LimitOnWay, Pacing, Queries, expected_at, pace
 from .triggers import SMALLEST_S, BatchCost
 
-OPEN_S = 10.0  # for how long a batch with events stays open
 # Between the beginnings of two groups: what is chosen among. The first is what modes are chosen by.
 APARTS_S = (SMALLEST_S, 0.05, 0.1, 0.2)
 GROUP_S = 0.004  # until its events are there for who reads them
@@ -158,7 +158,9 @@ def open_cost(cost: BatchCost, apart_s: float = SMALLEST_S) -> BatchCost:
 
 def equal_interval_s(cost: BatchCost, apart_s: float = SMALLEST_S) -> float:
     """How far apart micro-batches would be that take as much CPU as open ones."""
-    return cost.batch_cpu_s / _fixed_cores(cost, apart_s) if cost.batch_cpu_s else OPEN_S
+    if not cost.batch_cpu_s:
+        return stays_open_s(cost.rate_per_s, apart_s)
+    return cost.batch_cpu_s / _fixed_cores(cost, apart_s)
 
 
 def apart_s_of(asked_ms: int) -> float:
@@ -172,6 +174,14 @@ def groups_in(events: float, over_s: float, apart_s: float = SMALLEST_S) -> floa
     return min(events, over_s / apart_s)
 
 
+def stays_open_s(rate_per_s: float, apart_s: float = SMALLEST_S) -> float:
+    """For how long a batch stays open: the fewer events and groups come, the longer."""
+    if rate_per_s <= 0:
+        return LONGEST_OPEN_S
+    few_s = min(OPEN_EVENTS / rate_per_s, OPEN_BLOCKS / groups_in(rate_per_s, 1.0, apart_s))
+    return min(max(few_s, OPEN_S), LONGEST_OPEN_S)
+
+
 def saved_cores(cost: BatchCost, interval_s: float) -> float:
     """The cores that leaving batches open saves against batches so far apart; below 0 where it takes more."""
     return cost.batch_cpu_s / interval_s - _fixed_cores(cost)
@@ -183,7 +193,8 @@ def least_saved(cost: BatchCost, interval_s: float) -> float:
 
 
 def _fixed_cores(cost: BatchCost, apart_s: float = SMALLEST_S) -> float:
-    return cost.batch_cpu_s / OPEN_S + cost.group_cpu_s * groups_in(cost.rate_per_s, 1.0, apart_s)
+    stays_s = stays_open_s(cost.rate_per_s, apart_s)
+    return cost.batch_cpu_s / stays_s + cost.group_cpu_s * groups_in(cost.rate_per_s, 1.0, apart_s)
 
 
 def _blocks_s(cost: BatchCost, apart_s: float) -> float:

@@ -99,6 +99,9 @@ GUARD_STREAMS = InputBound("a dynamic task", "streams that all its guards and va
 KEYS_BY_HAND = InputBound("a dynamic task", "keys whose alternates are set by hand at a time", 100,
                     "409 `too_many_keys`")
 
+# Work that a worker does for somebody ---------------------------------------------------------------------------------
+SIMULATED_TASKS = InputBound("`POST …/simulations`", "tasks of the dataflow", 200, "422 `invalid_simulation`")
+
 # Events --------------------------------------------------------------------------------------------------------------
 INGEST_EVENTS = InputBound("`POST /ingest/…`", "events, once decoded", 250_000, "413 `too_large`", "WEIR_INGEST_EVENTS")
 MESSAGE_EVENTS = InputBound(_EVENTS, "events, once decoded", 250_000, "a dead letter")

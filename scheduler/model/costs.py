@@ -58,6 +58,10 @@ class Costs:
         """CPU seconds that a task of a type adds to each batch of its query."""
         return self.batch_s.get(task_type.name, self.scale * declared_batch_s(task_type))
 
+    def types_group_cpu_s(self, types: Iterable[TaskType]) -> float:
+        """CPU seconds that a group of events takes in a query of such tasks whose batches stay open."""
+        return self.group_cpu_s * legs_of_a_group(types)
+
     def task_event_us(self, task_type: TaskType) -> float:
         """CPU microseconds that a task of a type takes for an event that it reads."""
         return self.event_us.get(task_type.name, self.scale * task_type.cost_us)
@@ -74,6 +78,12 @@ class Costs:
 def declared_batch_s(task_type: TaskType) -> float:
     """What a task adds to a batch where nothing was measured, in CPU seconds."""
     return TASK_BATCH_S + (STATE_BATCH_S if task_type.stateful else 0.0)
+
+
+def legs_of_a_group(types: Iterable[TaskType]) -> int:
+    """How often a group of events is passed on as one in a query whose batches stay open: from its channel to the next,
+    and to the fold host and back for each stateful task. Each is taken to cost as much."""
+    return 1 + sum(task_type.stateful for task_type in types)
 
 
 DECLARED_ERROR = 1.0  # relative: what is declared is a first guess

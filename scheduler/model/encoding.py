@@ -33,7 +33,7 @@ _LEFT_OUT_WHERE_EMPTY = {
         "cores_error", "measured_queries", "machine", "not_measured", "slots_kept", "slots_per_hour_delta",
         "money_per_hour_alone", "alone_error", "rests_on", "since_ms"),
     Promise: ("latencies_s", "slots_bound", "traffic_bound", "crowded"),
-    RunningBundle: ("root", "inherits", "origin"),
+    RunningBundle: ("root", "inherits", "origin", "key_ranges"),
     RunningTask: ("rate_per_s",),
     Step: ("bundle", "of_key", "alternate"),
     Submitted: ("paused", "scheduled", "unchained"),
@@ -165,7 +165,9 @@ def fragment_from_data(data: Mapping[str, Any]) -> Fragment:
 
 def bundles_from_data(data: Iterable[Mapping[str, Any]]) -> tuple[RunningBundle, ...]:
     """A fragment's bundles from their JSON objects."""
-    return tuple(RunningBundle(**{**bundle, "inherits": tuple(bundle.get("inherits", ()))}) for bundle in data)
+    return tuple(
+        RunningBundle(**{**bundle, "inherits": tuple(bundle.get("inherits", ())), "key_ranges": tuple(
+            map(tuple, bundle.get("key_ranges", ())))}) for bundle in data)
 
 
 def promise_from_data(data: Mapping[str, Any]) -> Promise:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 from .dataflow import _frozen
+from .ring import Ring
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,10 @@ class RunningBundle:
 
     One that has moved goes on, under an id of its own, exactly where the last of those ended that it ``inherits`` from,
     of the node ``origin`` where that is another. Its parts and channels stay those of the first of that line, ``root``.
+
+    Where the fragment is divided by key, ``key_ranges`` are its ranges of the ring (the first key group of each, and
+    how many it has), or were until it was to leave; its weight is what they are of it. One that begins with the keys of
+    others of its fragment, at new parts and channels, ``inherits`` from all of them and has no ``root``.
     """
 
     id: str  # of the same shape as a fragment's, and never reused either
@@ -72,10 +77,16 @@ class RunningBundle:
     root: str = ""
     inherits: tuple[str, ...] = ()
     origin: str = ""
+    key_ranges: tuple[tuple[int, int], ...] = ()
 
     @property
     def leaving(self) -> bool:
         return self.weight == 0
+
+    @property
+    def takes_keys(self) -> bool:
+        """Whether it begins with the states of its keys that others of its fragment leave."""
+        return bool(self.inherits and self.key_ranges and not self.root)
 
     @property
     def part(self) -> str:
@@ -152,6 +163,27 @@ class Fragment:
         """The same with its queries on other slots."""
         moved = tuple(replace(bundle, slot=slot_of(bundle)) for bundle in self.queries)
         return replace(self, slot=moved[0].slot, bundles=moved if self.divided else ())
+
+    @property
+    def divided_by_key(self) -> bool:
+        """Whether each of its bundles has some of its keys."""
+        return any(bundle.key_ranges for bundle in self.bundles)
+
+    def ring(self, by: tuple[str, ...]) -> Ring:
+        """How its streams are divided by these columns, where they are divided by key."""
+        return Ring(
+            by, {token: bundle.part for bundle in self.bundles if not bundle.leaving for token, _ in bundle.key_ranges},
+            leaving=tuple(bundle.part for bundle in self.bundles if bundle.leaving))
+
+    def before(self, bundle: RunningBundle) -> tuple[RunningBundle, ...]:
+        """Those of its bundles whose keys a bundle of it goes on with, and those before them."""
+        own, givers, waiting = {other.id: other for other in self.bundles}, {}, list(bundle.inherits)
+        while waiting:
+            other = own.get(waiting.pop())
+            if other is not None and other.id not in givers:
+                givers[other.id] = other
+                waiting += other.inherits
+        return tuple(givers.values())
 
     @property
     def queries(self) -> tuple[RunningBundle, ...]:

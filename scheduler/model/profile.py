@@ -208,6 +208,11 @@ class Profile:
             )
         return self.points[0]
 
+    @property
+    def of_one_thread(self) -> Profile:
+        """The profile of a task that never has more than one thread on a slot; ``MissingProfile`` as `one` has it."""
+        return self if len(self.points) == 1 else replace(self, points=(self.one,))
+
     def at_speed(self, ratio: float) -> Profile:
         """The same task on cores that run so many times as fast as those that it was measured on."""
         return replace(self, points=tuple(

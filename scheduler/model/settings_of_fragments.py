@@ -17,7 +17,11 @@ from .fragment import Fragment
 if TYPE_CHECKING:
     from .plan import Plan
 
-MOST_OPEN_A_SLOT = 16  # queries of one slot whose batches stay open: each holds a thread of its driver
+MOST_OPEN_A_SLOT = 100  # queries of one slot whose batches stay open: each holds a thread of its driver
+# For how long a batch stays open that has taken many events, and any; between the two it ends with so many events or
+# blocks: they are read again where it is repeated, and channels keep them meanwhile.
+OPEN_S, LONGEST_OPEN_S = 10.0, 300.0
+OPEN_EVENTS, OPEN_BLOCKS = 3_000, 800
 
 
 @dataclass(frozen=True, slots=True)

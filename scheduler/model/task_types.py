@@ -119,6 +119,9 @@ class TaskType:
     can then be handed from one query to another, as that of windows, ``dropDuplicates`` and the like cannot.
     ``shares_state`` of a type with movable state: tasks of it that differ in these parameters at most keep the same
     state, and read and write the same columns around it, so that one goes on with what another has kept.
+    ``by_key`` says of a stateful type that the results of a key follow from that key's events alone, in their order: a
+    schedule may divide it over bundles that have some keys each. ``passes_key`` says that a result has the columns of
+    the key as its event had them, so that what reads it gets the events of a key in their order.
     ``version`` changes when the logic changes: it is part of a task's identity.
     ``connector`` makes a source live: ``"package.module:function"``, which opens what it reads (see
     ``workers.engine.connectors``). Its ``inputs`` are then the events that the node's connector host has written, and
@@ -144,6 +147,8 @@ class TaskType:
     terminal: Literal["output", "parquet", "json", "connector"] | None = None
     version: int = 1
     movable_state: bool = False
+    by_key: bool = False
+    passes_key: bool = False
     connector: str | None = None
     writer: str | None = None
     keeps_on_node: bool = False
@@ -167,9 +172,11 @@ class TaskType:
         return self.movable_state or not self.stateful
 
     def key_columns(self, config: Mapping[str, Any]) -> tuple[str, ...]:
-        """The columns of the key by which a task of this type and canonical config keeps state."""
+        """The columns of the key by which a task of this type and config keeps state."""
         named = self.parameter(self.key or "")
-        return tuple((self.key or "").split(", ")) if named is None else tuple(config.get(named.name) or ())
+        if named is None:
+            return tuple((self.key or "").split(", "))
+        return tuple(config.get(named.name, named.default) or ())
 
     def parameter(self, name: str) -> Parameter | None:
         """The declared parameter of that name, or None."""

@@ -18,7 +18,7 @@ from statistics import median
 
 import numpy as np
 
-from scheduler.model.costs import DECLARED, GROUP_CPU_S, Costs, declared_batch_s
+from scheduler.model.costs import DECLARED, GROUP_CPU_S, Costs, declared_batch_s, legs_of_a_group
 from scheduler.model.task_types import TaskTypes
 
 LEAST_S = 240.0  # seconds that a slot must have been seen with the same queries
@@ -117,7 +117,7 @@ def expected_cores(slot: SlotSeen, *, costs: Costs, task_types: TaskTypes) -> fl
     """CPU cores that a slot would take for what it was seen to do."""
     used_s = costs.slot_cores * slot.seconds
     for query in slot.queries:
-        used_s += query.batches * costs.query_batch_s + (query.groups or 0.0) * costs.group_cpu_s
+        used_s += query.batches * costs.query_batch_s + _legs(query, task_types) * costs.group_cpu_s
         for name, events in query.tasks:
             task_type = task_types[name]
             used_s += query.batches * costs.task_batch_s(task_type) + events * costs.task_event_us(task_type) / 1e6
@@ -128,6 +128,7 @@ class _Figures:
     """The figures to find, in the order of the columns, and what is declared of each: s for a batch or an event."""
 
     def __init__(self, types: Sequence[str], task_types: TaskTypes) -> None:
+        self._task_types = task_types
         self._column = {name: index for index, name in enumerate(types)}
         self.declared = np.array([
             DECLARED.slot_cores, DECLARED.query_batch_s,
@@ -142,7 +143,7 @@ class _Figures:
         types = len(self._column)
         for query in slot.queries:
             counts[1] += query.batches
-            counts[-1] += query.groups or 0.0
+            counts[-1] += _legs(query, self._task_types)
             for name, events in query.tasks:
                 counts[2 + self._column[name]] += query.batches
                 counts[2 + types + self._column[name]] += events
@@ -187,6 +188,10 @@ def _fit(figures: _Figures, groups: Sequence[SlotSeen]) -> tuple[float, np.ndarr
     return float(scale), factors
 
 
+def _legs(query: QuerySeen, task_types: TaskTypes) -> float:
+    return (query.groups or 0.0) * legs_of_a_group(task_types[name] for name, _ in query.tasks)
+
+
 def _group_cpu_s(costs: Costs, opened: Sequence[SlotSeen], *, task_types: TaskTypes) -> float:
     """What a group takes, from slots with open batches: what is left of their CPU beside all that is known.
 
@@ -197,7 +202,7 @@ def _group_cpu_s(costs: Costs, opened: Sequence[SlotSeen], *, task_types: TaskTy
     taken_us = np.array([float(slot.cpu_us) for slot in opened])
     known_us = np.array(
         [1e6 * slot.seconds * expected_cores(slot, costs=before, task_types=task_types) for slot in opened])
-    groups = np.array([sum(query.groups or 0.0 for query in slot.queries) for slot in opened])
+    groups = np.array([sum(_legs(query, task_types) for query in slot.queries) for slot in opened])
     row, left, factor = groups * prior * 1e6 / taken_us, 1 - known_us / taken_us, 1.0
     for _ in range(ROUNDS):
         off = np.abs(row * factor - left) / NOISE

@@ -110,13 +110,16 @@ def _by_capacity(estimates: Mapping[str, Mapping[int, Estimate]]) -> Shares:
 
 
 def _by_plan(placement: Placement, allocation: Allocation) -> Shares:
-    """Each thread's part of what was planned for its bundle; threads are numbered in the order of the bundles."""
+    """Each thread's part of what was planned for its bundle; threads are numbered in the order of the bundles. Where
+    several of one slot are one, they have even parts."""
     shares = {}
     for task, positions in placement.threads.items():
-        planned = (
+        planned = [
             bundle.rate_per_s / bundle.threads
             for bundle in allocation.tasks[task].bundles for _ in range(bundle.count * bundle.threads)
-        )
+        ]
+        if len(positions) < len(planned):
+            planned = [1.0] * len(positions)
         by_slot = dict.fromkeys(positions, 0.0)
         for position, rate in zip(positions, planned, strict=True):
             by_slot[position] += rate

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from scheduler.controllers.control_loop import is_due, step
@@ -15,16 +17,19 @@ from .played_world import PlayedWorld
 from .setup import Figures, LimitName, Replayed, ReplaySetup
 
 
-def replay(setup: ReplaySetup) -> Replayed:
+def replay(setup: ReplaySetup, *, on_step: Callable[[int], None] = lambda step: None) -> Replayed:
     """Play an estate over the load of its setup, with the controllers that its policies let decide.
 
     Parameters
     ----------
     setup : ReplaySetup
         What is played. The same always comes to the same.
+    on_step : callable, optional
+        Told the number of each step before it; what it raises ends the replay.
     """
     playing = _Playing(setup)
     for number in range(setup.steps):
+        on_step(number)
         playing.step(number)
     return playing.result()
 

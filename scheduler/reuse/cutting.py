@@ -16,7 +16,7 @@ from scheduler.model.task_types import TaskTypes
 from scheduler.step_kinds import HAND_OVER, LEAVE_BUNDLE, ROUTE, START_FRAGMENT
 
 from .activity import FragmentChange
-from .division import WantedBundle, cannot_leave, divided_anew, together
+from .division import WantedBundle, cannot_leave, divided_anew, keyed_bundles, keys_divided_anew, together
 from .handover import read_by
 
 
@@ -24,13 +24,15 @@ from .handover import read_by
 class TaskDivision:
     """How a schedule has a task: its parts, and whether the order of its events counts (``whole``), or its state.
 
-    ``name`` is what errors call it. One that is ``serial`` is not divided, others are, if only into one part.
+    ``name`` is what errors call it. One that is ``serial`` is not divided, others are, if only into one part: those
+    ``by_key`` by their keys.
     """
 
     name: str
     parts: tuple[WantedBundle, ...]
     whole: bool
     serial: bool
+    by_key: bool = False
 
 
 def stuck_types(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) -> list[str]:
@@ -74,7 +76,9 @@ def scheduled_anew(
     for task_id, wanted_head in wanted.items():
         fragment = estate.fragments[estate.places[task_id][0]]
         hands_over = _hands_over(estate, fragment, task_types=task_types)
-        if fragment.tasks == (task_id,) and not (hands_over and _only_moves(fragment, wanted_head)):
+        if fragment.divided_by_key or (fragment.tasks == (task_id,) and wanted_head.by_key):
+            changes.append(keys_divided_anew(wanted_head.name, fragment, wanted_head.parts, ids=ids, left=left))
+        elif fragment.tasks == (task_id,) and not (hands_over and _only_moves(fragment, wanted_head)):
             changes.append(
                 divided_anew(
                     wanted_head.name,
@@ -142,7 +146,8 @@ def _cut(
             team=fragment.team)
         wanted_head = wanted.get(group[0])
         # What neither reads nor writes anything of before, and has no state, begins anew wherever it likes.
-        anew = wanted_head is not None and not wanted_head.serial and number > 0 and not channels
+        anew = wanted_head is not None and not (
+            wanted_head.serial or wanted_head.by_key) and number > 0 and not channels
         piece = (
             plain if wanted_head is None else _placed(replace(plain, inherits=()) if anew else plain, wanted_head, ids)
         )
@@ -165,6 +170,11 @@ def _placed(piece: Fragment, wanted_head: TaskDivision, ids: Iterator[str]) -> F
         raise cannot_leave(wanted_head.name, home)
     if wanted_head.serial:
         return replace(piece, slot=wanted_head.parts[0].slot)
+    if wanted_head.by_key:  # the piece ends at once, and leaves the states of its keys
+        if any(node_of(part.slot) != node_of(home) for part in wanted_head.parts):
+            raise cannot_leave(wanted_head.name, home)
+        bundles = keyed_bundles(wanted_head.parts, ids, inherits=(piece.id,))
+        return replace(piece, slot=bundles[0].slot, bundles=(*bundles, RunningBundle(piece.id, home, 1, 0.0)))
     heir = near if piece.inherits else wanted_head.parts[0]
     bundles = [
         RunningBundle(piece.id if bundle is heir else next(ids), bundle.slot, bundle.threads, bundle.weight)

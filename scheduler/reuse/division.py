@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from itertools import count
 
+from scheduler.key_division import ranges_of
 from scheduler.model.errors import NotEnactable
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
@@ -17,6 +18,7 @@ from scheduler.step_kinds import (
     MOVE_BUNDLE,
     ROUTE,
     START_BUNDLE,
+    TAKE_KEYS,
     StepKind,
     in_order,
 )
@@ -60,7 +62,9 @@ def divided_back(
         was = working_bundles(before[fragment_id]) if fragment_id in before else []
         parts = [WantedBundle(old.slot, old.threads, old.weight) for old in was]
         parts = parts or [WantedBundle(fused[fragment.tasks[0]].slot, 1, 1.0)]
-        changes.append(divided_anew(fragment.tasks[0], fragment, parts, ids=ids, was=was))
+        changes.append(
+            keys_divided_anew(fragment.tasks[0], fragment, parts, ids=ids) if fragment.divided_by_key
+            else divided_anew(fragment.tasks[0], fragment, parts, ids=ids, was=was))
     return together(changes)
 
 
@@ -134,6 +138,94 @@ def divided_anew(
     after = replace(
         fragment, slot=bundles[0].slot, bundles=(*bundles, *leaving, *already) if divide else ())
     return FragmentChange({fragment.id: fragment}, {fragment.id: after}, steps)
+
+
+def keys_divided_anew(
+    task: str, fragment: Fragment, parts: Sequence[WantedBundle], *, ids: Iterator[str], left: Collection[str] = (),
+) -> FragmentChange:
+    """A fragment with state whose keys these parts have in place of its bundles.
+
+    Where each part is as large as a bundle, they stay, or hand over to other slots of their node. Else all of them read
+    what they have to its end, and new ones go on with the states of their keys.
+
+    Parameters
+    ----------
+    task : str
+        What errors call the fragment's task.
+    left : collection of str
+        Bundles that have come to their end; they are dropped.
+
+    Raises
+    ------
+    NotEnactable
+        States would leave their node, or they are on several.
+    """
+    own = working_bundles(fragment)
+    already = [bundle for bundle in fragment.queries if bundle.leaving and bundle.id not in left]
+    weights = sorted(bundle.weight for bundle in own)
+    stays = fragment.divided_by_key and sorted(part.weight for part in parts) == weights
+    if stays and is_changing_hands(fragment):  # who has not begun has nothing to hand over
+        stays = sorted((part.weight, part.slot) for part in parts) == sorted((own_.weight, own_.slot) for own_ in own)
+    ends_at = _homes(parts, own) if stays else [parts[0]] * len(own)
+    for bundle, part in zip(own, ends_at, strict=True):
+        if {node_of(bundle.slot)} != {node_of(other.slot) for other in ([part] if stays else parts)}:
+            raise cannot_leave(task, bundle.slot)
+    leaving: list[RunningBundle] = []
+    if stays:
+        bundles = [
+            bundle if part.slot == bundle.slot else _moved_on(bundle, next(ids), part.slot)
+            for part, bundle in zip(ends_at, own, strict=True)]
+    else:
+        bundles = keyed_bundles(parts, ids, inherits=tuple(bundle.id for bundle in own))
+        leaving = [replace(bundle, weight=0.0) for bundle in own]
+
+    def step(kind: StepKind, bundle: str | None) -> Step:
+        return Step(kind=kind.name, fragment=fragment.id, task=fragment.tasks[0], bundle=bundle)
+
+    heirs = [bundle.id for bundle in bundles if bundle not in own]
+    steps = (
+        *(step(HAND_OVER_BUNDLE if stays else TAKE_KEYS, heir) for heir in heirs),
+        *([step(ROUTE, None)] if leaving else []), *(step(LEAVE_BUNDLE, bundle.id) for bundle in leaving))
+    after = replace(fragment, slot=bundles[0].slot, bundles=(*bundles, *leaving, *already))
+    return FragmentChange({fragment.id: fragment}, {fragment.id: after}, steps)
+
+
+def _moved_on(bundle: RunningBundle, heir: str, slot: str) -> RunningBundle:
+    """Who goes on with a bundle's work, and, where that is itself on its way and its node has not heard of it, with the
+    work of those before it."""
+    before = () if bundle.takes_keys else bundle.inherits
+    return replace(moved_bundle(bundle, heir, slot), inherits=(*before, bundle.id))
+
+
+def is_changing_hands(fragment: Fragment) -> bool:
+    """Whether bundles that are leaving may still have states of keys that others of it have from then on."""
+    return any(fragment.before(bundle) for bundle in fragment.bundles if not bundle.leaving)
+
+
+def keyed_bundles(
+    parts: Sequence[WantedBundle], ids: Iterator[str], *, inherits: tuple[str, ...]
+) -> list[RunningBundle]:
+    """New bundles that have these parts of the ring, one behind the other, and go on with the keys of others."""
+    ranges = ranges_of([part.weight for part in parts])
+    return [
+        RunningBundle(next(ids), part.slot, 1, part.weight, inherits=inherits, key_ranges=(own,))
+        for part, own in zip(parts, ranges, strict=True)]
+
+
+def _homes(parts: Sequence[WantedBundle], own: Sequence[RunningBundle]) -> list[WantedBundle]:
+    """A part for each bundle that is as large: on its slot, else on its node, else anywhere."""
+    left, homes = list(parts), {}
+    for near in (
+        lambda part, bundle: part.slot == bundle.slot,
+        lambda part, bundle: node_of(part.slot) == node_of(bundle.slot), lambda part, bundle: True,
+    ):
+        for bundle in own:
+            near_part = None if bundle.id in homes else next(
+                (part for part in left if part.weight == bundle.weight and near(part, bundle)), None)
+            if near_part is not None:
+                homes[bundle.id] = near_part
+                left.remove(near_part)
+    return [homes[bundle.id] for bundle in own]
 
 
 def _bundle_of(match: _Match, ids: Iterator[str], *, hands_over: bool) -> RunningBundle:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from scheduler.key_division import key_of
 from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.model.ports import EstateView
 from scheduler.model.task_types import TaskTypes
+
+Order = frozenset[str] | None  # of events: within each value of these columns; in all of them without any; or none
+ALL: Order = frozenset()
+NONE: Order = None
 
 
 def reads_divided(
@@ -16,50 +21,93 @@ def reads_divided(
 
     What is divided among the started ones is not: a schedule keeps whole what comes before state.
     """
-    known: dict[str, bool] = {}
+    known: dict[str, Order] = {}
 
-    def is_disordered(task_id: str) -> bool:
+    def order_of(task_id: str) -> Order:
         waiting = [task_id]
         while waiting:
             current = waiting[-1]
             if current in known:
                 waiting.pop()
                 continue
-            parents = (started.get(current) or estate.tasks[current]).parents
-            later = [parent for parent in parents if parent not in known]
+            task = started.get(current) or estate.tasks[current]
+            later = [parent for parent in task.parents if parent not in known]
             if later:
                 waiting.extend(later)
                 continue
-            known[current] = any(known[parent] for parent in parents) or (
-                current not in started and is_split(estate, current)
-            )
+            order = _behind(task, _least(known[parent] for parent in task.parents), task_types)
+            if current not in started and is_split(estate, current):
+                by_key = estate.fragments[estate.places[current][0]].divided_by_key
+                order = _least([order, _kept(task, task_types) if by_key else NONE])
+            known[current] = order
             waiting.pop()
         return known[task_id]
 
     return [
         task.id for task in started.values()
-        if task.type in task_types and task_types[task.type].stateful and is_disordered(task.id)]
+        if task.type in task_types and task_types[task.type].stateful
+        and not _is_enough(task, _least(map(order_of, task.parents)), task_types)]
 
 
 def stateful_downstream(
     fragments: Mapping[str, Fragment], fragment_ids: Iterable[str], *, tasks: Mapping[str, RunningTask],
     task_types: TaskTypes,
 ) -> list[str]:
-    """The working tasks with state that read, on whatever way, what these fragments make."""
-    ordered: dict[str, None] = {}
-    waiting, seen = list(fragment_ids), set()
+    """The working tasks with state that read, on whatever way, what these fragments make, and have not enough in the
+    order that it has: what is divided by key keeps that within each key."""
+    lacking: dict[str, None] = {}
+    waiting: list[tuple[str, Order]] = [
+        (name, ALL if fragments[name].divided_by_key else NONE) for name in fragment_ids]
+    seen = set()
     while waiting:
         current = waiting.pop()
         if current in seen:
             continue
         seen.add(current)
-        fragment = fragments[current]
+        fragment, order = fragments[current[0]], current[1]
+        after: dict[str, Order] = {}
         for task_id in fragment.active_tasks:
-            kind = tasks[task_id].type
-            if kind in task_types and task_types[kind].stateful:
-                ordered[task_id] = None
-        waiting.extend(reader for readers in fragment.outlets.values() for reader in readers)
-    return sorted(ordered)
+            task = tasks[task_id]
+            if task.type in task_types and task_types[task.type].stateful and not _is_enough(task, order, task_types):
+                lacking[task_id] = None
+            order = _behind(task, order, task_types)
+            if fragment.divided_by_key:
+                order = _least([order, _kept(task, task_types)])
+            after[task_id] = order
+        waiting.extend(
+            (reader, after.get(task_id, order)) for task_id, readers in fragment.outlets.items() for reader in readers)
+    return sorted(lacking)
+
+
+def _least(orders: Iterable[Order]) -> Order:
+    """What order events have that come of streams of these orders."""
+    columns: frozenset[str] = frozenset()
+    for order in orders:
+        if order is None:
+            return NONE
+        columns |= order
+    return columns
+
+
+def _is_enough(task: RunningTask, order: Order, task_types: TaskTypes) -> bool:
+    """Whether a task with state makes the same of events in this order as of all in theirs."""
+    return order == ALL or (order is not None and order <= _key(task, task_types))
+
+
+def _behind(task: RunningTask, order: Order, task_types: TaskTypes) -> Order:
+    """The order of what a task makes of events in this order: within a key, where its results have that."""
+    if order == ALL or order is None:
+        return order
+    return _kept(task, task_types) if _is_enough(task, order, task_types) else NONE
+
+
+def _kept(task: RunningTask, task_types: TaskTypes) -> Order:
+    """The order of what a task gives that is divided by key, or gets it in the order within its key."""
+    return _key(task, task_types) if task.type in task_types and task_types[task.type].passes_key else NONE
+
+
+def _key(task: RunningTask, task_types: TaskTypes) -> frozenset[str]:
+    return frozenset(key_of(task_types[task.type], task.config) if task.type in task_types else ())
 
 
 def is_split(estate: EstateView, task_id: str) -> bool:

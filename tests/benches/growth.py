@@ -34,7 +34,7 @@ HOUR_S = 3600.0
 KEPT_S = {
     "history_block": 1_860.0,  # of seconds, of which nearly all its rows are; what the others come to: docs/history.md
     "schedules_schedulereading": 900.0, "profiles_observationrow": 24 * HOUR_S}
-LOGS = 5 * 40 * 2**20  # broker, agent, web, worker, deliverer: four files of 10 MB each
+LOGS = 4 * 40 * 2**20  # broker, agent, web, worker: four files of 10 MB each
 DATABASE = "folder weir.sqlite3"
 PLAN_TABLES = ("plans_planrecord", "approvals_proposal", "approvals_review", "approvals_ask",
                "approvals_proposal_teams", "audit_auditentry", "catalog_dataflowversion")

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.benches.arguments import positive
+from tests.benches.arguments import count, positive
 from tests.benches.results import machine, table, write
 from workers.engine.worker_settings import ROOT
 from workers.launcher.broker import free_port
@@ -45,16 +45,17 @@ def system(data: Path, *, slots: int) -> Iterator[Mapping[str, str]]:
 
 
 def measure(
-    limits: Sequence[str], *, dataflows: int, slots: int, settle_s: float, seconds: float, is_built_in: bool = False
+    limits: Sequence[str], *, dataflows: Sequence[int], slots: int, settle_s: float, seconds: float,
+    is_built_in: bool = False,
 ) -> Iterator[dict[str, Any]]:
-    """A row for each limit, as soon as it is measured.
+    """A row for each number of dataflows and limit, as soon as it is measured.
 
     Parameters
     ----------
     limits : sequence of str
         As documents have them.
-    dataflows : int
-        Beside the sample that a new installation runs.
+    dataflows : sequence of int
+        Beside the sample that a new installation runs; each number at least the one before it.
     slots : int
         Of the system.
     settle_s, seconds : float
@@ -62,7 +63,8 @@ def measure(
     is_built_in : bool, optional
         Whether dataflows have tasks of built-in expressions alone.
     """
-    arguments = (*(("--built-in",) if is_built_in else ()), str(dataflows), str(settle_s), str(seconds), *limits)
+    numbers = ",".join(map(str, dataflows))
+    arguments = (*(("--built-in",) if is_built_in else ()), numbers, str(settle_s), str(seconds), *limits)
     program = (sys.executable, "-P", "-m", "tests.benches.latency_cost_estate", *arguments)
     with tempfile.TemporaryDirectory(prefix="weir-latency-") as name, \
             system(Path(name), slots=slots) as environment, \
@@ -79,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         description="Run small dataflows of five tasks at 10 events/s each, which share nothing, under one latency "
                     "limit after the other: cores of all slots, latencies, and how many limits were promised and met.")
-    parser.add_argument("--dataflows", type=int, default=40)
+    parser.add_argument("--dataflows", type=count, default=40)
     parser.add_argument("--slots", type=int, default=2)
     parser.add_argument("--built-in", action="store_true", help="tasks of built-in expressions alone: four a dataflow")
     parser.add_argument("--limits", nargs="+", default=list(LIMITS), help="as documents have them")
@@ -88,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, default=Path("latency-cost.json"))
     given = parser.parse_args(arguments)
     results: dict[str, Any] = {"machine": machine(), "load_before": os.getloadavg()[0], "rows": []}
-    for row in measure(given.limits, dataflows=given.dataflows, slots=given.slots, settle_s=given.settle,
+    for row in measure(given.limits, dataflows=[given.dataflows], slots=given.slots, settle_s=given.settle,
                        seconds=given.seconds, is_built_in=given.built_in):
         results["rows"].append(row)
         write(given.json, results | {"load_after": os.getloadavg()[0]})

@@ -1,8 +1,8 @@
 """Small dataflows in a system that runs, under one latency limit after the other: what they take and how late they are.
 
-    python -m tests.benches.latency_cost_estate [--built-in] DATAFLOWS SETTLE_S SECONDS LIMIT...
+    python -m tests.benches.latency_cost_estate [--built-in] DATAFLOWS[,DATAFLOWS…] SETTLE_S SECONDS LIMIT...
 
-with WEIR_DATA_DIR and REDIS_URL of that system. Writes a line of JSON for each limit.
+with WEIR_DATA_DIR and REDIS_URL of that system. Writes a line of JSON for each number of dataflows and limit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ import sys
 import time
 from collections.abc import Sequence
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scheduler.contracts.reports import SlotReport
 
 DONE_S = 900.0
 RATE_PER_S = 10
@@ -49,29 +52,30 @@ def main() -> None:
 
     arguments = sys.argv[1:]
     is_built_in = "--built-in" in arguments
-    count, settle_s, seconds, *limits = (text for text in arguments if text != "--built-in")
-    began_s = time.monotonic()
-    _submit(int(count), is_built_in=is_built_in)
-    started_s = time.monotonic() - began_s
-    author = User.objects.get(username="carla")
-    for limit in limits:
-        chosen = read_limits(limit, tasks=(), streams=())
-        for record in DataflowRecord.objects.filter(name__startswith="Small "):
-            choose_latency(actor=author, dataflow_id=record.pk, limits=chosen)
-        time.sleep(float(settle_s))
-        row = {"limit": limit, "dataflows": int(count), "started_s": round(started_s, 1)} | _measured(float(seconds))
-        sys.stdout.write(json.dumps(row) + "\n")
-        sys.stdout.flush()
+    counts, settle_s, seconds, *limits = (text for text in arguments if text != "--built-in")
+    author, running = User.objects.get(username="carla"), 0
+    for count in map(int, counts.split(",")):
+        began_s = time.monotonic()
+        _submit(range(running, count), is_built_in=is_built_in)
+        started_s, running = time.monotonic() - began_s, count
+        for limit in limits:
+            chosen = read_limits(limit, tasks=(), streams=())
+            for record in DataflowRecord.objects.filter(name__startswith="Small "):
+                choose_latency(actor=author, dataflow_id=record.pk, limits=chosen)
+            time.sleep(float(settle_s))
+            row = {"limit": limit, "dataflows": count, "started_s": round(started_s, 1)} | _measured(float(seconds))
+            sys.stdout.write(json.dumps(row) + "\n")
+            sys.stdout.flush()
 
 
-def _submit(count: int, *, is_built_in: bool) -> None:
+def _submit(numbers: range, *, is_built_in: bool) -> None:
     """Submit and approve all, some at once, and wait until they run."""
     from dashboard.approvals.services import approve_proposal, prepare_proposal, submit_dataflow
     from dashboard.teams.models import Team, User
 
     author, approver = (User.objects.get(username=name) for name in ("carla", "ana"))
     team = Team.objects.get(slug="city")
-    for number in range(count):
+    for number in numbers:
         text = json.dumps(document(number, is_built_in=is_built_in))
         proposal = submit_dataflow(actor=author, team=team, text=text, format="json")
         proposal = prepare_proposal(proposal_id=proposal.pk)
@@ -115,7 +119,8 @@ def _measured(seconds: float) -> dict[str, Any]:
 
     means, p50, p99 = of("latency_mean_ms"), of("latency_p50_ms"), of("latency_p99_ms")
     return {
-        "cores": round(cores, 3), "interval_s": round(median(
+        "cores": round(cores, 3), "memory_mb": round(sum(slot.memory_mb or 0.0 for slot in _slots())),
+        "interval_s": round(median(
             row.trigger_ms / 1000 for row in BatchFigures.objects.select_related("fragment")), 3),
         "open": FragmentRow.objects.filter(real_time=True).count(),
         "mean_ms": _rounded(means), "worst_mean_ms": round(max(means, default=0.0)), "p50_ms": _rounded(p50),
@@ -129,11 +134,15 @@ def _measured(seconds: float) -> dict[str, Any]:
 
 def _cpu_ms() -> int:
     """CPU that all slots have used since they began."""
+    return sum(slot.used.cpu_ms for slot in _slots() if slot.used)
+
+
+def _slots() -> list[SlotReport]:
+    """What nodes report of their slots."""
     from dashboard.operations.live_view.estate_view import view_for
     from dashboard.operations.live_view.telemetry import EVERYTHING
 
-    reports = view_for(EVERYTHING).reading.reports
-    return sum(slot.used.cpu_ms for report in reports.values() for slot in report.slots.values() if slot.used)
+    return [slot for report in view_for(EVERYTHING).reading.reports.values() for slot in report.slots.values()]
 
 
 def _rounded(values: Sequence[float]) -> int | None:

@@ -34,12 +34,14 @@ def alert_of(team: Team | None, *, key: str = "a", **facts: object) -> Alert:
 
 @dataclass
 class Receiver:
-    """What came to a server of this machine, and how it answers: a status and headers for the n-th request."""
+    """What came to a server of this machine, and how it answers: a status and headers for the n-th request, and with an
+    error a body."""
 
     url: str = ""
     host: str = ""
     requests: list[tuple[str, dict[str, str], bytes]] = field(default_factory=list)
     answer: Callable[[int], tuple[int, dict[str, str]]] = lambda _: (204, {})
+    body: bytes = b""
 
 
 @contextmanager
@@ -55,8 +57,10 @@ def receiver() -> Iterator[Receiver]:
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
-            self.send_header("Content-Length", "0")
+            body = got.body if status >= 400 else b""
+            self.send_header("Content-Length", str(len(body)))
             self.end_headers()
+            self.wfile.write(body)
 
         def log_message(self, *_: object) -> None:
             """Nothing."""

@@ -16,6 +16,7 @@ from dashboard.approvals.services import prepare_proposal
 from dashboard.approvals.services.following import follow_plans
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers import loop_runner
+from dashboard.controllers.site_world import StoredWorld
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
 from dashboard.operations.latency_control.pacer import Pacer
@@ -84,7 +85,7 @@ class Played:
         """The loop's turn of open batches, and what workers do of what it asks for."""
         if Proposal.objects.under_way().exists():
             follow_plans(self.reading().reports, at=self.at)
-        loop_runner.take_turn(CONTROLLERS[OPEN_BATCHES], ACTUATORS[OPEN_BATCHES], at=self.at)
+        loop_runner.take_turn(CONTROLLERS[OPEN_BATCHES], ACTUATORS[OPEN_BATCHES], StoredWorld(self.at))
         for proposal in Proposal.objects.filter(status=COMPUTING).exclude(round=None):
             prepare_proposal(proposal_id=proposal.pk)
 

@@ -23,7 +23,7 @@ class Sender(TurnScheduler):
     def __init__(self) -> None:
         self.sent: list[str] = []
         super().__init__(queue.app, lazy=True)
-        self.add(name="always", task=queue.SWEEP, schedule=schedule(timedelta(0)))
+        self.add(name="always", task=queue.GUARD, schedule=schedule(timedelta(0)))
 
     def apply_async(self, entry, **_: object) -> None:
         self.sent.append(entry.task)
@@ -34,10 +34,10 @@ def test_one_of_two_sends_and_the_other_goes_on_after_it(settings, broker_url: s
     first, second = Sender(), Sender()
     first.tick()
     assert second.tick() == WAITS_S
-    assert first.sent == [queue.SWEEP] and not second.sent
+    assert first.sent == [queue.GUARD] and not second.sent
     first.close()
     second.tick()
-    assert second.sent == [queue.SWEEP]
+    assert second.sent == [queue.GUARD]
     assert first.tick() == WAITS_S
     second.close()
 
@@ -64,7 +64,7 @@ def test_what_cannot_be_sent_once_is_sent_the_next_time(monkeypatch: pytest.Monk
     sender = Failing()
     assert sender.tick() == WAITS_S and not sender.sent
     sender.tick()
-    assert sender.sent == [queue.SWEEP]
+    assert sender.sent == [queue.GUARD]
 
 
 def test_what_is_due_often_is_sent_where_there_is_something_to_do(
@@ -78,8 +78,8 @@ def test_what_is_due_often_is_sent_where_there_is_something_to_do(
     due = {entry.task: entry for entry in sender.schedule.values()}
     for entry in due.values():
         sender.apply_entry(entry)
-    assert sender.sent == [queue.SWEEP]
+    assert sender.sent == [queue.GUARD]
     approved(planned(world.carla, world.city, document("traffic")), world.ana)
     sender.apply_entry(due[queue.ADVANCE_PROPOSALS])
-    assert sender.sent == [queue.SWEEP, queue.ADVANCE_PROPOSALS]
+    assert sender.sent == [queue.GUARD, queue.ADVANCE_PROPOSALS]
     sender.close()

@@ -18,6 +18,7 @@ from dashboard.controllers import loop_runner, selectors
 from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.services import InvalidPolicy, policy_of, set_mode, set_policy
+from dashboard.controllers.site_world import StoredWorld
 from dashboard.controllers.stored_rounds import policies_of
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.models import FragmentRow
@@ -221,7 +222,7 @@ def test_a_worker_that_is_killed_before_a_command_leaves_it_to_the_next(
     loop.run()
     assert len(made_by_weir()) == 1
     command = loop_runner.take_turn(
-        CONTROLLERS["defragmentation"], ACTUATORS["defragmentation"], at=loop.at).commands[0]
+        CONTROLLERS["defragmentation"], ACTUATORS["defragmentation"], StoredWorld(loop.at)).commands[0]
     ACTUATORS["defragmentation"].carry_out(command)
     assert len(made_by_weir()) == 1, "a command that is given again is done once"
 

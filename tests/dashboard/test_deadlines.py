@@ -22,12 +22,13 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import submit_dataflow
 from dashboard.config.environment import ROOT
 from dashboard.outbox import sending, services
+from dashboard.outbox.delivery_threads import DeliveryThreads
 from dashboard.outbox.models import Delivery
 from dashboard.outbox.webhook_posts import NotDelivered, post_json
 from dashboard.tasks.app import app
 from tests.dashboard.alerting import NOW_S, receiver
 from tests.dashboard.building import World, document
-from workers.launcher.up_services import deliverer, worker
+from workers.launcher.up_services import worker
 from workers.library import outbound
 from workers.library.download import fetch
 from workers.library.http import NotPosted, post_lines
@@ -187,7 +188,7 @@ def test_six_slow_webhooks_hold_up_no_plan(
     committed_world: World, broker: redis.Redis, broker_url: str, settings: Any, monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
 ) -> None:
-    """As `./weir up` runs them: the worker that plans, and the one that delivers, which six receivers hold."""
+    """As `./weir up` runs it: the worker, which plans while six receivers hold threads of it."""
     world, slow = committed_world, [Trickling(b"HTTP/1.1 200 OK\r\nX: ") for _ in range(6)]
     hosts = [f"127.0.0.1:{server.port}" for server in slow]
     settings.DATA_DIR, settings.REDIS_URL, settings.WEBHOOK_HOSTS = tmp_path, broker_url, hosts
@@ -199,8 +200,7 @@ def test_six_slow_webhooks_hold_up_no_plan(
     log, environment = tmp_path / "log", _environment(tmp_path, broker_url, hosts)
     with log.open("w") as output:
         started = [subprocess.Popen(
-            service.argv, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
-            for service in (deliverer(), worker(url=broker_url))]
+            worker(url=broker_url).argv, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)]
     try:
         _awaited(lambda: app.send_task(queue.DELIVER) and sum(server.asked for server in slow) >= 2, started, log)
         proposal = submit_dataflow(actor=world.carla, team=world.city, text=document("traffic"))
@@ -237,10 +237,22 @@ def _awaited(holds: Callable[[], object], started: list[subprocess.Popen], log: 
         time.sleep(0.2)
 
 
-def test_what_is_sent_to_others_has_a_queue_and_a_worker_of_its_own() -> None:
-    app.loader.import_default_modules()
-    routed = {name: app.amqp.router.route({}, name)["queue"].name for name in app.tasks if name.startswith("weir.")}
-    assert {name for name, where in routed.items() if where == queue.DELIVERIES} == {queue.DELIVER}
-    assert set(routed.values()) <= {queue.QUEUE, queue.DELIVERIES}
-    taken = [service.argv[service.argv.index("--queues") + 1] for service in (worker(url=""), deliverer())]
-    assert taken == [queue.QUEUE, queue.DELIVERIES]
+def test_threads_that_deliver_are_so_many_and_one_that_fails_leaves_its_place() -> None:
+    held, begun, fails = threading.Event(), threading.Semaphore(0), threading.Event()
+
+    def send() -> None:
+        begun.release()
+        held.wait()
+        if fails.is_set():
+            raise OSError("gone")
+
+    threads = DeliveryThreads(send, most=2)
+    for outcome in (fails.set, fails.clear, fails.clear):  # after each of them all places are free again
+        held.clear()
+        outcome()
+        assert threads.start() and threads.start()
+        assert begun.acquire() and begun.acquire()
+        assert not threads.start(), "all are held"
+        threads.stop(within_s=0.0)
+        held.set()
+        threads.stop(within_s=60.0)

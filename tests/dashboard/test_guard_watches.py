@@ -24,7 +24,7 @@ from dashboard.operations import guard_dry_runs, guard_watches
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.models import GuardState
-from dashboard.operations.policy_reader import hold_of, users_of
+from dashboard.operations.policy_reader import hold_of, running_element, users_of
 from dashboard.operations.task_failures import AGAIN_S, TaskFailures
 from dashboard.operations.team_turns import TeamTurns
 from dashboard.plans.models import PlanRecord
@@ -250,6 +250,23 @@ def test_a_dry_run_says_when_it_would_have_switched_and_why(world: World, record
         trial_of(viewer, record.pk, "wrk")
     with pytest.raises(NotFound):
         trial_of(viewer, record.pk, "work", draft=PolicyDraft({"al": "rate < 1"}))
+
+
+@pytest.mark.usefixtures("ten_minutes_of_rates")
+def test_a_dry_run_that_would_take_long_is_refused_and_says_what_would_not(
+    world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    element, spent_s = running_element(viewer_of(world.carla), record.pk, "work"), iter([0.0, 1.0])
+    end_s = NOW_S - NOW_S % 60
+    with pytest.raises(InvalidGuard, match="takes more than 5 s to try"):
+        guard_dry_runs.replayed(
+            element, element.policy, begin_s=end_s - 600, end_s=end_s, spent_s=lambda: next(spent_s, 6.0))
+    run, _ = guard_dry_runs.replayed(
+        element, element.policy, begin_s=end_s - 600, end_s=end_s, spent_s=lambda: 4.0)
+    assert len(run.switches) == 2
+    monkeypatch.setattr(guard_dry_runs, "WORKS_S", -1.0)
+    with pytest.raises(InvalidGuard):
+        trial_of(viewer_of(world.carla), record.pk, "work", hours=1)
 
 
 @pytest.mark.usefixtures("ten_minutes_of_rates")

@@ -14,7 +14,7 @@ import schemathesis
 from django.core.signals import request_finished, request_started
 from django.core.wsgi import get_wsgi_application
 from django.db import close_old_connections, transaction
-from django.test import override_settings
+from django.test import Client, override_settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
@@ -98,6 +98,11 @@ def ways_of(operation: Any) -> list[GenerationMode]:
     """Whether requests that break the schema can be made: where nothing is asked for, nothing can be wrong."""
     takes = [*operation.query, *operation.body]
     return [GenerationMode.POSITIVE, GenerationMode.NEGATIVE] if takes else [GenerationMode.POSITIVE]
+
+
+@pytest.mark.django_db  # pytest-django sets the database up where a test that runs has this mark, as no other here
+def test_nobody_without_a_token_is_answered(client: Client) -> None:
+    assert {client.get(f"/api/{name}").status_code for name in ("dataflows", "estate", "proposals")} == {401}
 
 
 @pytest.mark.parametrize("label", OPERATIONS)

@@ -19,8 +19,9 @@ from django.core.mail import EmailMessage
 from dashboard.alerts.notices import trial_payload
 from dashboard.config.environment import Environment, InvalidSetting
 from dashboard.outbox import sending, services, webhook_posts
-from dashboard.outbox.models import Delivery, Endpoint
+from dashboard.outbox.models import DEAD, HELD, Delivery, Endpoint
 from dashboard.outbox.webhook_posts import HostNotAllowed
+from dashboard.teams.services import deactivate
 from scheduler.alerting.retrying import MOST_ATTEMPTS
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
 from tests.dashboard.alerting import NOW_S, Receiver, receiver
@@ -213,3 +214,31 @@ def test_mail_goes_by_djangos_backend_and_its_settings_come_from_one_address(wor
     assert (made["EMAIL_PORT"], made["EMAIL_HOST_USER"], made["EMAIL_USE_TLS"]) == (587, "a@b", True)
     with pytest.raises(InvalidSetting):
         Environment({"EMAIL_URL": "imap://x"}).email()
+
+
+def test_what_waits_for_somebody_who_is_deactivated_is_sent_by_no_way(world: World, got: Receiver) -> None:
+    endpoint, _ = hooked(world, got)
+    digest = {"link": "https://weir/", "at": "2026-05-01T12:00:00+00:00"}
+    ways = [
+        {"channel": "email", "to": "carla@example.org", "user": world.carla},
+        {"endpoint": endpoint},
+        {"channel": "email", "to": "carla@example.org", "user": world.carla, "state": HELD, "payload": digest}]
+    enqueued(*ways, {"channel": "email", "to": "ana@example.org", "user": world.ana})
+    deactivate(actor=world.root, username="carla")
+    assert sending.send_due(now=lambda: NOW_S) == 1, "what is for others goes out"
+    assert [message.to for message in mail.outbox] == [["ana@example.org"]] and got.requests == []
+    dead = Delivery.objects.filter(state=DEAD)
+    assert dead.count() == len(ways) and all("carla is deactivated" in each.error for each in dead)
+
+
+@pytest.mark.parametrize("answer", [b"\0", b"no \x00 thanks \\u0000", b"\xed\xa0\x80"])
+def test_what_a_receiver_answers_is_noted_whatever_it_is_and_others_get_theirs(
+    world: World, got: Receiver, answer: bytes
+) -> None:
+    bad, _ = hooked(world, got)
+    got.answer = lambda number: (500 if number == 1 else 204, {})
+    got.body = answer
+    other, _ = services.add_endpoint(actor=world.ana, name="other", url=got.url, format="weir")
+    enqueued({"endpoint": bad, "next_s": 1}, {"endpoint": other, "next_s": 2})
+    assert sending.send_due(now=lambda: NOW_S) == 1
+    assert "answered 500" in Delivery.objects.get(endpoint=bad).error

@@ -17,6 +17,7 @@ from tests.postgresql import cluster
 WITHOUT_DATABASE = ("test_settings.py", "test_live_protocol.py")
 # What locks rows, races for them and rolls back; the long run takes the whole site.
 TRANSACTIONS = ("concurrency", "reservations", "transitions")
+REFUSED_TEXTS = ("stored_texts",)  # by PostgreSQL alone
 WHOLE_S = 2_400  # within which the whole site's tests end, beside others on slow cores
 
 
@@ -35,7 +36,7 @@ ON_ITS_OWN = pytest.mark.skipif("DATABASE_URL" in os.environ, reason="this run i
 @pytest.mark.broker
 @ON_ITS_OWN
 def test_transactions_hold_on_postgresql(database_url: str):
-    files = [HERE / f"test_{name}.py" for name in TRANSACTIONS] + [PROFILES / "test_hindrances.py"]
+    files = [HERE / f"test_{name}.py" for name in (*TRANSACTIONS, *REFUSED_TEXTS)] + [PROFILES / "test_hindrances.py"]
     assert passed_on(database_url, *map(str, files)) > 20
 
 

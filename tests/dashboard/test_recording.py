@@ -262,6 +262,7 @@ def test_the_route_answers_in_columns(world: World, hush: dict[str, str], observ
     assert [value is not None for value in answer["values"]["events_in_per_s"]] == [True, True, False, False]
     assert ask(points=2)["step_s"] == 2
     assert ask(**{"from": "yesterday"})["code"] == "invalid_range"
+    assert ask(**{"from": "9999-12-31T00:00:00", "to": "9999-12-31T23:59:59-23:59"})["code"] == "invalid_range"
     assert ask(**{"to": _iso(NOW_S - 10)})["code"] == "invalid_range"
     assert ask(metric="magic")["code"] == "invalid_range"
     assert ask(subject="nothing")["status"] == 404

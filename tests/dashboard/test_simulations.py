@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from types import SimpleNamespace
 
@@ -20,8 +21,10 @@ from dashboard.simulations.models import SimulationRun
 from dashboard.simulations.services import InvalidSimulation, TooManySimulations
 from dashboard.simulations.simulation_driver import advance_simulations, forget_simulations
 from dashboard.simulations.simulation_inputs import SimulationInputs, inputs_of
+from dashboard.tasks import simulating
 from dashboard.teams.permissions import viewer_of
 from scheduler.adaptation.side_by_side import STEP_S
+from scheduler.model.bounds import SIMULATED_TASKS
 from scheduler.model.errors import InvalidTransition, NotFound, NothingToChange, PermissionDenied
 from tests.dashboard.building import World, document, planned, running
 from tests.dashboard.controlling import measured
@@ -99,7 +102,7 @@ def test_a_week_is_played_day_by_day(world: World, monkeypatch: pytest.MonkeyPat
     recorded(world)
     proposal, played = planned(world.mo, world.mobility, document("jams", window=20)), []
 
-    def part(*, begin, end, step_s, generation, proposal):
+    def part(*, begin, end, step_s, generation, proposal, on_step):
         assert step_s == 300
         played.append((begin, end, proposal is not None))
         return SimpleNamespace()
@@ -178,15 +181,60 @@ def test_what_is_cancelled_while_it_is_played_ends_and_stores_nothing_more(
     assert (run.status, run.results) == (CANCELLED, [])
 
 
+def test_a_replay_that_is_cancelled_while_it_is_played_ends(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    recorded(world)
+    proposal = planned(world.mo, world.mobility, document("jams", window=20))
+    run = services.start_replay(actor=world.mo, proposal_id=proposal.pk, hours=1)
+    real = simulation_driver.replayed_part
+
+    def cancelled_meanwhile(**named):
+        services.cancel_simulation(actor=world.mo, run_id=run.pk)
+        return real(**named)
+
+    monkeypatch.setattr(simulation_driver, "replayed_part", cancelled_meanwhile)
+    moments = iter(range(10**6))
+    advance_simulations(at=timezone.now(), monotonic_s=lambda: 5.0 * (next(moments) > 2))
+    run.refresh_from_db()
+    assert (run.status, run.results) == (CANCELLED, [])
+
+
+def test_a_thread_that_still_plays_keeps_others_from_playing_beside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    came = []
+
+    def asked_meanwhile(*, at: object) -> int:  # as by another thread, when the turn in the broker has lapsed
+        came.append(simulating.advance_simulations())
+        return 1
+
+    monkeypatch.setattr(simulating.jobs, "hold_turn", lambda *_, **__: True)
+    monkeypatch.setattr(simulating.jobs, "give_turn_back", lambda *_: None)
+    monkeypatch.setattr(simulating.simulation_driver, "advance_simulations", asked_meanwhile)
+    assert [simulating.advance_simulations(), simulating.advance_simulations()] == [1, 1]
+    assert came == [0, 0]
+
+
+def test_a_dataflow_of_more_tasks_than_algorithms_are_played_with_is_refused(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = recorded(world)
+    monkeypatch.setattr(services, "SIMULATED_TASKS", replace(SIMULATED_TASKS, most=4))
+    assert ask(world, record).status == QUEUED
+    monkeypatch.setattr(services, "SIMULATED_TASKS", replace(SIMULATED_TASKS, most=3))
+    with pytest.raises(InvalidSimulation, match="has 4 tasks"):
+        ask(world, record)
+
+
 def test_a_part_that_takes_too_long_or_fails_ends_the_simulation_and_no_other(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = recorded(world)
+    proposal = planned(world.mo, world.mobility, document("jams", window=20))
     slow = ask(world, record, algorithms=("CE",))
+    slow_replay = services.start_replay(actor=world.mo, proposal_id=proposal.pk, hours=1)
     monkeypatch.setattr(simulation_driver, "LONGEST_PART_S", -1.0)
     worked_off()
-    slow.refresh_from_db()
-    assert slow.status == FAILED and "CE took more than" in slow.reason
+    for run, what in ((slow, "CE"), (slow_replay, "The replay of a day")):
+        run.refresh_from_db()
+        assert run.status == FAILED and f"{what} took more than" in run.reason
     monkeypatch.undo()
     broken, fine = ask(world, record), ask(world, record, algorithms=("CE",))
     real = simulation_driver._side_by_side

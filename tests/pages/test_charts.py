@@ -213,6 +213,10 @@ def test_charts_of_a_dataflow_come_with_marks_and_a_table_with_few_rows(world: W
     assert len(answer["charts"][0]["data"][0]["y"]) == 10 and answer["range"]["every_s"] == 0
     assert client_of("vera").get("/charts.json", query | {"from": "never"}, headers={"accept": "application/json"}
                                  ).json()["code"] == "invalid_range"
+    beyond = {"from": "9999-12-31T00:00:00", "to": "9999-12-31T23:59:59-23:59"}  # its end is in the year 10000
+    assert client_of("vera").get("/charts.json", query | beyond, headers={"accept": "application/json"}
+                                 ).json()["code"] == "invalid_range"
+    assert client_of("vera").get(f"/dataflows/{record.pk}/", beyond).status_code == 200, "with the default range"
     assert client_of("vera").get("/charts.json", {"kind": "magic"}).status_code == 404
 
 

@@ -26,6 +26,7 @@ from scheduler.model.behind import Needed, needs_in
 from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate, fragments_upstream_first
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot, channel_id, node_of
+from scheduler.model.ring import Ring
 from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.task_types import TaskType
 from workers.engine.channels import keys
@@ -154,11 +155,12 @@ def _wanted(
         channels=_taken_over(fragment, bundle),
         heirs=_heirs(estate, fragment),
         joins=_joins(estate, fragment),
-        routes=_routes(estate, fragment),
+        routes=_routes(estate, fragment, task_types),
         part_readers={
             part.part: part.id for readers in fragment.outlets.values() for reader in readers
             for part in estate.fragments[reader].bundles if part.part != part.id},
         leaving=bundle.leaving,
+        key_ranges=bundle.key_ranges if bundle.takes_keys else (),
         writers=_writers(estate, fragment, bundle, tasks[0].parents) if bundle.leaving else {},
     )
 
@@ -176,9 +178,14 @@ def _inputs(
     """What a bundle reads: the streams of others, or, of a live source, what its connector writes."""
     if task_types[head.type].connector is not None:
         return (Input(keys.intake(head.id), head.id),)
-    return tuple(
-        Input(channel, parent, writer.leaving)
-        for parent in head.parents for channel, writer in estate.read_by(fragment, bundle, parent).items())
+    inputs: list[Input] = []
+    for parent in head.parents:
+        writers, above = estate.read_by(fragment, bundle, parent), estate.fragments[estate.places[parent][0]]
+        by_writer = {writer.id: channel for channel, writer in writers.items()}
+        inputs += [
+            Input(channel, parent, writer.leaving, after=tuple(by_writer[other.id] for other in above.before(writer)))
+            for channel, writer in writers.items()]
+    return tuple(inputs)
 
 
 def _with_terms(
@@ -212,22 +219,32 @@ def _undivided(estate: Estate, fragment: Fragment, task_id: str) -> list[str]:
     return sorted(reader for reader in fragment.outlets[task_id] if not estate.fragments[reader].divided)
 
 
-def _routes(estate: Estate, fragment: Fragment) -> dict[int, dict[str, Quota]]:
+def _routes(
+    estate: Estate, fragment: Fragment, task_types: Mapping[str, TaskType]
+) -> dict[int, dict[str, Quota | Ring]]:
     """By position: the divided readers of the stream, and how it is divided among their bundles."""
-    routes: dict[int, dict[str, Quota]] = {}
+    routes: dict[int, dict[str, Quota | Ring]] = {}
     for task_id, readers in fragment.outlets.items():
         divided = [estate.fragments[reader] for reader in sorted(readers) if estate.fragments[reader].divided]
         if divided:
             routes[fragment.tasks.index(task_id)] = {
-                reader.id: Quota({bundle.part: bundle.weight for bundle in reader.bundles}) for reader in divided
-            }
+                reader.id: _division(reader, estate.tasks[reader.tasks[0]], task_types) for reader in divided}
     return routes
+
+
+def _division(reader: Fragment, head: RunningTask, task_types: Mapping[str, TaskType]) -> Quota | Ring:
+    """How a stream is divided among the bundles of a reader: by key, or by weight."""
+    if reader.divided_by_key:
+        return reader.ring(task_types[head.type].key_columns(head.config))
+    return Quota({bundle.part: bundle.weight for bundle in reader.bundles})
 
 
 def _heirs(estate: Estate, fragment: Fragment) -> dict[str, tuple[str, ...]]:
     """The fragment's readers that go on with the work of others, and of which: they take over their places."""
     readers = [estate.fragments[reader] for reader in sorted({*chain.from_iterable(fragment.outlets.values())})]
-    bundles = {bundle.id: bundle.inherits for reader in readers for bundle in reader.bundles if bundle.inherits}
+    bundles = {
+        bundle.id: tuple(dict.fromkeys((*bundle.inherits, *(other.id for other in reader.before(bundle)))))
+        for reader in readers for bundle in reader.bundles if bundle.inherits}
     return {reader.id: reader.inherits for reader in readers if reader.inherits} | bundles
 
 

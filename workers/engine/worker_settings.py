@@ -28,7 +28,7 @@ class Settings:
     channels_jar: Path | None = None  # where it is not in ``data_dir``
     spark_master: str = ""  # empty: this machine, with ``threads`` threads a slot
     slot_cores: int = 4  # of a cluster, for each slot: tasks at a time
-    threads: int = 64  # as many as a bundle may have; they cost nothing idle
+    threads: int = 160  # as many as a bundle may have; they cost nothing idle
     slot_memory_mb: int = 1024  # the JVM's heap, and its executor's; Python workers and RocksDB come on top
     hold_s: float = 10.0  # for how long a slow reader may hold back a stream that others need
     spill_mb: int = 1024  # on disk, for all slow readers of the node

@@ -133,8 +133,7 @@ def _own_broker(options: UpOptions) -> embedded.EmbeddedBroker:
 def _start_all(supervisor: Supervisor, options: UpOptions, *, url: str) -> None:
     # Spark takes longest to come up, and needs nothing of the database.
     agent = up_services.agent(node=options.node, slots=options.slots, data_dir=options.data_dir, url=url)
-    site = (up_services.web(options, behind_proxy=_is_behind_proxy(os.environ)), up_services.worker(url=url),
-            up_services.deliverer())
+    site = (up_services.web(options, behind_proxy=_is_behind_proxy(os.environ)), up_services.worker(url=url))
     supervisor.run(
         channels(then=agent),
         Errand("prepare", (sys.executable, str(ROOT / "manage.py"), "prepare"), then=site),

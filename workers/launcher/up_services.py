@@ -20,7 +20,7 @@ from .supervise import FAILURES_BEFORE_READY, Service, StopStage
 # something new, so that this has time to end on a busy machine. The broker last.
 # Together under the ten seconds that a stop may take.
 STOP_STAGES = (
-    StopStage(("worker", "deliverer", "agent"), limit_s=6.8),
+    StopStage(("worker", "agent"), limit_s=6.8),
     StopStage(("web",), limit_s=1.9),
     StopStage(("broker",), limit_s=0.6),
 )
@@ -69,21 +69,12 @@ WITHOUT_CHECKS = {"CELERY_SKIP_CHECKS": "1"}
 
 def worker(*, url: str) -> Service:
     """The Celery worker: threads, because its jobs mostly wait, and each process of a pool costs another 100 MB."""
-    return Service(
-        "worker", _celery("weir", threads=4), is_ready=lambda: _waits_for_jobs(url), environment=WITHOUT_CHECKS)
-
-
-def deliverer() -> Service:
-    """The worker that sends webhooks and mail: who does not answer it keeps nothing else waiting."""
-    return Service("deliverer", _celery("weir-deliveries", threads=8), environment=WITHOUT_CHECKS)
-
-
-def _celery(queue: str, *, threads: int) -> tuple[str, ...]:
-    return (
-        *_PYTHON, "-m", "celery", "-A", "dashboard.tasks.app", "worker", "--pool", "threads",
-        "--concurrency", str(threads), "--queues", queue, "--hostname", f"{queue}@%h",
-        "--without-gossip", "--without-mingle", "--without-heartbeat",
+    argv = (
+        *_PYTHON, "-m", "celery", "-A", "dashboard.tasks.app", "worker", "--pool", "threads", "--concurrency", "4",
+        "--hostname", "weir@%h", "--without-gossip", "--without-mingle", "--without-heartbeat",
     )  # fmt: skip
+    return Service(
+        "worker", argv, is_ready=lambda: _waits_for_jobs(url), environment=WITHOUT_CHECKS)
 
 
 def agent(*, node: str, slots: int, data_dir: Path, url: str) -> Service:

@@ -41,7 +41,7 @@ SLIDING_LINEAR_REGRESSION = TaskType(
         Parameter("fields", "list", "Observations to work on; without it all. Others are not passed on.",
                   items="string", is_set=True),
     ),
-    stateful=True, movable_state=True, key="sensor_id, obs", selectivity=1.0, cost_us=8,
+    stateful=True, movable_state=True, by_key=True, passes_key=True, key="sensor_id, obs", selectivity=1.0, cost_us=8,
 )
 FORECAST_METHODS = {  # what each does: `forecasts.METHODS`, which takes numpy along
     "nyiso": "the five highest of ten similar days (of three at weekends and on holidays the two highest), without the "
@@ -75,7 +75,7 @@ FORECAST = TaskType(
         Parameter("seed", "integer", "Of chance, where the method is random.", default=1, minimum=0, maximum=2**31 - 1,
                   near="never"),
     ),
-    stateful=True, movable_state=True, key="by", selectivity=0.25, cost_us=300,
+    stateful=True, movable_state=True, by_key=True, passes_key=True, key="by", selectivity=0.25, cost_us=300,
     shares_state=("method", "seed"),
 )
 

@@ -73,7 +73,7 @@ PYTHON_BY_KEY = TaskType(
                   column="names"),
         _reads("Weir's own and those of “by”"), _ARGUMENTS, ON_ERROR,
     ),
-    stateful=True, movable_state=True, key="by", cost_us=30,
+    stateful=True, movable_state=True, by_key=True, key="by", cost_us=30,
 )
 TASK_TYPES = (PYTHON, PYTHON_BY_KEY)
 MOST_STATE = 1_048_576  # characters, of one key

@@ -34,7 +34,7 @@ EXACT_AVERAGE = TaskType(
                   items="string", is_set=True),
         _BY,
     ),
-    stateful=True, movable_state=True, key="sensor_id, obs", selectivity=0.1, cost_us=10,
+    stateful=True, movable_state=True, by_key=True, passes_key=True, key="by", selectivity=0.1, cost_us=10,
 )
 ROLL_UP = TaskType(
     name="roll_up", kind="transform", family="statistics",
@@ -43,7 +43,7 @@ ROLL_UP = TaskType(
     parameters=(
         Parameter("blocks", "integer", "Blocks that make one.", required=True, minimum=1, maximum=1_000_000), _BY,
     ),
-    stateful=True, movable_state=True, key="sensor_id, obs", selectivity=0.2, cost_us=10,
+    stateful=True, movable_state=True, by_key=True, passes_key=True, key="by", selectivity=0.2, cost_us=10,
 )
 
 TASK_TYPES = (EXACT_AVERAGE, ROLL_UP)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -53,6 +53,7 @@ class Folds:
     large: int = LARGE
     count_late: Callable[[DataFrame], DataFrame] | None = None
     instead: Callable[[FoldedStream], DataFrame] | None = None
+    hosted: Callable[[FoldedStream, Inherited | None, StoreLocation | None], DataFrame] | None = None
     count: int = field(default=0, init=False)
 
     def next(self) -> tuple[Inherited | None, StoreLocation | None]:
@@ -105,6 +106,7 @@ _BUILDING: ContextVar[Folds | None] = ContextVar("folds of the task that is bein
 def going_on(
     task: str, *, inherited: Path | None = None, stores: Path | None = None, fragment: str = "", large: int = LARGE,
     count_late: Callable[[DataFrame], DataFrame] | None = None,
+    hosted: Callable[[FoldedStream, Inherited | None, StoreLocation | None], DataFrame] | None = None,
 ) -> Iterator[Folds]:
     """Build a task whose folds begin with the state that another query left, where there is any.
 
@@ -117,8 +119,11 @@ def going_on(
     count_late : callable, optional
         Takes a stream with the column ``LATE`` and gives it without it, and without the rows that have a number there:
         how many events came too late.
+    hosted : callable, optional
+        Takes a stream with its function, where its first state is and where its store is, and gives what comes out:
+        the slot's fold host keeps the state, and not Spark.
     """
-    folds = Folds(task, inherited, stores, fragment, large, count_late)
+    folds = Folds(task, inherited, stores, fragment, large, count_late, hosted=hosted)
     token = _BUILDING.set(folds)
     try:
         yield folds
@@ -246,26 +251,24 @@ def fold_batches(
 
 
 def apply_fold(folded: FoldedStream) -> DataFrame:
-    """What comes out of a stream and its function, with the state in Spark's store."""
+    """What comes out of a stream and its function, with the state in Spark's store, or at the slot's fold host."""
     from pyspark.sql import functions as F
 
     work, parts, idle_ms = folded.work, folded.parts, folded.idle_ms
     kinds = {each.name: each.dataType.simpleString() for each in folded.gives}
     folds, keep = _BUILDING.get(), folded.keep or keeping
     inherited, location = folds.next() if folds is not None else (None, None)
+    if folds is not None and folds.hosted is not None:
+        return folds.hosted(folded, inherited, location)
 
     def run(_: tuple, frames: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
-        import pandas as pd
-
         text = state.get[0] if state.exists else inherited.read() if inherited else NOTHING
         kept = keep(text, location, parts)
         try:
             for frame in [None] if state.hasTimedOut else frames:
                 given = work(kept.states, frame)
                 if given:
-                    yield pd.DataFrame({name: pd.Series(held_as(kind, values)) if kind in ("double", "bigint") and None
-                                        not in values else pd.Series(held_as(kind, values), dtype=object)
-                                        for (name, kind), values in zip(kinds.items(), given, strict=True)})
+                    yield frame_of(kinds, given)
             state.update((kept.save(),))
             if idle_ms is not None and not state.hasTimedOut:
                 state.setTimeoutDuration(idle_ms)
@@ -275,6 +278,16 @@ def apply_fold(folded: FoldedStream) -> DataFrame:
     timeout = "NoTimeout" if idle_ms is None else "ProcessingTimeTimeout"
     one_group = folded.frame.withColumn("_group", F.lit(0)).coalesce(1)
     return one_group.groupBy("_group").applyInPandasWithState(run, folded.gives, "states string", "append", timeout)
+
+
+def frame_of(kinds: Mapping[str, str], given: Sequence[Sequence]) -> pd.DataFrame:
+    """The columns that a stream's function gives, by name and Spark's name of their type, as a frame."""
+    import pandas as pd
+
+    columns = {name: held_as(kind, values) for (name, kind), values in zip(kinds.items(), given, strict=True)}
+    return pd.DataFrame({
+        name: pd.Series(values) if kinds[name] in ("double", "bigint") and None not in values
+        else pd.Series(values, dtype=object) for name, values in columns.items()})
 
 
 def fold_rows(

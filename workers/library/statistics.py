@@ -37,7 +37,8 @@ _SENSOR_AND_OBS = "sensor_id, obs"
 
 def _statistic(name: str, doc: str, parameters: tuple[Parameter, ...], **facts) -> TaskType:
     return TaskType(name=name, kind="transform", family="statistics", doc=doc, stateful=True, movable_state=True,
-                    build=f"workers.library.statistics:{name}", effects=(), parameters=parameters, **facts)
+                    by_key=True, passes_key=True, build=f"workers.library.statistics:{name}", effects=(),
+                    parameters=parameters, **facts)
 
 
 KALMAN_FILTER = _statistic(
@@ -54,7 +55,7 @@ KALMAN_FILTER = _statistic(
 BLOCK_AVERAGE = _statistic(
     "block_average", "Averages each block of readings; a missing reading does not count.",
     (Parameter("window", "integer", "Readings in a block.", default=10, minimum=1, maximum=1_000_000), _FIELDS, _BY),
-    key=_SENSOR_AND_OBS, selectivity=0.1, cost_us=8,
+    key="by", selectivity=0.1, cost_us=8,
 )
 SECOND_ORDER_MOMENT = _statistic(
     "second_order_moment",
@@ -67,7 +68,7 @@ SECOND_ORDER_MOMENT = _statistic(
         Parameter("seed", "integer", "Chooses the positions.", default=1, minimum=0, maximum=2**31 - 1, near="never"),
         _FIELDS, _BY,
     ),
-    key=_SENSOR_AND_OBS, cost_us=8,
+    key="by", cost_us=8,
 )
 DISTINCT_COUNT = _statistic(
     "distinct_count", "Estimates how many distinct ids (or values) came so far, with HyperLogLog.",
@@ -82,7 +83,7 @@ DISTINCT_COUNT = _statistic(
         Parameter("by", "list", "Columns whose values each have a count of their own.", default=["obs"],
                   items="string", column="names"),
     ),
-    key="obs", cost_us=8,
+    key="by", cost_us=8,
 )
 INTERPOLATE = _statistic(
     "interpolate", "Fills missing readings from the last ones of the same sensor.",
@@ -112,7 +113,7 @@ JOIN_BY_MESSAGE = _statistic(
 ACCUMULATE = _statistic(
     "accumulate", "Collects each block of readings into one event that lists them.",
     (Parameter("window", "integer", "Readings in a block.", default=10, minimum=1, maximum=100_000), _FIELDS, _BY),
-    key=_SENSOR_AND_OBS, selectivity=0.1, cost_us=8,
+    key="by", selectivity=0.1, cost_us=8,
 )
 
 _VALUE_AND_COUNT = "value double, count bigint"

@@ -73,11 +73,12 @@ _OPEN: OrderedDict[Path, sqlite3.Connection] = OrderedDict()
 
 
 def opened(store: Path) -> sqlite3.Connection:
-    """A store's connection, which stays open for later batches."""
+    """A store's connection, which stays open for later batches. One that is in a batch is never closed for others."""
     connection = _OPEN.pop(store, None) if store.exists() else None
     connection = _OPEN[store] = connection or connected(store)
-    while len(_OPEN) > MOST_OPEN:
-        _OPEN.popitem(last=False)[1].close()
+    idle = [path for path, each in _OPEN.items() if path != store and not each.in_transaction]
+    for path in idle[:max(0, len(_OPEN) - MOST_OPEN)]:
+        _OPEN.pop(path).close()
     return connection
 
 

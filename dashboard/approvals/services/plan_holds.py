@@ -6,6 +6,7 @@ from datetime import datetime
 from uuid import UUID
 
 import structlog
+from django.db.models import QuerySet
 
 from dashboard.approvals.demands import closure_of, missing_teams, moment_of
 from dashboard.approvals.lifecycle import PENDING
@@ -50,6 +51,11 @@ def enact_if_open(audit: Audit, proposal: Proposal, *, generation: int, at: date
     audit.details["held"] = proposal.held
 
 
+def is_any_held() -> bool:
+    """Whether a plan was approved and held."""
+    return _held().exists()
+
+
 def enact_held(*, at: datetime) -> list[UUID]:
     """Execute plans that were approved and held, where nothing stands in the way any more; which those are.
 
@@ -57,13 +63,17 @@ def enact_held(*, at: datetime) -> list[UUID]:
     that other teams have come to share.
     """
     enacted = []
-    for proposal_id in Proposal.objects.filter(status=PENDING, held__isnull=False).values_list("pk", flat=True):
+    for proposal_id in _held().values_list("pk", flat=True):
         try:
             if _enact_one_held(proposal_id, at=at):
                 enacted.append(proposal_id)
         except InvalidTransition as busy:  # another plan is under way: it is tried again
             log.info("held_plan_waits", proposal=str(proposal_id), why=busy.message)
     return enacted
+
+
+def _held() -> QuerySet[Proposal]:
+    return Proposal.objects.filter(status=PENDING, held__isnull=False)
 
 
 def _enact_one_held(proposal_id: UUID, *, at: datetime) -> bool:

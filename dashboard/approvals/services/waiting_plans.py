@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from django.db.models import Subquery
+
 from dashboard.approvals.lifecycle import PENDING
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services.enacting import overtake
@@ -15,6 +17,7 @@ from dashboard.approvals.services.review_requests import ask
 from dashboard.audit.trail import audited
 from dashboard.operations.estate_store.estate_reader import current_generation
 from dashboard.operations.estate_store.generation import lock_generation
+from dashboard.operations.models import EstateState
 from dashboard.plans import services as plans
 from dashboard.plans.carrying_over import PlanCarrier
 from dashboard.plans.selectors import plan_of
@@ -25,6 +28,12 @@ from scheduler.read_set import Reads
 ROUNDS = 3  # in which the estate may move on; then the job of a later change goes on
 READ_AT_ONCE_CHARS = 400_000  # of what plans looked up: some 4,000 keys, as many as one statement may well name
 _Outcome = tuple[Plan, Reads | None] | WeirError  # or why it stands no more
+
+
+def is_any_behind() -> bool:
+    """Whether a pending plan is of an older generation than the estate."""
+    now = EstateState.objects.filter(pk=1).values("generation")
+    return Proposal.objects.filter(status=PENDING, plan__generation__lt=Subquery(now)).exists()
 
 
 def carry_over_waiting() -> int:

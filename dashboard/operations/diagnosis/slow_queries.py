@@ -16,7 +16,7 @@ from dashboard import jobs
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.models import CutTask, SlowQuery
 from scheduler.contracts.reports import RUNNING, QueryReport, Reports
-from scheduler.latency.real_time import OPEN_S
+from scheduler.latency.real_time import stays_open_s
 from scheduler.latency.triggers import BUSY
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment
@@ -41,8 +41,9 @@ def watch(reports: Reports, *, at: datetime) -> None:
     """Note since when queries are slow, and where their meters stood then."""
     estate = current_estate()
     behind = _behind(estate, reports)
-    SlowQuery.objects.exclude(pk__in=behind).delete()
     known = set(SlowQuery.objects.values_list("pk", flat=True))
+    if over := known.difference(behind):
+        SlowQuery.objects.filter(pk__in=over).delete()
     begun = {name: fragment for name, fragment in behind.items() if name not in known}
     if begun:
         at_ms, counts = jobs.meters(begun)
@@ -110,7 +111,8 @@ def _is_late(estate: Estate, fragment: Fragment, query: QueryReport) -> bool:
     rate_per_s = estate.tasks[fragment.tasks[0]].config.get("rate_per_s")
     working_ms = (query.batch_ms or 0) - query.phases_ms.get("asking", 0)  # most of which is waiting for the next one
     # An open batch is busy only where it hardly waits: its interval is that of its groups.
-    most_ms = 1000 * OPEN_S * BUSY if query.real_time else 2 * max(settings.TRIGGER_MS, query.trigger_ms or 0)
+    stays_s = stays_open_s(query.rate_per_s or 0.0)
+    most_ms = 1000 * stays_s * BUSY if query.real_time else 2 * max(settings.TRIGGER_MS, query.trigger_ms or 0)
     is_busy = working_ms > most_ms
     return bool(
         is_busy and rate_per_s and query.rate_per_s is not None and query.rate_per_s < 0.9 * float(rate_per_s)

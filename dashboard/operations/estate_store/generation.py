@@ -17,8 +17,12 @@ def lock_generation() -> int:
     """
     if not connection.in_atomic_block:
         raise RuntimeError("the estate is locked inside a transaction")
-    EstateState.objects.get_or_create(pk=1)
-    return EstateState.objects.select_for_update().get(pk=1).generation
+    rows = EstateState.objects.select_for_update()
+    state = rows.filter(pk=1).first()
+    if state is None:
+        EstateState.objects.get_or_create(pk=1)
+        state = rows.get(pk=1)
+    return state.generation
 
 
 def state_for_update() -> EstateState:

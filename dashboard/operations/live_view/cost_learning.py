@@ -29,21 +29,27 @@ MOVED = 0.02  # relative: costs that differ by less are no new version
 
 def note_slots(seen: Mapping[str, SlotSeen], *, at: datetime) -> int:
     """Add what slots, by name, were seen to take and to do to the rows of this hour; how many were noted."""
+    if not seen:
+        return 0
     machines = dict(NodeRow.objects.exclude(machine="").values_list("name", "machine"))
     hour = at.replace(minute=0, second=0, microsecond=0)
-    noted = 0
+    known = {
+        (row.slot, row.group): row
+        for row in CostObservation.objects.select_for_update().filter(slot__in=list(seen), hour=hour)}
+    noted = []
     for slot, slot_seen in seen.items():
         machine = machines.get(node_of(slot))
         if machine is None:
             continue
-        row, _ = CostObservation.objects.select_for_update().get_or_create(
-            slot=slot, group=_digest(slot_seen), hour=hour, defaults={"machine": machine})
-        row.seconds += slot_seen.seconds
-        row.cpu_us += slot_seen.cpu_us
-        row.queries = _added(row.queries, slot_seen.queries)
-        row.save(update_fields=["seconds", "cpu_us", "queries"])
-        noted += 1
-    return noted
+        key = {"slot": slot, "group": _digest(slot_seen), "hour": hour}
+        before = known.get((slot, key["group"])) or CostObservation(**key)
+        noted.append(CostObservation(
+            **key, machine=machine, seconds=before.seconds + slot_seen.seconds,
+            cpu_us=before.cpu_us + slot_seen.cpu_us, queries=_added(before.queries, slot_seen.queries)))
+    CostObservation.objects.bulk_create(
+        noted, update_conflicts=True, unique_fields=["slot", "group", "hour"],
+        update_fields=["seconds", "cpu_us", "queries"])
+    return len(noted)
 
 
 def learn(*, at: datetime) -> int:

@@ -20,12 +20,13 @@ def record_nodes(*, at: datetime) -> int:
     """
     reports = jobs.read_live([], {}).reports
     take_in_nodes(reports)
-    NodeRow.objects.filter(name__in=list(reports)).update(seen=at)
-    for name, report in reports.items():
-        machine = report.machine[:120]
-        NodeRow.objects.filter(name=name).exclude(machine=machine).update(machine=machine)
-        threads = report.threads or None  # an agent of an older version does not tell
-        NodeRow.objects.filter(name=name).exclude(threads=threads).update(threads=threads)
-        if report.speed:
-            NodeRow.objects.filter(name=name).exclude(speed=report.speed).update(speed=report.speed)
+    nodes = NodeRow.objects.filter(name__in=list(reports))
+    nodes.update(seen=at)
+    for name, machine, threads, speed in nodes.values_list("name", "machine", "threads", "speed"):
+        report = reports[name]
+        known = {"machine": machine, "threads": threads, "speed": speed}
+        # An agent of an older version tells neither threads nor speed.
+        told = {"machine": report.machine[:120], "threads": report.threads or None, "speed": report.speed or speed}
+        if told != known:
+            nodes.filter(name=name).update(**told)
     return len(reports)

@@ -13,11 +13,11 @@ import redis
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from scheduler.model.settings_of_fragments import LONGEST_OPEN_S
 from workers.engine.channels import block_codec, keys
 from workers.engine.channels import spark_channels as channel_spark
 from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.channel_registry import Channels
-from workers.engine.channels.open_streams import IDLE_S
 
 EVENTS_PER_S = 10
 
@@ -100,7 +100,8 @@ class Bench:
     def start(self, events: DataFrame, fragment: str, *, real_time: bool = False) -> StreamingQuery:
         """Run a fragment; intervals differ a little, so that not all queries wake at once."""
         interval_ms = self.trigger_ms + zlib.crc32(fragment.encode()) % max(1, self.trigger_ms // 10)
-        trigger = {"realTime": f"{IDLE_S} seconds"} if real_time else {"processingTime": f"{interval_ms} milliseconds"}
+        trigger = {"realTime": f"{LONGEST_OPEN_S:.0f} seconds"} if real_time else {
+            "processingTime": f"{interval_ms} milliseconds"}
         return (
             events.writeStream.format("noop").queryName(fragment)
             .option("checkpointLocation", str(self.folder / fragment))

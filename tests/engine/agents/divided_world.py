@@ -43,6 +43,8 @@ TYPES = {
     "src": TaskType("src", "source", "", "a:b"), "mark": TaskType("mark", "transform", "", "a:b"),
     "out": TaskType("out", "sink", "", "a:b", terminal="output"),
     "count": TaskType("count", "transform", "", "a:b", stateful=True, movable_state=True),
+    "tally": TaskType(
+        "tally", "transform", "", "a:b", stateful=True, movable_state=True, by_key=True, passes_key=True, key="k"),
 }
 EVERYTHING = 100_000
 TASKS = {

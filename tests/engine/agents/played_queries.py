@@ -16,15 +16,17 @@ import redis
 from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
+from scheduler.model.ring import Ring
 from workers.engine.agents.checkpoint import CheckpointProgress
 from workers.engine.agents.fold_stores import FoldStores
 from workers.engine.channels import keys
 from workers.engine.channels.open_streams import QueryMode
 from workers.engine.spark.compile import StartPosition
 
-from ..channels.reference import Control, QuotaPartitioner
+from ..channels.reference import Control
 from .played_broker import Failed, Gap
 from .played_files import PlayedFiles
+from .played_keys import dealt, dealt_evenly, tallied
 
 if TYPE_CHECKING:
     from .divided_world import World
@@ -67,7 +69,7 @@ class Store:
         return FoldStores(Path("nowhere"))
 
     def make_whole(self, name: str) -> None:
-        """A played state is a number: there is nothing that points elsewhere."""
+        """A played state is JSON: there is nothing that points elsewhere."""
 
     def state_bytes(self, name: str) -> int:
         return len(self.states.get(name) or (self.begun(name) or RestorePoint()).states)
@@ -162,7 +164,7 @@ class Store:
 
     def folds(self, name: str) -> tuple:
         known = self.definitions.get(name)
-        return tuple((task.id, 1) for task in known.tasks if task.type == "count") if known else ()
+        return tuple((task.id, 1) for task in known.tasks if task.type in ("count", "tally")) if known else ()
 
     def begun_path(self, name: str) -> str:
         return name
@@ -261,7 +263,7 @@ class Query:
         events = self._events(store.before[name], done)
         control = Control.read(self.world.link, name, done.batch)
         begun = store.begun(name) or RestorePoint()
-        states = {task: int(state[0]) for task, state in begun.states.items() if state[0] is not None}
+        states = {task: json.loads(state[0]) for task, state in begun.states.items() if state[0] is not None}
         states |= store.states.get(name, {})
         for position, task in enumerate(self.fragment.tasks):
             if task.type == "mark":
@@ -270,6 +272,8 @@ class Query:
                 seen = states.get(task.id, 0)
                 states[task.id] = seen + len(events)
                 events = [(seen + number, event) for number, event in enumerate(events)]
+            if task.type == "tally":
+                states[task.id], events = tallied(states.get(task.id), events)
             base = begun.batch_bases.get(self.fragment.channel(position), 0)
             self._publish(control, position, base + done.batch + 1, events)
         self._may_fail()
@@ -283,15 +287,11 @@ class Query:
         if control.publishes(position):
             write(stream, number, events)
             self.world.may_die()
-        for weights in control.routes(position):
-            partitioner = QuotaPartitioner.of(weights)
-            dealt = partitioner.deal(batch, 0, len(events))
-            for index, part in enumerate(partitioner.parts):
-                own = [event for event, part_index in zip(events, dealt, strict=True) if part_index == index]
-                if own:
-                    self._may_fail()
-                    write(part, number, own)
-                    self.world.may_die()
+        for how in control.routes(position):
+            for part, own in (dealt if isinstance(how, Ring) else partial(dealt_evenly, batch))(how, events).items():
+                self._may_fail()
+                write(part, number, own)
+                self.world.may_die()
 
     def _is_under_way(self) -> bool:
         """Whether the batch takes longer than this turn; one that is cut short begins anew."""
@@ -394,7 +394,7 @@ class PlayedEngine:
 
     def read_states(self, name: str, **_: int) -> list[str | None]:
         states = self.store.states.get(name, {})
-        return [str(states[task]) if task in states else None for task, _ in self.store.folds(name)]
+        return [json.dumps(states[task]) if task in states else None for task, _ in self.store.folds(name)]
 
     def due_ms(self, *_: object) -> int:
         return 0

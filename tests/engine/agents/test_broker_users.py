@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.contracts.desired import DESIRED_STATES, DesiredState
+from scheduler.model.task_types import DYNAMIC
 from tests.conftest import running_broker
 from workers.engine.agents.node_store import NodeStore
 from workers.engine.agents.started_fragments import SlotStore
@@ -58,7 +59,8 @@ def desired() -> DesiredState:
             "id": "f1-0", "inherits": ["f0-5"], "channels": {"0": "f0-5.0"}, "outlets": {}, "active": 1,
             "trigger_ms": 500,
             "inputs": [{"channel": "f0-0.2", "task": "p"}, {"channel": "f0-1.0@f1-0", "task": "q"}],
-            "tasks": [{"id": "t", "type": "train", "config": {"model": {"name": "rides", "team": "city"}}}]}]}}})
+            "tasks": [{"id": "t", "type": "train", "config": {"model": {"name": "rides", "team": "city"}}},
+                      {"id": "ways", "type": DYNAMIC, "config": {}}]}]}}})
 
 
 @pytest.fixture
@@ -118,6 +120,18 @@ def test_what_is_the_nodes_is_had(users, broker, role):
     assert broker.execute_command("ACL", "LOG") == []
     assert [version.version for version in stored_versions(
         redis.Redis.from_url(users._url, decode_responses=True), "city")["rides"]] == ["1-a"]
+
+
+def test_what_is_chosen_for_a_dynamic_task_by_key_is_read_and_not_written(users, broker):
+    broker.set(keys.keyed("ways"), "{}")
+    with as_role(users, SLOTS) as client:
+        assert client.get(keys.keyed("ways")) == b"{}"
+        client.hset(keys.switches("ways"), "x", 1)
+        for key in (keys.keyed("ways"), keys.keyed("t")):
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                client.set(key, "{}")
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            client.get(keys.keyed("t"))
 
 
 def test_looks_and_trials_are_let_one_by_one(users, broker):

@@ -13,6 +13,7 @@ from functools import lru_cache
 
 import redis
 
+from scheduler.model.ring import Ring
 from workers.engine.channels.control import RouteChange, begin_batch, changes_of
 
 STARTS = 4_096  # positions of the sequence at which a batch may start
@@ -105,13 +106,16 @@ class Control:
         tail = self._state.get("tail" if self._has_begun("tail:from") else "tail:was")
         return tail is None or position < int(tail)
 
-    def routes(self, position: int) -> list[dict[str, float]]:
-        """How a task's stream is divided in this batch: for each divided reader, weights above zero by part."""
+    def routes(self, position: int) -> list[dict[str, float] | Ring]:
+        """How a task's stream is divided in this batch: for each divided reader, weights by part, or a ring."""
         routes = []
         for (route_position, _), changes in changes_of(self._state).items():
             begun = [change for change in changes if self._begins(change)]
-            if route_position == position and begun and begun[-1].partitioning:
-                routes.append({part: weight for part, weight in begun[-1].partitioning.items() if weight > 0})
+            how = begun[-1].partitioning if route_position == position and begun else None
+            if isinstance(how, Ring):
+                routes.append(how)
+            elif how:
+                routes.append({part: weight for part, weight in how.items() if weight > 0})
         return routes
 
     def _begins(self, change: RouteChange) -> bool:

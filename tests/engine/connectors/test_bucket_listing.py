@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, quote, urlsplit
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.engine.connectors.bucket_listing import BucketAddress, NotListed, _headers, _quoted, objects_of
+from workers.engine.connectors.file_stores import PIECE_BYTES, Bucket, FileGone, ListedFile
 
 NOW = datetime(2026, 5, 1, 12, 30, 15, tzinfo=UTC)
 
@@ -41,7 +43,7 @@ class Store:
 
     def __init__(self) -> None:
         self.keys: list[str] = []
-        self.status, self.body = 200, None
+        self.status, self.body, self.taken = 200, None, 0
         store = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -49,8 +51,15 @@ class Store:
                 body = store.page(parse_qs(urlsplit(self.path).query)) if store.body is None else store.body
                 self.send_response(store.status)
                 self.send_header("Content-Length", str(len(body)))
+                if store.status == 206:
+                    self.send_header("Content-Range", "bytes 0-99/100")
+                    self.send_header("Last-Modified", "Fri, 01 May 2026 12:00:00 GMT")
                 self.end_headers()
-                self.wfile.write(body)
+                store.taken = 0
+                with suppress(ConnectionError):
+                    for begin in range(0, len(body), PIECE_BYTES):
+                        self.wfile.write(body[begin:begin + PIECE_BYTES])
+                        store.taken = begin + PIECE_BYTES
 
             def log_message(self, *_: object) -> None:
                 return
@@ -98,6 +107,36 @@ def test_what_is_no_listing_is_told_by_its_status(store: Store, status: int, bod
         list(objects_of(store.address, ""))
     store.status, store.body = 200, None
     assert refused.value.status == expected
+
+
+@pytest.mark.parametrize("entry", ["", "<Contents><Key>same</Key><LastModified>2026-05-01T12:00:00Z</LastModified>"
+                                       "</Contents>"])
+def test_a_store_whose_pages_never_end_is_given_up(store: Store, entry: str) -> None:
+    store.body = (f"<ListBucketResult>{entry}<NextContinuationToken>more</NextContinuationToken>"
+                  "</ListBucketResult>").encode()
+    with pytest.raises(NotListed):
+        list(objects_of(store.address, ""))
+    store.body = None
+
+
+def test_a_store_that_sends_more_than_was_asked_for_fills_no_memory(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    host = f"127.0.0.1:{store.address.port}"
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", host)
+    bucket = Bucket({"path": "s3://buck/in", "endpoint": host, "tls": False, "region": "us-east-1", "access_key": None,
+                     "secret_key": None})
+    listed = ListedFile(0, "key", 100)
+    store.status = 206
+    try:
+        store.body = b"x" * 100
+        assert len(bucket.part("in/key", listed, 0, 100)) == 100
+        store.body = b"x" * 200 * PIECE_BYTES
+        with pytest.raises(FileGone, match="more bytes than were asked for"):
+            bucket.part("in/key", listed, 0, 100)
+        assert store.taken < len(store.body), "the rest was not waited for"
+    finally:
+        store.status, store.body = 200, None
 
 
 def test_a_store_that_is_away_is_told(store: Store) -> None:

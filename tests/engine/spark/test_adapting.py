@@ -28,12 +28,13 @@ from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.model.settings_of_fragments import FragmentSettings
 from scheduler.model.task_types import DYNAMIC
 from scheduler.simulation.elastic import Alternate, ElasticDataflow
+from workers.engine.channels import keys
 from workers.engine.noted_switches import noted_switches
 
 from .rig import NODE, Rig, estate_of
 
 TASK, HEAD, WORK = "adapted", "adapting0-0", "adapting1-0"
-GATE, OUT = f"{HEAD}.1", f"{WORK}.1"  # channels
+OUT = f"{WORK}.1"  # a channel
 KEPT = {"keep_events": 1_000_000}
 RATE_PER_S = 60.0
 RISES, FALLS, LAST = (round(RATE_PER_S * 60 * minutes) for minutes in (3, 7, 12))
@@ -60,7 +61,7 @@ def adapting_estate(rig: Rig) -> Estate:
         for number, way in enumerate(WAYS)]})
     gate = f"SELECT * FROM input WHERE n % 3 = 0 OR (n >= {RISES} AND n < {FALLS})"
     return estate_of(
-        [Fragment(HEAD, ("count", "gate"), f"{NODE}/0", 1, {"gate": (WORK,)}),
+        [Fragment(HEAD, ("count", "gate"), f"{NODE}/0", 2, {"gate": (WORK,)}),
          Fragment(WORK, (TASK, "out"), f"{NODE}/1", 2)],
         [RunningTask("count", "numbers", {"rate_per_s": RATE_PER_S}, ()),
          RunningTask("gate", "sql", canonical_config(rig.task_types["sql"], {"query": gate}), ("count",)),
@@ -86,7 +87,8 @@ class Adapted:
     def look(self) -> None:
         """See how far it is. What left is read first: it came before."""
         left = passed(self.newest(OUT))
-        self.looks.append((time.monotonic(), passed(self.newest(GATE)), left))
+        came = int(self.rig.broker.hget(keys.meter(HEAD), "1:n") or 0)  # what was read is in its channel no longer
+        self.looks.append((time.monotonic(), came, left))
 
     def decide(self) -> str:
         """What adaptation would have on, by what was seen lately."""

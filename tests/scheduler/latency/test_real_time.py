@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 from scheduler.latency.pacing import AIM, LimitOnWay, Queries, pace
 from scheduler.latency.real_time import (
     APARTS_S,
-    OPEN_S,
     choose_modes,
     equal_interval_s,
+    groups_in,
     open_cost,
     opening,
     saved_cores,
+    stays_open_s,
 )
 from scheduler.latency.triggers import SMALLEST_S, BatchCost, Counted
 from scheduler.latency.ways import Way
-from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT
+from scheduler.model.settings_of_fragments import LONGEST_OPEN_S, MOST_OPEN_A_SLOT, OPEN_BLOCKS, OPEN_EVENTS, OPEN_S
 
 from .test_pacing import problems
 
@@ -105,17 +106,27 @@ def test_a_slot_has_threads_for_so_many() -> None:
     assert len(choose_modes(queries, wants, dict.fromkeys(names, "")).open) == MOST_OPEN_A_SLOT
 
 
-def test_an_open_batch_costs_once_in_ten_seconds_and_for_each_group() -> None:
+def test_an_open_batch_costs_once_in_the_time_that_it_stays_open_and_for_each_group() -> None:
     silent = replace(SLOW, rate_per_s=0)
-    assert open_cost(silent).cores(SMALLEST_S) == SLOW.batch_cpu_s / OPEN_S
-    assert saved_cores(silent, OPEN_S) == 0
+    assert open_cost(silent).cores(SMALLEST_S) == SLOW.batch_cpu_s / LONGEST_OPEN_S
+    assert saved_cores(silent, LONGEST_OPEN_S) == 0
     assert open_cost(SLOW).cores(SMALLEST_S) > open_cost(silent).cores(SMALLEST_S)
     flood = [open_cost(replace(silent, rate_per_s=rate)).batch_cpu_s for rate in (1_000, 100_000)]
     assert flood[0] == flood[1], "events that come together are one group"
 
 
+@given(st.floats(0, 1e6), st.floats(0, 1e6), st.sampled_from(APARTS_S))
+def test_the_fewer_events_come_the_longer_a_batch_stays_open(
+    rate_per_s: float, more_per_s: float, apart_s: float
+) -> None:
+    few_s, many_s = stays_open_s(rate_per_s, apart_s), stays_open_s(rate_per_s + more_per_s, apart_s)
+    assert OPEN_S <= many_s <= few_s <= LONGEST_OPEN_S
+    assert few_s == OPEN_S or rate_per_s * few_s <= OPEN_EVENTS * (1 + 1e-9), "what would be repeated is bounded"
+    assert few_s == OPEN_S or groups_in(rate_per_s, few_s, apart_s) <= OPEN_BLOCKS * (1 + 1e-9), "so are blocks"
+
+
 def test_open_batches_are_priced_as_micro_batches_that_take_as_much() -> None:
-    assert equal_interval_s(replace(SLOW, rate_per_s=0)) == OPEN_S
+    assert equal_interval_s(replace(SLOW, rate_per_s=0)) == LONGEST_OPEN_S
     assert abs(SLOW.cores(equal_interval_s(SLOW)) - open_cost(SLOW).cores(SMALLEST_S)) < 1e-12
 
 

@@ -312,7 +312,7 @@ class SlotLoop:
         query = run.query
         progress = self._listener.progress(query) if query is not None and run.state is FragmentState.RUNNING else None
         progress_facts = {"batch": None, "batch_ms": None, "rows_per_s": 0.0} if progress is None else asdict(progress)
-        work = self._listener.work(run.id)
+        work = self._listener.work(run.id, query)
         progress_facts |= {
             "batches": work.batches, "busy_ms": work.busy_ms, "rate_per_s": self._rates.per_s(run.id),
             "idle_ms": self._rates.idle_ms(run.id, now_ms=now_ms),

@@ -34,6 +34,7 @@ from typing import Any
 from scheduler.contracts.desired import WANTED_FRAGMENTS, WantedFragment
 from scheduler.contracts.savepoints import RESTORE_POINTS, SAVEPOINTS, RestorePoint, Savepoint
 from workers.engine.channels import open_streams
+from workers.engine.spark import fold_files
 
 from .atomic_files import names_in, write_atomically
 from .checkpoint import CheckpointProgress, read_progress
@@ -189,7 +190,8 @@ class SlotStore:
         sizes = [
             max((path.stat().st_size for path in store.glob("*.changelog")), default=0)
             for store in self.checkpoint(fragment_id).glob("state/*/*/")]
-        return max(sum(sizes), self.files.size(fragment_id, "begun") or 0) + self.fold_stores.bytes_of(fragment_id)
+        own = sum(sizes) + fold_files.size(self.checkpoint(fragment_id))
+        return max(own, self.files.size(fragment_id, "begun") or 0) + self.fold_stores.bytes_of(fragment_id)
 
     def taken(self) -> frozenset[str]:
         """The fragments of other nodes that have begun with what one of this node left."""

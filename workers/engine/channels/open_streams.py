@@ -1,7 +1,8 @@
 """Real-time mode of Spark: batches that stay open, and whose one task takes events as they come.
 
-A batch with events stays open for ten seconds, one without for a minute. What it reads and publishes, and that both are
-exactly once, is Weir's (``LiveReader.java``, ``Journal.java``): of an open batch Spark knows only where it began.
+A batch stays open for ten seconds at least, and for five minutes where few events come. What it reads and publishes,
+and that both are exactly once, is Weir's (``LiveReader.java``, ``Journal.java``): of an open batch Spark knows only
+where it began.
 """
 
 from __future__ import annotations
@@ -13,8 +14,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # agents read checkpoints without Spark
     from pyspark.sql import DataFrame, SparkSession
 
-OPEN_MS = 10_000  # with events; what a batch costs it costs once in that time, and a repeated one reads as much again
-IDLE_S = 60  # without events
 _JOURNALS = Path("sources", "0", "journal")  # in a checkpoint: a query in real-time mode has one source
 
 
@@ -42,6 +41,11 @@ def journal(checkpoint: Path) -> tuple[int, list[str]] | None:
     except FileNotFoundError:  # it was done, and has been deleted meanwhile
         return None
     return (max(batches), lines[:-1]) if len(lines) > 1 else None  # one without its end was being written
+
+
+def busy_ms(spark: SparkSession, redis_url: str, fragment: str) -> int:
+    """For how long the open batch of a fragment has been at work so far, in ms: all the time but for what it waited."""
+    return int(spark._jvm.weir.RealTime.busyMs(redis_url, fragment))
 
 
 def refusal(events: DataFrame) -> str:

@@ -13,11 +13,11 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from pyspark.sql.types import StructType
 
 from scheduler.contracts.offsets import Offset
+from scheduler.model.settings_of_fragments import OPEN_EVENTS, OPEN_S
 
 from . import keys
 from .channel_config import ChannelConfig
 from .jvm import build
-from .open_streams import OPEN_MS
 
 _THREAD = "_weir_thread"
 
@@ -101,8 +101,7 @@ def read_channels(
             "max_blocks": max(config.max_blocks, config.blocks_each * len(group)), "max_rows": config.max_rows,
             "threads": threads, "spill": str(config.spill or config.data_dir / "spill"),
             "begin": json.dumps({channel: begin[channel] for channel in group if channel in begin}), "gate": gate,
-            "real_time": OPEN_MS if real_time else 0, "idle_ms": idle_ms,
-            "source": source,
+            "idle_ms": idle_ms, "source": source, **_open(real_time),
         }
         streams.append(_read(spark, config, "weir.ChannelProvider", options, schema))
     if len(streams) == 1:
@@ -162,8 +161,7 @@ def read_ticks(
         raise ValueError("ticks come at a rate or on a schedule: give one of the two")
     options: dict[str, object] = {
         "reader": name, "writes": ",".join(writes), "wait_ms": config.wait_ms, "max_rows": config.max_rows,
-        "catch_up_ms": config.catch_up_ms, "gate": gate, "real_time": OPEN_MS if real_time else 0,
-        "source": source,
+        "catch_up_ms": config.catch_up_ms, "gate": gate, "source": source, **_open(real_time),
     }
     if rate_per_s is not None:
         options["rate_per_s"] = rate_per_s
@@ -176,6 +174,10 @@ def read_ticks(
     if begin is not None:
         options["begin"] = json.dumps({"t0": begin["t0"], "next": begin["next"]})
     return _read(spark, config, "weir.TicksProvider", options, None)
+
+
+def _open(real_time: bool) -> dict[str, object]:
+    return {"real_time": round(1000 * OPEN_S), "open_events": OPEN_EVENTS} if real_time else {}
 
 
 def valve(

@@ -25,6 +25,7 @@ from .formats import UnreadableMessage
 USUAL_PORT = 8081
 DEADLINE_S = 10.0
 LARGEST_SCHEMA_BYTES = 1 << 20
+MOST_SCHEMA_BYTES = 4 << 20  # of the schemas that are kept, as texts; they take some twenty times as much
 LEAST_BYTES = {"null": 0, "float": 4, "double": 8}  # of a value; of other simple types 1
 HEADER = struct.Struct(">bI")
 
@@ -48,6 +49,7 @@ class Registry:
         if user:
             self._headers["Authorization"] = f"Basic {base64.b64encode(f'{user}:{password}'.encode()).decode()}"
         self._schemas: dict[int, tuple[Any, SchemaLimits]] = {}
+        self._sizes: dict[int, int] = {}  # of their texts, the oldest first
 
     def values_of(self, body: bytes) -> Mapping[str, Any]:
         """The fields of a framed record.
@@ -98,6 +100,10 @@ class Registry:
             except Exception as error:
                 raise UnreadableMessage(f"has schema {number}, which is no Avro schema: {str(error)[:200]}") from None
             self._schemas[number] = schema, SchemaLimits(schema)
+            self._sizes[number] = len(document["schema"])
+            while sum(self._sizes.values()) > MOST_SCHEMA_BYTES:
+                oldest = next(iter(self._sizes))
+                del self._sizes[oldest], self._schemas[oldest]
         return self._schemas[number]
 
     def _asked(self, number: int) -> Mapping[str, Any]:

@@ -20,6 +20,8 @@ from xml.etree import ElementTree
 from workers.library.outbound import HttpAnswer, Line, Unanswered, WrongAddress
 
 PAGE_S = 30.0
+MOST_PAGES = 100_000  # a hundred million keys
+MOST_IDLE_PAGES = 20  # in a row that say that more is to come, and bring no other key than the last
 PAGE_BYTES = 16 << 20  # a thousand keys of 1,024 bytes, each written as up to three
 _NOTHING = hashlib.sha256(b"").hexdigest()
 
@@ -68,16 +70,24 @@ def objects_of(address: BucketAddress, prefix: str) -> Iterator[ListedObject]:
     Raises
     ------
     NotListed
-        The store refuses, or does not answer.
+        The store refuses, or does not answer, or says again and again that more is to come where nothing does.
     """
     line = Line(address.scheme, address.host, address.port, is_trusted=True)  # the operator allows the host
     token: str | None = ""
+    newest, idle = "", 0
     try:
-        while token is not None:
+        for _ in range(MOST_PAGES):
             query = {"list-type": "2", "encoding-type": "url", "prefix": prefix,
                      **({"continuation-token": token} if token else {})}
             objects, token = _page(_asked(line, address, query))
             yield from objects
+            if token is None:
+                return
+            last = objects[-1].key if objects else newest
+            newest, idle = last, idle + 1 if last == newest else 0
+            if idle > MOST_IDLE_PAGES:
+                break
+        raise NotListed
     except (Unanswered, WrongAddress):
         raise NotListed from None
     finally:

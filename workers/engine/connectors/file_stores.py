@@ -19,6 +19,7 @@ from workers.library.reach import host_and_port, require_allowed
 from .bucket_listing import BucketAddress, NotListed, objects_of
 from .contract import SourceAway, SourceRefused
 
+PIECE_BYTES = 1 << 20  # in which an object comes
 AGAIN = "It is tried again by itself."
 
 
@@ -176,7 +177,12 @@ class Bucket:
         options: dict[str, Any] = {"range": (start, end), **({"if_match": listed.version} if listed.version else {})}
         errors = self._obstore.exceptions
         try:
-            return memoryview(self._obstore.get(self._store, path, options=options).bytes())
+            content = bytearray()
+            for piece in self._obstore.get(self._store, path, options=options).stream(min_chunk_size=PIECE_BYTES):
+                content += memoryview(piece)
+                if len(content) > end - start:  # whatever it says, no more of it is taken
+                    raise FileGone("came with more bytes than were asked for")
+            return memoryview(content)
         except errors.PreconditionError:
             raise FileGone("was changed while it was read") from None
         except (errors.NotFoundError, FileNotFoundError):

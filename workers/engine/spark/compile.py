@@ -23,6 +23,7 @@ from scheduler.model.dataflow import Task
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.errors import WeirError
 from scheduler.model.paths import TaskPath
+from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT
 from scheduler.model.task_types import DYNAMIC_FOLD, TaskType
 from scheduler.model.warm_up import warm_s
 from workers.engine.channels import open_streams
@@ -49,9 +50,10 @@ from workers.library.state import going_on, key_text
 from workers.library.switched_folds import fresh_state, shared_state
 
 from .failure_messages import FragmentFailed, TaskCode, explain_error
+from .hosted_folds import HostedFolds, can_be_hosted
 
 NO_FENCE = -1  # a token that no channel gives
-LEAST_THREADS = 32  # of a driver some of whose queries leave their batches open: those hold 16 of them at most
+LEAST_THREADS = MOST_OPEN_A_SLOT + 28  # of a driver some of whose queries leave their batches open
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +80,8 @@ class Chain:
 
     All that is in the estate is ``approved``. Of a chain that is not, no task with outside effects is built, and no
     secret is opened. In ``real_time`` mode its batches stay open, where it can be worked on so. Where it is ``at_work``
-    in the estate, and not tried, it hears of waves (docs/dynamic.md)."""
+    in the estate, and not tried, it hears of waves (docs/dynamic.md). Folds are at the slot's fold host, where they can
+    be, of a chain with a ``checkpoint``: the states are kept beside that."""
 
     fragment: str
     tasks: Sequence[Task]
@@ -89,6 +92,7 @@ class Chain:
     approved: bool = True
     real_time: bool = False
     at_work: bool = False
+    checkpoint: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +148,7 @@ def _refusal(spark: SparkSession, chain: Chain, compiled: CompiledQuery) -> str:
     if master is None:
         return "its slot works with executors elsewhere"
     if int(master[1]) < LEAST_THREADS:
-        return f"its slot has {master[1]} threads, and each open batch holds one"
+        return f"its slot has {master[1]} threads, not {LEAST_THREADS}: each open batch holds one (WEIR_SLOT_THREADS)"
     if any(alternates_in(task.type, task.config) for task in chain.tasks):
         return "a task of it has alternates, which change between batches"
     if chain.threads > 1:
@@ -168,6 +172,7 @@ def _compiled(
     schemas: list[str] = []
     folds: list[tuple[str, int]] = []
     frame: DataFrame | None = None
+    hosted = _hosted(spark, chain, task_types)
     for position, task in enumerate(chain.tasks):
         try:
             task_type = task_types[task.type]
@@ -180,6 +185,7 @@ def _compiled(
             with going_on(
                 task.id, inherited=chain.beginning.states, stores=_stores(spark, folder), fragment=chain.fragment,
                 count_late=partial(count_late, config=config, fragment=chain.fragment, position=position),
+                hosted=hosted,
             ) as counted:
                 config_here = opened(task.config, redis_url=config.redis_url, data_dir=folder)
                 if alternates := alternates_in(task.type, task.config):
@@ -209,6 +215,13 @@ def _compiled(
         )
     file_sink = _file_sink(chain, task_types, folder)
     return CompiledQuery(frame=frame, schemas=tuple(schemas), folds=tuple(folds), file_sink=file_sink)
+
+
+def _hosted(spark: SparkSession, chain: Chain, task_types: Mapping[str, TaskType]) -> Callable | None:
+    """What puts the folds of a chain to the slot's host; None where Spark keeps their states."""
+    if chain.checkpoint is None or not can_be_hosted(spark, chain.tasks, task_types, chain.checkpoint):
+        return None
+    return HostedFolds(chain.checkpoint, chain.real_time).fold
 
 
 def _builds(

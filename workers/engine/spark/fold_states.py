@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from . import fold_files
 from .failure_messages import FragmentFailed
 
 FOLD = "applyInPandasWithState"
@@ -29,7 +30,9 @@ def read_states(
     FragmentFailed
         The query has other stateful operators than its folds: their state cannot be handed on.
     """
-    operators = _operators(spark, checkpoint) if (checkpoint / "state").is_dir() else {}
+    if not fold_files.are_of_spark(checkpoint):
+        return [fold_files.newest(fold_files.folder_of(checkpoint, fold), upto=batch) for fold in range(folds)]
+    operators = _operators(spark, checkpoint)
     foreign = sorted({name for name in operators.values() if name != FOLD})
     if foreign or len(operators) != folds:
         named = ", ".join(foreign) or f"{len(operators)} stateful operators where its tasks have {folds}"

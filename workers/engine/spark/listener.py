@@ -9,11 +9,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
+
+from .queries import OpenQuery
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class QueryListener:
         self._on_end = on_end
         self._progress: dict[str, BatchProgress] = {}
         self._work: dict[str, Work] = {}
+        self._told_ms: dict[str, int] = {}  # by name, for how long it was said to have been busy
         self._watched: dict[str, list[dict[str, Any]]] = {}
         self._lock = threading.Lock()
         self.listening = False
@@ -119,10 +122,20 @@ class QueryListener:
         with self._lock:
             return self._progress.get(query.runId)
 
-    def work(self, name: str) -> Work:
-        """What the queries of this name have done so far in this process."""
+    def work(self, name: str, query: StreamingQuery | None = None) -> Work:
+        """What the queries of this name have done so far in this process.
+
+        Parameters
+        ----------
+        query : StreamingQuery, optional
+            The one that runs: what its open batch has done counts. When that has ended, Spark says so a moment later:
+            until then the time is as it was.
+        """
+        open_ms = query.busy_ms() if isinstance(query, OpenQuery) else 0
         with self._lock:
-            return self._work.get(name, Work())
+            done = self._work.get(name, Work())
+            told_ms = self._told_ms[name] = max(self._told_ms.get(name, 0), done.busy_ms + open_ms)
+            return replace(done, busy_ms=told_ms)
 
     def watch(self, name: str) -> None:
         """Keep all that the queries of this name say of their batches from now on."""

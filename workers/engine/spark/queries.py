@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from workers.engine.channels.open_streams import IDLE_S
+from scheduler.model.settings_of_fragments import LONGEST_OPEN_S
 from workers.engine.files.staging import Staging
 
 from .failure_messages import Cause
@@ -22,18 +22,22 @@ STILL_LOOKS = 3
 
 
 class OpenQuery(StreamingQuery):
-    """A query in real-time mode. Its status does not say whether it rests, with no batch open after a pause, nor for
-    how long the batch that is open has not moved."""
+    """A query in real-time mode. Its status does not say whether it rests, with no batch open after a pause, for how
+    long the batch that is open has not moved, nor for how long it has been at work."""
 
-    def __init__(self, query: StreamingQuery, rests: Callable[[], bool], still_ms: Callable[[], int]) -> None:
+    def __init__(
+        self, query: StreamingQuery, rests: Callable[[], bool], still_ms: Callable[[], int], busy_ms: Callable[[], int]
+    ) -> None:
         super().__init__(query._jsq)
         self.rests = rests
         self.still_ms = still_ms
+        self.busy_ms = busy_ms
 
 
 def start(
     frame: DataFrame, *, name: str, checkpoint: Path, trigger_ms: int, file_sink: Staging | None = None,
     rests: Callable[[], bool] | None = None, still_ms: Callable[[], int] = lambda: 0,
+    busy_ms: Callable[[], int] = lambda: 0,
 ) -> StreamingQuery:
     """Start a fragment's query, from its checkpoint where there is one. Valves have written all channels already.
 
@@ -45,12 +49,15 @@ def start(
         Only for a chain that was compiled for real-time mode: whether the fragment rests, once it was paused.
     still_ms : callable, optional
         Of such a chain: for how long its open batch has not moved, in ms.
+    busy_ms : callable, optional
+        Of such a chain: for how long its open batch has been at work so far, in ms.
     """
     if file_sink is not None:
         frame = staged(frame, file_sink)
     writer = frame.writeStream.queryName(name).option("checkpointLocation", str(checkpoint)).format("noop")
     if rests is not None:  # Spark calls it an update; without an aggregation it is the same
-        return OpenQuery(writer.outputMode("update").trigger(realTime=f"{IDLE_S} seconds").start(), rests, still_ms)
+        query = writer.outputMode("update").trigger(realTime=f"{LONGEST_OPEN_S:.0f} seconds").start()
+        return OpenQuery(query, rests, still_ms, busy_ms)
     interval = f"{staggered_ms(trigger_ms, name)} milliseconds"
     return writer.outputMode("append").trigger(processingTime=interval).start()
 

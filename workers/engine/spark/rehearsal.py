@@ -117,8 +117,9 @@ class Rehearsal:
     def _compile(self, name: str, inputs: Sequence[str]) -> CompiledQuery:
         stage, tasks = self._stage, self._chains[name]
         written = [f"{name}.{position}" for position in range(len(tasks))]
+        hosted = self._checkpoint(name) if name == self._reader else None  # the other one's fold is Spark's
         return compile_chain(
-            stage.spark, Chain(name, tasks, inputs, written, approved=False), config=stage.config,
+            stage.spark, Chain(name, tasks, inputs, written, approved=False, checkpoint=hosted), config=stage.config,
             task_types=stage.task_types, take_fence=self._channels.take_fence, folder=self._folder)
 
     def _tasks(self, chain: Sequence[tuple[str, dict[str, Any]]]) -> tuple[Task, ...]:

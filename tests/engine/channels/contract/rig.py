@@ -12,11 +12,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from scheduler.model.settings_of_fragments import LONGEST_OPEN_S
 from workers.engine.channels import keys
 from workers.engine.channels import spark_channels as channel_spark
 from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.channel_registry import Channels
-from workers.engine.channels.open_streams import IDLE_S
 
 EVERYTHING = 1_000_000
 
@@ -154,7 +154,8 @@ class Rig:
             self.channels.open_channel(part, schema_json=events.schema.json(), readers=(bundle,), **settings)
 
     def start(self, events: DataFrame, fragment: str, *, trigger_ms: int = 50, real_time: bool = False) -> Query:
-        trigger = {"realTime": f"{IDLE_S} seconds"} if real_time else {"processingTime": f"{trigger_ms} milliseconds"}
+        trigger = {"realTime": f"{LONGEST_OPEN_S:.0f} seconds"} if real_time else {
+            "processingTime": f"{trigger_ms} milliseconds"}
         query = Query(
             events.writeStream.format("noop").queryName(f"{fragment}-{len(self.queries)}-{self.folder.name}")
             .option("checkpointLocation", str(self.checkpoint(fragment)))

@@ -20,6 +20,7 @@ def select_inputs(
     ready: Collection[str],
     unread: Collection[str],
     between_batches: bool,
+    later: Collection[str] = (),
 ) -> tuple[Input, ...] | None:
     """What to read now.
 
@@ -35,6 +36,8 @@ def select_inputs(
         The known channels in which something is left for it to read.
     between_batches : bool
         Whether every batch that its checkpoint planned is done.
+    later : collection of str
+        The channels that come after others in which something is left for it to read.
 
     Returns
     -------
@@ -46,11 +49,12 @@ def select_inputs(
             return tuple(known)
         known = ()  # it was let go where it read, and has to begin anew
     gone = [item for item in known if item not in wanted and item.channel in unread]
-    needed = [item for item in wanted if not item.ending or item in known]
+    due = [item for item in wanted if item.channel not in later]
+    needed = [item for item in due if not item.ending or item in known]
     if all(item.channel in ready for item in needed):
-        chosen = [item for item in wanted if item.channel in ready]
+        chosen = [item for item in due if item.channel in ready]
     else:  # what is new keeps nothing from going on that is not: its writer may take long to begin
-        chosen = [item for item in wanted if item in known]
+        chosen = [item for item in due if item in known]
         if not all(item.channel in ready for item in chosen):
             return None
     streams = {item.task for item in (*chosen, *gone)}

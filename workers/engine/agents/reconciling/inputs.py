@@ -38,11 +38,12 @@ def inputs_now(
         known_inputs = tuple(item for item in known_inputs if not item.ending or item.channel in infos)
     whole = {
         name for name, info in infos.items() if _is_read_whole(info, wanted.id, progress.offsets.get(name))}
+    unread = {name for name, info in infos.items() if is_unread(info, wanted.id, progress.offsets.get(name))}
     return select_inputs(
         [_instead(item, whole) for item in wanted.inputs], known_inputs,
-        ready={name for name, info in infos.items() if wanted.id in {*info.readers, *info.limits}},
-        unread={name for name, info in infos.items() if is_unread(info, wanted.id, progress.offsets.get(name))},
+        ready={name for name, info in infos.items() if wanted.id in {*info.readers, *info.limits}}, unread=unread,
         between_batches=between_batches,
+        later={item.channel for item in wanted.inputs if unread.intersection(item.after)},
     )
 
 

@@ -162,10 +162,12 @@ class HandedState:
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """Record what the fragment begins with, of these predecessors: from now on it has begun."""
+    """Record what the fragment begins with, of these predecessors: from now on it has begun. With ``key_ranges`` its
+    states are those that they left of the keys there."""
 
     restore_point: RestorePoint
     predecessors: tuple[str, ...]
+    key_ranges: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class SparkEngine:
     def compile(self, whole: WantedFragment, beginning: StartPosition) -> CompiledQuery:
         chain = Chain(
             whole.id, whole.tasks, whole.streams, whole.written, beginning=beginning, threads=whole.threads,
-            real_time=whole.real_time, at_work=True)
+            real_time=whole.real_time, at_work=True, checkpoint=self.store.checkpoint(whole.id))
         return compile_chain(
             self.spark, chain, config=self.channel_config, task_types=self.task_types,
             take_fence=self.channels.take_fence, folder=self.store.data_dir)
@@ -83,7 +83,8 @@ class SparkEngine:
         return queries.start(
             compiled.frame, name=fragment_id, checkpoint=checkpoint, trigger_ms=trigger_ms, file_sink=sink,
             rests=partial(open_streams.rests, *of_fragment) if compiled.batch_mode.is_open else None,
-            still_ms=partial(open_streams.still_ms, *of_fragment))
+            still_ms=partial(open_streams.still_ms, *of_fragment),
+            busy_ms=partial(open_streams.busy_ms, *of_fragment))
 
     def stop(self, query: Any, fragment_id: str, *, drain_s: float = queries.DRAIN_S) -> bool:
         return queries.stop(query, pause=lambda: self._pause(fragment_id), drain_s=drain_s)

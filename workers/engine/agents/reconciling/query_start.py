@@ -76,7 +76,8 @@ def _stand_by(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
     infos = (snapshot.channels.get(item.channel) for item in whole.inputs)
     if not snapshot.may_stand_by or not all(info is not None and info.schema_json for info in infos):
         return ()
-    new = {
+    # A reader takes the first channel of one that takes keys for the sign that those before it have ended.
+    new = {} if wanted.key_ranges else {
         position: channel for position in sorted(whole.outlets)
         if (channel := whole.channel(position)) not in snapshot.channels
         and channel == channel_id(whole.id, position)}

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 from scheduler.contracts.savepoints import States
+from workers.library.key_states import states_of_keys
 
 from ..agent_logs import logger
 from ..transport.copying import make_copies
@@ -44,11 +46,14 @@ class RecordActuator:
     def do(self, run: FragmentRun, instruction: RecordInstruction) -> None:
         store = self._around.store
         match instruction:
-            case TakeOver(restore_point, predecessors):
+            case TakeOver(restore_point, predecessors, key_ranges):
                 if not predecessors:
                     self._log.warning("nothing is left of what it goes on with; it begins anew", fragment=run.id)
                 # Once it is recorded that it has begun, whoever has what others left may remove that.
                 run.left_ms = self._left_ms(run.id, predecessors)
+                if key_ranges:
+                    states = self._states_of_keys(restore_point.states, predecessors, key_ranges)
+                    restore_point = replace(restore_point, states=states)
                 store.record_begun(run.id, restore_point)
                 self._log.info("fragment takes over", fragment=run.id, from_=predecessors)
             case RecordBegun(restore_point, None):
@@ -90,6 +95,18 @@ class RecordActuator:
                 store.mark_removed(run.id)
             case ForgetRecord():
                 store.forget(run.id)
+
+    def _states_of_keys(
+        self, tasks: Iterable[str], predecessors: Iterable[str], key_ranges: Sequence[tuple[int, int]]
+    ) -> States:
+        """What predecessors have left of the keys of these ranges, without pointers to their stores."""
+        stores = self._around.store.fold_stores
+        left = [stores.whole(ended.states) for name in predecessors if (ended := self._around.store.ended(name))]
+        return {
+            task: [
+                states_of_keys(texts, key_ranges)
+                for texts in zip_longest(*(states.get(task, ()) for states in left))]
+            for task in tasks}
 
     def _left_ms(self, heir: str, predecessors: Iterable[str]) -> int | None:
         """When the last of those whose work a fragment goes on with recorded what it left; where that was on another

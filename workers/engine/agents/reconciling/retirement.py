@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.contracts.desired import ChannelWriter, Input, WantedFragment
+from scheduler.contracts.desired import ChannelWriter, Input, WantedFragment, made_in
+from scheduler.model.fragment import channel_id
 from workers.engine.channels import keys
 from workers.engine.channels.control import routes_of
 
 from .broker_instructions import MarkLeft, Unregister
 from .delays import RETRY_MS
+from .handover_stages import successors
 from .inputs import channels_of, is_unread
 from .instructions import Instructions, RecordLeft, Release, RetryAt, TakeOn
+from .savepoint_decisions import end
 from .snapshot import LEFT, Records, Snapshot
 
 
@@ -26,19 +29,28 @@ def has_read_all(snapshot: Snapshot, fragment: WantedFragment) -> bool:
     """
     offsets = snapshot.records.progress.offsets
     infos = {name: snapshot.channels.get(name) for name in channels_of(inputs_of(fragment, snapshot.records))}
-    return all(_is_final(snapshot, channel, writer) for channel, writer in fragment.writers.items()) and not any(
+    if snapshot.records.has_ended:
+        return True
+    heirs = [made_in(heir.id) for heir in successors(snapshot.desired, fragment.id)]
+    leaves_since = min(heirs, default=None)
+    return all(
+        _is_final(snapshot, channel, writer, leaves_since) for channel, writer in fragment.writers.items()
+    ) and not any(
         info is not None and is_unread(info, fragment.id, offsets.get(name)) for name, info in infos.items())
 
 
 def retire(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     """Release the places of a bundle at rest. It is retired once every reader has consumed its output.
 
-    Its places in channels say how far it had come before its last batch.
+    Where others have its keys from now on, it leaves the states of these first. Its places in channels say how far it
+    had come before its last batch.
     """
     infos = [info for name in streams_of(fragment) if (info := snapshot.channels.get(name)) is not None]
     is_read = all(
         offset >= info.last for info in infos for offset in info.readers.values())
+    has_heirs = bool(successors(snapshot.desired, fragment.id)) and not snapshot.records.has_ended
     return (
+        *(end(snapshot, fragment) if has_heirs else ()),
         TakeOn(snapshot.records.known or fragment),
         *(Unregister(name, fragment.id) for name in channels_of(inputs_of(fragment, snapshot.records))),
         MarkLeft(),
@@ -59,12 +71,17 @@ def inputs_of(fragment: WantedFragment, records: Records) -> Iterable[Input]:
     return dict.fromkeys((*fragment.inputs, *(records.known.inputs if records.known else ())))
 
 
-def _is_final(snapshot: Snapshot, channel: str, writer: ChannelWriter) -> bool:
+def _is_final(snapshot: Snapshot, channel: str, writer: ChannelWriter, leaves_since: int | None) -> bool:
+    """Whether a writer gives a leaving bundle nothing more; one that is new with the plan by which that leaves, or a
+    later one, never will: it may wait for what this bundle still reads."""
     control = snapshot.controls.get(writer.fragment, {})
     if LEFT in control:
         return True
     route = routes_of(control).get((writer.position, writer.reader))
     # A route that lacks the bundle is of a plan before it, which its writer's node has still to hear of.
     bundle = keys.reader_of(channel)
+    is_new = keys.whole_of(channel) == channel_id(writer.fragment, writer.position)
+    if route is None and is_new and leaves_since is not None and made_in(writer.fragment) >= leaves_since:
+        return True
     return route is not None and route.effective and (
         bundle in route.partitioning.bundles and bundle not in route.partitioning.served)

@@ -59,7 +59,7 @@ def takes_over(wanted: WantedFragment, records: Records) -> bool:
 def beginning_of(snapshot: Snapshot, wanted: WantedFragment) -> BeginDecision:
     """Whether the fragment can begin; it takes its places, and takes over what others left, where it can."""
     steps: list[Instruction] = []
-    if snapshot.records.has_ended and wanted.id in snapshot.desired.wanted:
+    if snapshot.records.has_ended and wanted.id in snapshot.desired.wanted and not wanted.leaving:
         # It is wanted again before anybody went on with its work, here or on another node.
         steps += (Withdraw(), DropSavepoint())
     if snapshot.records.is_paused:
@@ -89,12 +89,12 @@ def _take_over(snapshot: Snapshot, wanted: WantedFragment) -> Instructions | Non
     if any(name not in snapshot.savepoints for name in names):
         return None
     joins: list[Instruction] = []
-    for name in names:
+    for name in () if wanted.key_ranges else names:  # what they read, they have read to its end
         # All who go on with it, before the first of them writes: what they need must not be freed.
         for heir in successors(desired, name):
             joins += _given_places(heir, snapshot.savepoints[name])
     point = restore_point_of(wanted, [snapshot.savepoints[name] for name in names])
-    return (*joins, TakeOver(point, names))
+    return (*joins, TakeOver(point, names, wanted.key_ranges))
 
 
 def _given_places(heir: WantedFragment, end: Savepoint) -> list[Instruction]:

@@ -44,9 +44,10 @@ def inputs_foreseen(wanted: WantedFragment) -> tuple[Input, ...]:
 def taken_over_in(item: Input, wanted: WantedFragment) -> str:
     """The channel in which a fragment goes on with what others read.
 
-    Where its part is named after itself, and not after one of them, they read the whole stream.
+    Where its part is named after itself, and not after one of them, they read the whole stream; but what it has some
+    keys of, they read to its end.
     """
-    is_new = keys.is_part(item.channel) and keys.reader_of(item.channel) == wanted.id
+    is_new = keys.is_part(item.channel) and keys.reader_of(item.channel) == wanted.id and not wanted.key_ranges
     return keys.whole_of(item.channel) if is_new else item.channel
 
 
@@ -57,7 +58,8 @@ def heirs_awaited(
     return frozenset(
         fragment.id for fragment in desired.wanted.values()
         if fragment.id not in begun and fragment.id not in standing
-        and not fragment.paused and not fragment.leaving and predecessors(desired, fragment))
+        and not fragment.paused and not fragment.leaving and not fragment.key_ranges
+        and predecessors(desired, fragment))
 
 
 def heirs_due(desired: DesiredState, ended: Collection[str]) -> frozenset[str]:

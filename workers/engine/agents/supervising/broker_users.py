@@ -115,7 +115,7 @@ class BrokerUsers:
             return
         self._broker.execute_command(
             "ACL", "SETUSER", name, "reset", "on", f">{self._passwords[role]}", *COMMANDS, *TOPICS,
-            *(f"~{pattern}" for pattern in rules))
+            *(rule if rule.startswith(key_patterns.READ_ONLY) else f"~{rule}" for rule in rules))
         self._rules[role] = rules
         with suppress(redis.ResponseError):  # one without a file of users forgets them when it ends
             self._broker.execute_command("ACL", "SAVE")

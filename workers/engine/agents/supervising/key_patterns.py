@@ -12,6 +12,7 @@ from workers.engine.channels import keys
 from workers.library.model_store import PREFIX as MODELS
 from workers.library.model_store import ModelName
 
+READ_ONLY = "%R~"  # before the pattern of a key that may be read alone
 _NAMED = (
     keys.valve, keys.meter, keys.channel_meters, keys.tap, keys.try_again, keys.handover, keys.ahead, keys.heir)
 _SPECIAL = re.compile(r"([\\*?\[\]])")
@@ -48,6 +49,7 @@ def _of_fragment(fragment: WantedFragment) -> Iterator[str]:
         yield f"{escaped(keys.tapped(task.id))}:*"
         if is_dynamic(task.type):
             yield from map(escaped, (keys.switches(task.id), keys.key_switches(task.id), keys.waves(task.id)))
+            yield READ_ONLY + escaped(keys.keyed(task.id))
         for model in filter(is_owned, task.config.values()):
             yield escaped(f"{MODELS}{model[TEAM]}")
             yield escaped(ModelName(model[TEAM], model[NAME]).key)

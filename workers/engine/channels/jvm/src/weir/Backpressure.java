@@ -29,6 +29,8 @@ final class Backpressure {
   private long newestBoundary;
   private boolean tapped;
   private volatile boolean hasMoved;
+  private long begunAt; // when the open batch moved first
+  private volatile long busyMs; // for how long it has been at work
   private volatile long movedAt; // when the open batch last took an event or looked for one; 0 while none is open
 
   Backpressure(Broker broker, String reader, String channels) {
@@ -109,7 +111,7 @@ final class Backpressure {
           // Who has seen it rest has paused it before: then this hears of it.
           if (RESTING.remove(key)) continue;
           OPENED.put(key, this);
-          if (hasMoved) moves(); // the first batch of a driver takes its time to begin
+          if (hasMoved) moves(0); // the first batch of a driver takes its time to begin
           return;
         }
         if (paused) RESTING.add(key);
@@ -121,9 +123,18 @@ final class Backpressure {
   }
 
   /** The open batch takes an event, or looks whether there is one. It looks once a second while there is none. */
-  void moves() {
+  void moves(long waitedMs) {
+    long now = System.currentTimeMillis();
     hasMoved = true;
-    movedAt = System.currentTimeMillis();
+    if (movedAt == 0) begunAt = now;
+    busyMs = now - begunAt - waitedMs;
+    movedAt = now;
+  }
+
+  /** For how long the open batch of a query has been at work so far, in ms; 0 where none is open. */
+  static long busyMs(String url, String reader) {
+    Backpressure opened = OPENED.get(url + ' ' + reader);
+    return opened == null || opened.movedAt == 0 ? 0 : opened.busyMs;
   }
 
   /** For how long the open batch of a query has not moved, in ms; 0 where none is open. */

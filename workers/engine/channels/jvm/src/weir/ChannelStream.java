@@ -55,6 +55,7 @@ final class ChannelStream
   private final Map<String, String[]> skips = new HashMap<>(); // of each channel: the last step over what was given up
   private final boolean hasSiblings;
   private final long openMs; // for how long a batch stays open in real-time mode; 0: micro-batches
+  private final long openEvents;
   private final String checkpoint;
   private volatile long waitedMs; // of the last batch that was open
   private long askedAt;
@@ -84,6 +85,7 @@ final class ChannelStream
     gate = Gate.of(broker, options);
     begin = parse(options.getOrDefault("begin", "{}"));
     openMs = options.getLong("real_time", 0);
+    openEvents = options.getLong("open_events", 1);
     this.checkpoint = checkpoint;
     stamp = WaveStamp.of(broker, options);
     waves = Waves.of(url + ' ' + reader);
@@ -253,8 +255,8 @@ final class ChannelStream
   }
 
   @Override
-  public void moves() {
-    backpressure.moves();
+  public void moves(long waitedMs) {
+    backpressure.moves(waitedMs);
   }
 
   @Override
@@ -265,6 +267,11 @@ final class ChannelStream
   @Override
   public long openMs() {
     return openMs;
+  }
+
+  @Override
+  public long openEvents() {
+    return openEvents;
   }
 
   @Override

@@ -15,6 +15,8 @@ import org.apache.spark.util.TaskCompletionListener;
  * {@code _late} stands for so many, and goes no further. A batch that fails is repeated, and counts then.
  */
 public final class LateEvents implements UDF1<Long, Boolean>, Serializable {
+  static final String NAME = "weir_late"; // of the function: it passes the same events on each time
+
   private static final String COLUMN = "_late";
 
   private final String url;
@@ -33,7 +35,7 @@ public final class LateEvents implements UDF1<Long, Boolean>, Serializable {
   public static Dataset<Row> counted(Dataset<Row> events, String url, String fragment, int position) {
     UDF1<Long, Boolean> counts = new LateEvents(url, fragment, position);
     return events
-        .filter(functions.udf(counts, DataTypes.BooleanType).asNondeterministic().apply(events.col(COLUMN)))
+        .filter(functions.udf(counts, DataTypes.BooleanType).asNondeterministic().withName(NAME).apply(events.col(COLUMN)))
         .drop(COLUMN);
   }
 

@@ -82,6 +82,7 @@ final class LiveReader implements SupportsRealTimeRead<InternalRow> {
   private long groupAt;
   private long askedAt;
   private long waitedMs;
+  private long events;
 
   private LiveReader(Partition partition) {
     source = SOURCES.get(partition.source);
@@ -90,7 +91,7 @@ final class LiveReader implements SupportsRealTimeRead<InternalRow> {
     batch = Long.parseLong(context.getLocalProperty("streaming.sql.batchId"));
     at = source.offset(partition.start);
     valves = OpenBatch.begin(context);
-    context.addTaskCompletionListener((TaskCompletionListener) done -> free());
+    context.addTaskCompletionListener((TaskCompletionListener) done -> free(done));
     source.bell().ring(); // for what has come while the batch was planned
   }
 
@@ -111,7 +112,8 @@ final class LiveReader implements SupportsRealTimeRead<InternalRow> {
       while (rows.hasNext() || nextColumns()) {
         if (!rows.hasNext()) continue;
         row = rows.next();
-        source.moves();
+        events++;
+        source.moves(waitedMs);
         return true;
       }
       Offset to = nextGroup(deadline);
@@ -148,14 +150,15 @@ final class LiveReader implements SupportsRealTimeRead<InternalRow> {
   private Offset await(long deadline) {
     while (true) {
       long now = System.currentTimeMillis();
-      source.moves();
+      source.moves(waitedMs);
       long begins = groupAt + Math.min(Math.max(APART_MS, source.apartMs()), MOST_APART_MS);
       if (now < begins) {
         sleep(begins - now);
         waitedMs += System.currentTimeMillis() - now;
         continue;
       }
-      long until = openedAt == 0 ? deadline : Math.min(deadline, openedAt + source.openMs());
+      boolean hasFew = events < source.openEvents(); // or none
+      long until = hasFew ? deadline : Math.min(deadline, openedAt + source.openMs());
       if (now >= until || source.isToEnd(batch, openedAt)) return null;
       boolean rang = source.bell().heard();
       if (rang || now >= source.dueMs(at) || now - askedAt >= ASK_ANYWAY_MS) {
@@ -197,7 +200,8 @@ final class LiveReader implements SupportsRealTimeRead<InternalRow> {
     if (done != null) done.close();
   }
 
-  private void free() {
+  private void free(TaskContext context) {
+    OpenBatch.halt(context);
     try {
       closeGroup();
       source.waited(waitedMs);

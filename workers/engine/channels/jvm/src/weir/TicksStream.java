@@ -41,6 +41,7 @@ final class TicksStream
 
   private final String id = UUID.randomUUID().toString();
   private final long openMs; // for how long a batch stays open in real-time mode; 0: micro-batches
+  private final long openEvents;
   private final String checkpoint;
   private volatile long waitedMs; // of the last batch that was open
   private long askedAt;
@@ -58,6 +59,7 @@ final class TicksStream
     gate = Gate.of(broker, options);
     begin = options.containsKey("begin") ? TicksOffset.parse(options.get("begin")) : null;
     openMs = options.getLong("real_time", 0);
+    openEvents = options.getLong("open_events", 1);
     stamp = WaveStamp.of(broker, options);
     this.checkpoint = checkpoint;
     LiveReader.register(id, this);
@@ -181,8 +183,8 @@ final class TicksStream
   }
 
   @Override
-  public void moves() {
-    backpressure.moves();
+  public void moves(long waitedMs) {
+    backpressure.moves(waitedMs);
   }
 
   @Override
@@ -193,6 +195,11 @@ final class TicksStream
   @Override
   public long openMs() {
     return openMs;
+  }
+
+  @Override
+  public long openEvents() {
+    return openEvents;
   }
 
   @Override

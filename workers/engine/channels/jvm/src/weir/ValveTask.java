@@ -10,7 +10,7 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.util.TaskCompletionListener;
 
 /** A valve within one Spark task, that is, within one batch: decides once, then counts, deals out and passes. */
-final class ValveTask {
+final class ValveTask implements OpenBatch.Member {
   private static final long SAMPLES = 16; // of a batch's latencies, where it has as many events as the one before
   private static final Map<String, Long> LAST_EVENTS = new ConcurrentHashMap<>(); // of a batch, by fragment and position
 
@@ -100,7 +100,8 @@ final class ValveTask {
   }
 
   /** Of an open batch: publishes what has come since the last time, and counts it unless that was done before. */
-  void endGroup(boolean counts) {
+  @Override
+  public void endGroup(boolean counts) {
     Outlet.flush(outlets);
     if (counts) count();
     meters.clear();
@@ -111,6 +112,7 @@ final class ValveTask {
   }
 
   private void finish(TaskContext context) {
+    OpenBatch.halt(context);
     boolean failed = context.isFailed() || context.isInterrupted();
     try {
       Outlet.close(outlets, !failed);

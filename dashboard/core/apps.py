@@ -1,0 +1,18 @@
+"""What the site's core does when Django has started."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+from django.db.backends.signals import connection_created
+
+from dashboard.core.postgresql_texts import replace_what_it_refuses
+
+
+class CoreConfig(AppConfig):
+    """The app."""
+
+    name = "dashboard.core"
+
+    def ready(self) -> None:
+        """See to each connection to the database."""
+        connection_created.connect(replace_what_it_refuses)

@@ -1,0 +1,79 @@
+"""Division by key: which tasks with state may have several bundles, what reads them, and the ranges of these bundles.
+
+A bundle has all events of its keys, in their order, and no order holds between keys. So what reads a task that is
+divided by key gets each key's events in order, from one bundle, as long as a result has its event's key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from graphlib import TopologicalSorter
+
+from .model.dataflow import Dataflow
+from .model.ring import KEY_GROUPS
+from .model.task_types import TaskType
+
+VALUE = "value"  # statistics read it as a number with a fraction, whose text as a key is another one
+
+
+def divisible_by_key(dataflow: Dataflow, types: Mapping[str, TaskType]) -> frozenset[str]:
+    """The tasks of a dataflow that a schedule may divide by key.
+
+    Each has a type whose results follow by key, a key, and one stream to read. Whatever has state downstream of it has
+    to be content with the order within its key: it reads it directly, by the same columns or more, or what reads it so.
+
+    Parameters
+    ----------
+    types : mapping of str to TaskType
+        By task id.
+    """
+    parents, children = dataflow.parents(), dataflow.children()
+    keys = {task.id: key_of(types[task.id], task.config) for task in dataflow.tasks}
+    ordered: dict[str, bool] = {}  # whether the task, or one downstream of it, has state
+    content: dict[str, bool] = {}  # whether what reads a task has enough in the order within its key
+    for task_id in reversed(list(TopologicalSorter(parents).static_order())):  # downstream first
+        below = children[task_id]
+        ordered[task_id] = types[task_id].stateful or any(ordered[child] for child in below)
+        content[task_id] = all(
+            not ordered[child] or (
+                types[task_id].passes_key and keys[child] and set(keys[task_id]) <= set(keys[child]) and content[child])
+            for child in below)
+    return frozenset(
+        task_id for task_id, key in keys.items() if key and len(parents[task_id]) == 1 and content[task_id])
+
+
+def key_of(task_type: TaskType, config: Mapping[str, object]) -> tuple[str, ...]:
+    """The columns by which a task may be divided; none where its results do not follow by key."""
+    key = task_type.key_columns(config) if task_type.by_key else ()
+    return () if VALUE in key else key
+
+
+def whole_groups(shares: Mapping[int, float]) -> dict[int, float]:
+    """Shares that add up to 1 as whole key groups, one at least each, by the largest remainder."""
+    exact = {place: max(1.0, share * KEY_GROUPS) for place, share in shares.items()}
+    groups = {place: int(number) for place, number in exact.items()}
+    by_remainder = sorted(exact, key=lambda place: (groups[place] - exact[place], place))
+    left = KEY_GROUPS - sum(groups.values())
+    for place in by_remainder[:max(0, left)]:
+        groups[place] += 1
+    largest = max(groups, key=lambda place: (groups[place], -place))
+    groups[largest] += KEY_GROUPS - sum(groups.values())
+    return {place: number / KEY_GROUPS for place, number in groups.items()}
+
+
+def ranges_of(weights: Sequence[float]) -> tuple[tuple[int, int], ...]:
+    """The range of each bundle that has so large a part of the ring, one behind the other from 0 on: its first key
+    group, and how many it has."""
+    ranges, reached = [], 0
+    for weight in weights:
+        size = round(weight * KEY_GROUPS)
+        ranges.append((reached, size))
+        reached += size
+    return tuple(ranges)
+
+
+def one_thread_a_slot(threads: Mapping[str, tuple[int, ...]], by_key: Collection[str]) -> dict[str, tuple[int, ...]]:
+    """The slots of each thread, where those of a task that is divided by key are one query on a slot, with one
+    thread."""
+    return {
+        task: tuple(dict.fromkeys(positions)) if task in by_key else positions for task, positions in threads.items()}

@@ -1,0 +1,108 @@
+"""Tasks with state that are divided by key: plans for the played world of ``divided_world.py``.
+
+A source feeds a task that counts by key, that feeds another one, and an output collects. Their keys change hands again
+and again: each is one query at first, or several bundles; then others have them, on any slot of their node; and plans
+are taken back before they are in force. A bundle moves beside that.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from dataclasses import replace
+
+from scheduler.key_division import whole_groups
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, RunningTask
+from scheduler.moving import why_not_moved
+from scheduler.reuse.division import WantedBundle, divided_back, keyed_bundles, keys_divided_anew
+from scheduler.reuse.handover import moved_in
+
+from .divided_world import EVERYTHING, SLOTS, TYPES, World
+
+TASKS = {
+    "s": RunningTask("s", "src", {}, ()), "t": RunningTask("t", "tally", {}, ("s",)),
+    "u": RunningTask("u", "tally", {}, ("t",)), "o": RunningTask("o", "out", {"keep_events": EVERYTHING}, ("u",)),
+}
+OUT = "f1-3.0"
+KEYED = ("f1-1", "f1-2")
+NEAR = ("n1/0", "n1/1")
+
+
+class Plans:
+    """The estate from plan to plan."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance, self.generation = chance, 1
+        self.fragments = {
+            "f1-0": Fragment("f1-0", ("s",), chance.choice(NEAR), 1, {"s": ("f1-1",)}),
+            "f1-1": Fragment("f1-1", ("t",), chance.choice(NEAR), 1, {"t": ("f1-2",)}),
+            "f1-2": Fragment("f1-2", ("u",), chance.choice(NEAR), 1, {"u": ("f1-3",)}),
+            "f1-3": Fragment("f1-3", ("o",), chance.choice([slot.name for slot in SLOTS]), 1),
+        }
+        ids = (f"f1-{number}" for number in itertools.count(4))
+        for name in KEYED:
+            if chance.random() < 0.4:
+                bundles = keyed_bundles(self.parts(), ids, inherits=())
+                self.fragments[name] = replace(self.fragments[name], slot=bundles[0].slot, bundles=tuple(bundles))
+        self.before: dict[str, Fragment] = {}
+
+    def estate(self) -> Estate:
+        return Estate(generation=self.generation, tasks=TASKS, fragments=dict(self.fragments), slots=SLOTS)
+
+    def parts(self) -> list[WantedBundle]:
+        slots = self.chance.choices(NEAR, k=self.chance.randint(1, 3))
+        weights = [self.chance.randint(1, 3) for _ in slots]
+        groups = whole_groups({place: weight / sum(weights) for place, weight in enumerate(weights)})
+        return [WantedBundle(slot, 1, groups[place]) for place, slot in enumerate(slots)]
+
+    def divide(self, left: frozenset[str]) -> None:
+        """The keys of one task, or of both, change hands."""
+        self.before = dict(self.fragments)
+        ids = (f"f{self.generation + 1}-{number}" for number in itertools.count())
+        for name in self.chance.sample(KEYED, self.chance.randint(1, 2)):
+            fragment = self.fragments[name]
+            change = keys_divided_anew(fragment.tasks[0], fragment, self.parts(), ids=ids, left=left)
+            self.fragments[name] = change.after[name]
+        self.generation += 1
+
+    def divide_back(self) -> None:
+        """Keys have the bundles that they had before, or one."""
+        changed = {name: self.fragments[name] for name in KEYED if self.fragments[name] != self.before[name]}
+        change = divided_back(self.before, changed, generation=self.generation)
+        self.fragments |= change.after
+        self.generation += 1
+        self.before = {}
+
+    def move(self) -> None:
+        """A bundle goes to any slot of its node."""
+        self.before = {}
+        bundles = [
+            (fragment, bundle) for name in KEYED if (fragment := self.fragments[name]).divided_by_key
+            and not why_not_moved(self.estate(), fragment, task_types=TYPES) for bundle in fragment.bundles
+            if not bundle.leaving]
+        if not bundles:
+            return
+        fragment, bundle = self.chance.choice(bundles)
+        slot = next(slot for slot in NEAR if slot != bundle.slot)
+        self.fragments |= moved_in(
+            self.estate(), {bundle.id: slot}, outputs={"o"}, homes={bundle.id: fragment}).after
+        self.generation += 1
+
+    def last(self, left: frozenset[str]) -> None:
+        """Only those remain that do something."""
+        for name in KEYED:
+            staying = tuple(bundle for bundle in self.fragments[name].bundles if bundle.id not in left)
+            self.fragments[name] = replace(self.fragments[name], bundles=staying)
+        self.generation += 1
+
+    def wanted(self) -> set[str]:
+        return {
+            bundle.id for fragment in self.fragments.values() for bundle in fragment.queries if not bundle.leaving}
+
+    def leaving(self) -> set[str]:
+        return {bundle.id for fragment in self.fragments.values() for bundle in fragment.bundles if bundle.leaving}
+
+    def is_calm(self, world: World) -> bool:
+        """Whether what was planned last is in force, as the site knows it: only then does it plan again."""
+        return not world.said and self.wanted() == set(world.running) and world.left() == self.leaving()

@@ -1,0 +1,90 @@
+"""Keys change hands between bundles, and no event, count or order of a key is lost, whoever dies when."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .divided_world import NUMBERS, World
+from .keyed_bundles import OUT, Plans
+from .played_keys import KEYS, key_of
+from .test_bundles import check_that_nothing_is_left, some_turns
+from .test_first_schedules import turn
+
+histories = st.lists(st.integers(0, 60), min_size=1, max_size=4)  # turns until the next plan
+
+
+def play(turns_between: list[int], seed: int, patch: pytest.MonkeyPatch) -> int:
+    """Play a history; how many plans it had."""
+    chance, made = random.Random(seed), 0
+    world, plans = World(chance, patch), Plans(chance)
+    world.want(plans.estate())
+    for turns in turns_between:
+        some_turns(world, turns)
+        if plans.before and not plans.is_calm(world) and chance.random() < 0.5:
+            plans.divide_back()
+        else:
+            for _ in range(60):
+                if plans.is_calm(world):
+                    break
+                some_turns(world, 10)
+            if not plans.is_calm(world):
+                continue
+            plans.divide(world.left()) if chance.random() < 0.8 else plans.move()
+        made += 1
+        world.want(plans.estate())
+    world.deadly = False
+    come_to_rest(world, plans)
+    check(world)
+    check_that_nothing_is_left(world, outputs=(OUT,))
+    return made
+
+
+def come_to_rest(world: World, plans: Plans) -> None:
+    for _ in range(500):
+        turn(world)
+        if plans.is_calm(world):
+            break
+    assert plans.is_calm(world), "a plan is never over"
+    plans.last(world.left())
+    world.want(plans.estate())
+    for _ in range(200):
+        turn(world)
+        if len(list(world.broker.events(OUT))) == NUMBERS and plans.is_calm(world):
+            break
+    for _ in range(60):
+        turn(world)
+
+
+def check(world: World) -> None:
+    """Each key has all its numbers once, in order, each with how many both tasks had of it before."""
+    events = list(world.broker.events(OUT))
+    for key in range(KEYS):
+        own = [event for event in events if key_of(event) == str(key)]
+        numbers = range(key, NUMBERS, KEYS)
+        assert own == [(count, (count, number)) for count, number in enumerate(numbers)]
+    assert len(events) == NUMBERS and not world.gaps
+
+
+@settings(max_examples=40, deadline=None)
+@given(turns_between=histories, seed=st.integers(0, 2**32))
+def test_keys_change_hands_and_keep_their_events_states_and_order_whoever_dies(turns_between, seed):
+    with pytest.MonkeyPatch.context() as patch:
+        play(turns_between, seed, patch)
+
+
+def test_most_histories_have_plans():
+    with pytest.MonkeyPatch.context() as patch:
+        assert play([60, 200, 200, 200], 3, patch) > 2
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1_800)
+@settings(max_examples=2_000, deadline=None)
+@given(turns_between=histories, seed=st.integers(0, 2**32))
+def test_thousands_of_histories_keep_every_key_whole(turns_between, seed):
+    with pytest.MonkeyPatch.context() as patch:
+        play(turns_between, seed, patch)

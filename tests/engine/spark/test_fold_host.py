@@ -1,0 +1,195 @@
+"""The fold host by its protocol, without Spark: batches are repeated, cut short, and begin with the right states."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import struct
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.model.dataflow import Task
+from workers.engine.spark import fold_files
+from workers.engine.spark.fold_host import BEGIN, DONE, FAILED, HEAD, SAVE, WORK, FoldDefinition, FoldHost
+from workers.engine.spark.hosted_folds import can_be_hosted
+from workers.library.registry import task_types
+from workers.library.state import Inherited
+from workers.library.state_store import StoreLocation
+
+READS = pa.schema([("_key", pa.string()), ("n", pa.int64())])
+GIVES = pa.schema([("key", pa.string()), ("sum", pa.int64())])
+
+
+def sums(states: Any, frame: pd.DataFrame) -> Sequence[Sequence]:
+    """Running sums by key; negative numbers cannot be added."""
+    rows = []
+    for key, number in zip(frame["_key"], frame["n"], strict=True):
+        if number < 0:
+            raise ValueError(f"{number} is negative")
+        state = states.get(key)
+        if state is None:
+            state = states[key] = {"sum": 0}
+        state["sum"] += int(number)
+        rows.append((key, state["sum"]))
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def definition(folder: Path, *, inherited: Inherited | None = None, large: int = 1 << 18) -> bytes:
+    return pickle.dumps(FoldDefinition(
+        sums, {}, READS, GIVES, {"key": "string", "sum": "bigint"}, inherited,
+        StoreLocation(str(folder / "stores"), "f.t-0", large)))
+
+
+class Batch:
+    """A connection to a host in this process: what an operator of a query has for a batch."""
+
+    def __init__(self, host: FoldHost, folder: Path, number: int, fold: bytes) -> None:
+        self._host = host
+        self._here, self._there = socket.socketpair()
+        place = str(folder).encode()
+        self.began = self._ask(BEGIN, struct.pack(">qi", number, len(place)) + place + fold)
+
+    def _ask(self, what: int, body: bytes) -> tuple[int, bytes]:
+        sender = threading.Thread(target=self._here.sendall, args=(HEAD.pack(len(body), what) + body,))
+        sender.start()
+        self._host.serve(self._there)
+        sender.join()
+        length, said = HEAD.unpack(self._here.recv(HEAD.size, socket.MSG_WAITALL))
+        return said, self._here.recv(length, socket.MSG_WAITALL) if length else b""
+
+    def work(self, events: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
+        rows = pa.RecordBatch.from_pylist([{"_key": key, "n": number} for key, number in events], schema=READS)
+        said, answer = self._ask(WORK, rows.serialize().to_pybytes())
+        assert said == DONE, answer.decode()
+        made = pa.ipc.read_record_batch(pa.py_buffer(answer), GIVES) if answer else None
+        return [] if made is None else [(row["key"], row["sum"]) for row in made.to_pylist()]
+
+    def refused(self, events: Sequence[tuple[str, int]]) -> str:
+        rows = pa.RecordBatch.from_pylist([{"_key": key, "n": number} for key, number in events], schema=READS)
+        said, answer = self._ask(WORK, rows.serialize().to_pybytes())
+        assert said == FAILED
+        return answer.decode()
+
+    def save(self) -> None:
+        assert self._ask(SAVE, b"")[0] == DONE
+
+    def end(self) -> None:
+        self._here.close()
+        assert not self._host.serve(self._there)
+
+
+events = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 9)), min_size=1, max_size=6)
+batches = st.lists(st.tuples(st.lists(events, max_size=3), st.lists(st.booleans(), max_size=2)), max_size=6)
+
+
+@pytest.mark.parametrize("large", [1 << 18, 1], ids=["as text", "in a store"])
+@given(batches=batches)
+def test_batches_that_are_repeated_begin_with_the_states_before_them(
+    tmp_path_factory: pytest.TempPathFactory, large: int, batches: list
+) -> None:
+    """Each attempt of a batch ends before or after it was saved, by the host's death or not; only then it succeeds."""
+    folder = tmp_path_factory.mktemp("host")
+    fold, host, states = definition(folder, large=large), FoldHost(), {}
+    place, made, expected = folder / "folds" / "0", [], []
+    for number, (groups, failed) in enumerate(batches):
+        for is_saved in failed:
+            attempt = Batch(host, place, number, fold)
+            for group in groups:
+                attempt.work(group)
+            if is_saved:
+                attempt.save()
+            attempt.end()
+            host = FoldHost()
+        if not groups:
+            continue  # no event, no question
+        batch = Batch(host, place, number, fold)
+        for group in groups:
+            made += batch.work(group)
+            for key, value in group:
+                states[key] = states.get(key, 0) + value
+                expected.append((key, states[key]))
+        batch.save()
+        batch.end()
+    assert made == expected
+    assert len(list(place.glob("*")) if place.is_dir() else []) <= len(batches)
+
+
+def test_one_that_was_begun_before_and_is_not_gone_holds_nothing_up(tmp_path: Path) -> None:
+    fold, host, place = definition(tmp_path, large=1), FoldHost(), tmp_path / "folds" / "0"
+    first = Batch(host, place, 0, fold)
+    first.work([("a", 1)])
+    first.save()
+    old = Batch(host, place, 1, fold)
+    old.work([("a", 5)])
+    new = Batch(host, place, 1, fold)
+    assert new.work([("a", 2)]) == [("a", 3)]
+    assert "KeyError" in old.refused([("a", 5)])
+    new.save()
+    new.end()
+
+
+def test_a_fold_begins_with_what_it_inherits_and_a_failure_names_its_code(tmp_path: Path) -> None:
+    (tmp_path / "begun").write_text('{"states": {"t": [null, "{\\"a\\": {\\"sum\\": 40}}"]}}')
+    fold = definition(tmp_path, inherited=Inherited(str(tmp_path / "begun"), "t", 1))
+    batch = Batch(FoldHost(), tmp_path / "folds" / "0", 7, fold)
+    assert batch.work([("a", 2)]) == [("a", 42)]
+    assert __file__ in (told := batch.refused([("a", -1)])) and "-1 is negative" in told
+    assert fold_files.newest(tmp_path / "folds" / "0", upto=7) is None, "nothing was saved"
+
+
+@given(kept=st.lists(st.integers(0, 60), unique=True, max_size=40), at=st.integers(0, 61))
+def test_the_newest_states_up_to_a_batch_count(
+    tmp_path_factory: pytest.TempPathFactory, kept: list[int], at: int
+) -> None:
+    folder = tmp_path_factory.mktemp("files")
+    for batch in sorted(kept):
+        fold_files.keep(folder, batch, str(batch))
+    left = sorted(kept)[-fold_files.KEPT:]
+    assert sorted(int(path.name) for path in folder.iterdir()) == left
+    before = [batch for batch in left if batch < at]
+    assert fold_files.begin(folder, at) == (str(before[-1]) if before else None)
+    assert sorted(int(path.name) for path in folder.iterdir()) == before
+
+
+def test_a_host_ends_with_whoever_started_it(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    host = subprocess.Popen((sys.executable, "-m", "workers.engine.spark.fold_host", str(path)), stdin=subprocess.PIPE)
+    host.stdin.close()
+    assert host.wait(240) == 0
+    assert not path.exists()
+
+
+LOCAL, CLUSTER = (SimpleNamespace(sparkContext=SimpleNamespace(master=at)) for at in ("local[4]", "spark://there:7077"))
+AVERAGE = Task("a", "block_average", {"window": 3})
+
+
+@pytest.mark.parametrize(("tasks", "at", "can"), [
+    ([AVERAGE], LOCAL, True),
+    ([AVERAGE, Task("p", "python", {"function": "f"})], LOCAL, True),
+    ([AVERAGE, Task("p", "python_by_key", {"function": "f", "by": ["k"]})], LOCAL, False),
+    ([AVERAGE, Task("t", "train", {"features": ["x"], "target": "y"})], LOCAL, False),
+    ([AVERAGE, Task("w", "window", {"aggregates": ["n=count(*)"], "idle": 5.0})], LOCAL, False),
+    ([AVERAGE, Task("w", "window", {"aggregates": ["n=count(*)"], "idle": None})], LOCAL, True),
+    ([AVERAGE], CLUSTER, False),
+], ids=["fold", "Python without state", "Python by key", "model", "Spark's clock", "event time", "on a cluster"])
+def test_folds_of_the_library_alone_are_hosted(tmp_path: Path, tasks: list[Task], at: Any, can: bool) -> None:
+    assert can_be_hosted(at, tasks, task_types(), tmp_path) == can
+
+
+def test_a_query_whose_states_spark_has_keeps_them_there(tmp_path: Path) -> None:
+    """As a checkpoint of an earlier version has them; one of a query without state has no operator's folder."""
+    (tmp_path / "state").mkdir()
+    assert can_be_hosted(LOCAL, [AVERAGE], task_types(), tmp_path)
+    (tmp_path / "state" / "0" / "0").mkdir(parents=True)
+    assert not can_be_hosted(LOCAL, [AVERAGE], task_types(), tmp_path)

@@ -1,0 +1,59 @@
+"""The states of folds at a fold host, beside the checkpoint of their query: of each fold a file for each batch.
+
+A file has what Spark would keep of the fold: its states as JSON, or a pointer to a store
+(``workers.library.state_store``). It is written when the batch is over and before Spark commits it. A batch in which a
+fold had no event leaves no file: the newest one before it counts. Imports nothing of Spark.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+KEPT = 20  # files of a fold: as many batches as Spark keeps
+
+
+def folder_of(checkpoint: Path, fold: int) -> Path:
+    """Where the states of a fold are, by its place in the stream."""
+    return checkpoint / "folds" / str(fold)
+
+
+def are_of_spark(checkpoint: Path) -> bool:
+    """Whether Spark keeps the states: it makes an operator's folder in the first batch that has the operator."""
+    states = checkpoint / "state"
+    return states.is_dir() and any(folder.name.isdigit() for folder in states.iterdir())
+
+
+def newest(folder: Path, *, upto: int) -> str | None:
+    """The states of a fold after a batch; None where no event had come to it by then."""
+    batch = max((each for each in _batches(folder) if each <= upto), default=None)
+    return None if batch is None else (folder / str(batch)).read_text(encoding="utf-8")
+
+
+def size(checkpoint: Path) -> int:
+    """How many bytes the newest states of all folds are; of those in stores only what points there."""
+    folders = checkpoint.glob("folds/*/")
+    newest_files = [folder / str(max(batches)) for folder in folders if (batches := _batches(folder))]
+    return sum(file.stat().st_size for file in newest_files if file.is_file())
+
+
+def begin(folder: Path, batch: int) -> str | None:
+    """The states that a batch begins with. What it left when it was worked on before, and not committed, is deleted."""
+    for each in _batches(folder):
+        if each >= batch:
+            (folder / str(each)).unlink()
+    return newest(folder, upto=batch - 1)
+
+
+def keep(folder: Path, batch: int, states: str) -> None:
+    """Write the states after a batch, in one step, and delete those that nobody goes back to."""
+    folder.mkdir(parents=True, exist_ok=True)
+    written = folder / f"{batch}.new"
+    written.write_text(states, encoding="utf-8")
+    os.replace(written, folder / str(batch))
+    for each in sorted(_batches(folder))[:-KEPT]:
+        (folder / str(each)).unlink()
+
+
+def _batches(folder: Path) -> list[int]:
+    return [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []

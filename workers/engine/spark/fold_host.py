@@ -1,0 +1,191 @@
+"""The fold host of a slot: one process that works on its folds and keeps their states while a batch lasts.
+
+Spark's own runner of Python functions waits for the next event before it reads what the function gave, so a batch with
+a fold could not stay open; and each query would hold a worker. This process takes the events of a group and gives what
+comes of them (``HostedFold.java``), by the very function that Spark would call
+(``workers.library.state.FoldedStream.work``). It is a child of the slot, ends with it, and serves the code of the
+library alone, one message at a time.
+
+Messages either way are a length (4 bytes), a letter and a body:
+
+========== ============================================================ =====================================
+``b``      begin: batch (8), length (4) and folder of the states, fold   nothing
+``w``      work: a record batch of Arrow's                               what comes of it; empty for nothing
+``s``      save: the batch is over                                       nothing
+========== ============================================================ =====================================
+
+An answer has the letter ``d``, or ``e`` and a traceback. A connection is a batch: one that ends before it was saved is
+as if it had not begun.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pickle
+import selectors
+import socket
+import struct
+import sys
+import traceback
+from collections import OrderedDict
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from workers.library.batch_states import Keeping, keeping
+from workers.library.state import NOTHING, Inherited, frame_of
+from workers.library.state_store import Parts, StoreLocation
+
+from . import fold_files
+
+HEAD = struct.Struct(">ib")
+BEGIN, WORK, SAVE, DONE, FAILED = b"bwsde"
+_BATCH = struct.Struct(">qi")
+_MOST_DEFINITIONS = 1_000  # that it has read
+_WAITING = 512  # connections that have not been taken yet
+
+
+@dataclass(frozen=True, slots=True)
+class FoldDefinition:
+    """A fold as the slot sends it: the function, what it reads and gives, and where its states begin and grow."""
+
+    work: Any
+    parts: Parts
+    reads: pa.Schema
+    gives: pa.Schema
+    kinds: dict[str, str]  # of what it gives, as Spark names them
+    inherited: Inherited | None
+    location: StoreLocation | None
+
+
+class FoldBatch:
+    """A batch of a fold: its states, from those before it to those that are kept."""
+
+    def __init__(self, fold: FoldDefinition, folder: Path, batch: int) -> None:
+        self._fold, self.folder, self._batch = fold, folder, batch
+        text = fold_files.begin(folder, batch)
+        if text is None:
+            text = fold.inherited.read() if fold.inherited else NOTHING
+        self._kept: Keeping = keeping(text, fold.location, fold.parts)
+
+    def work(self, message: bytes) -> bytes:
+        """What comes of some events, as they came."""
+        fold = self._fold
+        events = pa.ipc.read_record_batch(pa.py_buffer(message), fold.reads).to_pandas()
+        given = fold.work(self._kept.states, events)
+        if not given:
+            return b""
+        made = frame_of(fold.kinds, given)
+        columns = [
+            pa.Array.from_pandas(made[column.name], mask=made[column.name].isnull(), type=column.type)
+            for column in fold.gives]
+        return pa.RecordBatch.from_arrays(columns, schema=fold.gives).serialize().to_pybytes()
+
+    def save(self) -> None:
+        """Keep the states, before Spark commits the batch."""
+        fold_files.keep(self.folder, self._batch, self._kept.save())
+
+    def close(self) -> None:
+        """Let go of what was not saved."""
+        self._kept.close()
+
+
+class FoldHost:
+    """Serves connections, each of which is a batch of a fold."""
+
+    def __init__(self) -> None:
+        self._batches: dict[socket.socket, FoldBatch] = {}
+        self._definitions: OrderedDict[bytes, FoldDefinition] = OrderedDict()
+
+    def serve(self, connection: socket.socket) -> bool:
+        """Take a message and answer it; False where the connection has ended."""
+        head = _read(connection, HEAD.size)
+        length, what = HEAD.unpack(head) if head else (0, 0)
+        body = _read(connection, length) if head else None
+        if body is None:
+            self.forget(connection)
+            return False
+        try:
+            said, answer = DONE, self._answer(connection, what, body)
+        except Exception:  # the query is told, and fails by it
+            said, answer = FAILED, traceback.format_exc().encode()
+        with suppress(OSError):  # it reads no more; its end is heard next
+            connection.sendall(HEAD.pack(len(answer), said) + answer)
+        return True
+
+    def forget(self, connection: socket.socket) -> None:
+        """The batch of a connection is over, saved or not."""
+        batch = self._batches.pop(connection, None)
+        connection.close()
+        if batch is not None:
+            batch.close()
+
+    def _answer(self, connection: socket.socket, what: int, body: bytes) -> bytes:
+        if what == WORK:
+            return self._batches[connection].work(body)
+        if what == SAVE:
+            self._batches[connection].save()
+            return b""
+        batch, length = _BATCH.unpack_from(body)
+        named = _BATCH.size + length
+        folder = Path(body[_BATCH.size:named].decode())
+        # Where a query was stopped in the middle of a batch, an old task may not be gone yet.
+        for other in [each for each, of in self._batches.items() if of.folder == folder]:
+            self._batches.pop(other).close()
+        self._batches[connection] = FoldBatch(self._definition(body[named:]), folder, batch)
+        return b""
+
+    def _definition(self, definition: bytes) -> FoldDefinition:
+        known = self._definitions.pop(definition, None) or pickle.loads(definition)
+        self._definitions[definition] = known
+        while len(self._definitions) > _MOST_DEFINITIONS:
+            self._definitions.popitem(last=False)
+        return known
+
+
+def _read(connection: socket.socket, length: int) -> bytes | None:
+    """So many bytes; None where the connection ends before."""
+    bytes_read = bytearray()
+    while len(bytes_read) < length:
+        try:
+            more = connection.recv(min(length - len(bytes_read), 1 << 20))
+        except OSError:
+            return None
+        if not more:
+            return None
+        bytes_read += more
+    return bytes(bytes_read)
+
+
+def main(path: str) -> None:
+    """Serve at a Unix socket until standard input ends, as it does with the slot."""
+    with suppress(Exception):  # a fold that needs what is not there says so
+        import_module("workers.library.registry").built_in()
+    gc.collect()
+    gc.freeze()
+    host, listening = FoldHost(), socket.socket(socket.AF_UNIX)
+    Path(path).unlink(missing_ok=True)
+    os.umask(0o077)  # whoever may write to it has a fold worked on that they send
+    listening.bind(path)
+    listening.listen(_WAITING)
+    with selectors.DefaultSelector() as selector:
+        selector.register(sys.stdin, selectors.EVENT_READ)
+        selector.register(listening, selectors.EVENT_READ)
+        while True:
+            for key, _ in selector.select():
+                if key.fileobj is sys.stdin:
+                    Path(path).unlink(missing_ok=True)
+                    return
+                elif key.fileobj is listening:
+                    selector.register(listening.accept()[0], selectors.EVENT_READ)
+                elif not host.serve(key.fileobj):
+                    selector.unregister(key.fileobj)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
