@@ -42,6 +42,16 @@ def test_a_batch_is_told_by_its_phases():
     assert parse_phases({}) == {}
 
 
+def test_a_batch_tells_how_long_its_state_took_and_when_it_was_done():
+    document = progress("r", 3, trigger_ms=100, asking_ms=40) | {
+        "timestamp": "2026-05-01T12:00:00.250Z", "stateOperators": [{"commitTimeMs": 7}, {"commitTimeMs": 5}, {}]}
+    document["durationMs"] |= {"addBatch": 50}
+    assert parse_phases(document) == {"asking": 40, "working": 50, "committing": 12}
+    assert parse_progress(document).committed_at_ms == 1_777_636_800_250 + 100
+    for timestamp in (None, "soon"):
+        assert parse_progress(document | {"timestamp": timestamp}).committed_at_ms is None
+
+
 def test_work_adds_up_over_batches_and_restarts_but_a_batch_that_is_seen_twice_counts_once():
     listener = QueryListener(lambda run_id: None)
     listener._keep(progress("first", 7, trigger_ms=40, asking_ms=10))
