@@ -100,7 +100,8 @@ def offer_told(viewer: Viewer, dataflow_id: UUID | str, goals: DataflowGoals) ->
     try:
         offer: AdaptationCandidate = offer_of(seen.problem, seen.conditions, algorithm=settings.ADAPTATION)
     except ValueError as error:
-        raise InvalidGoals(f"No offer is made: {error}.", remedy="Ask again at a lower load.") from error
+        raise InvalidGoals(
+            f"No offer is made: {error}.", remedy="Ask again at a lower load, or of a smaller dataflow.") from error
     return {
         "id": str(record.pk), "goals": goals_json(goals), "currency": settings.CURRENCY,
         "alternates": {seen.names[task]: name for task, name in offer.active.items() if task in seen.names},

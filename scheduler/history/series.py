@@ -82,6 +82,12 @@ _ALL = (
     Metric("batch_planning_ms", "ms", "Of it, Spark's planning.", (QUERY,)),
     Metric("batch_working_ms", "ms", "Of it, the work on its events.", (QUERY,)),
     Metric("batch_logging_ms", "ms", "Of it, writing offsets and commits.", (QUERY,)),
+    Metric("batch_committing_ms", "ms", "Of the work, committing its state.", (QUERY,)),
+    Metric("checkpoint_age_ms", "ms", "Since the newest batch with events was done, and with it its checkpoint.",
+           (QUERY,), "max"),
+    Metric("state_mb", "MB", "About what its state takes on its node's disk.", (QUERY,)),
+    Metric("restarts", "", "How often it was started anew after a failure, since its driver or it began.", (QUERY,),
+           "max"),
     Metric("cpu", "cores", "CPU: of a query its part of the slot; of a slot, a node or the estate the cores in use; of "
            "a dataflow its share of what its queries take.", (ESTATE, DATAFLOW, TASK, QUERY, SLOT, NODE)),
     Metric("memory", "", "Memory of a query, as a part of its slot's.", (TASK, QUERY)),

@@ -24,6 +24,7 @@ from cryptography.fernet import Fernet, InvalidToken
 
 from scheduler.model.errors import WeirError
 from scheduler.model.secrets import SECRET, TEAM, is_reference
+from workers import broker_client
 from workers.engine.channels import keys
 
 KEY_FILE, COPY_FILE = "secrets_key", "secrets.json"
@@ -71,7 +72,7 @@ def publish(broker: redis.Redis, sealed: Mapping[str, str]) -> None:
 
 def connect(redis_url: str) -> redis.Redis:
     """A client that gives up soon."""
-    return redis.Redis.from_url(redis_url, socket_connect_timeout=2.0, socket_timeout=2.0)
+    return broker_client.connect(redis_url, socket_connect_timeout=2.0, socket_timeout=2.0)
 
 
 def open_by(ask: Callable[[str, str], str]) -> None:
@@ -108,7 +109,9 @@ def open_one(team: str, name: str, *, redis_url: str, data_dir: Path) -> str:
         Where this machine keeps its key, and copies of what it has read.
     """
     field = f"{team}/{name}"
-    return Vault(data_dir).open(_sealed(field, connect(redis_url), data_dir / COPY_FILE))
+    value = Vault(data_dir).open(_sealed(field, connect(redis_url), data_dir / COPY_FILE))
+    _opened.add(value)
+    return value
 
 
 def references_in(value: Any) -> Iterator[tuple[str, str]]:
@@ -124,10 +127,11 @@ def references_in(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def redacted(text: str) -> str:
-    """The text without any secret that this process has opened."""
-    for value in sorted(_opened, key=len, reverse=True):
+    """The text without any secret that this process has opened, as it is or within JSON."""
+    for value in sorted(_opened.copy(), key=len, reverse=True):
         if len(value) > 3:
-            text = text.replace(value, "•••")
+            for form in {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}:
+                text = text.replace(form, "•••")
     return text
 
 
