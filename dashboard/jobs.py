@@ -32,6 +32,7 @@ from scheduler.model.profile import Profile
 from scheduler.model.profile_csv import read_profiles
 from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
+from workers.broker_client import connect, lacks_replica
 from workers.engine import counters, observed, qos_store, sealed_secrets, taps, trial_store, turns, waiting
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import EVENTS_KEPT
@@ -66,6 +67,7 @@ class LiveReading:
     flows: observed.Flows = field(default_factory=observed.Flows)
     worker: bool = True  # a worker does what is due
     broker_full: bool = False  # the broker refuses what would write, since its disk is full
+    broker_alone: bool = False  # it should have a replica, and has none online
     measured: bool = False  # two readings have been taken, so rates mean something
 
 
@@ -176,8 +178,7 @@ def samples() -> tuple[dict[str, Any], ...]:
     """Sample documents of the library by file name: slug, name, description, text, tasks."""
     counted, folder = [], resources.files("workers.library").joinpath("samples")
     for file in sorted(folder.rglob("*.yaml"), key=lambda file: file.name):
-        text = file.read_text(encoding="utf-8")
-        document = yaml.safe_load(text)
+        document = yaml.safe_load(text := file.read_text(encoding="utf-8"))
         counted.append({
             "slug": file.name.removesuffix(".yaml"), "name": document["name"],
             "description": document.get("description", ""), "text": text, "tasks": len(document["tasks"]),
@@ -195,12 +196,12 @@ def read_live(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ..
     """Reports and flows of the whole estate now; without fragments reports alone. Shared in a process for a moment."""
     try:
         reading = _window(settings.REDIS_URL).read(list(fragments), parents)
-        is_heard, is_full = worker_is_heard(), broker_is_full()
+        is_heard, is_full, is_alone = worker_is_heard(), broker_is_full(), lacks_replica(broker(settings.REDIS_URL))
     except redis.RedisError as error:
         return LiveReading(available=False, reason=f"The broker does not answer ({type(error).__name__}).")
     return LiveReading(
         reports=reading.reports, flows=reading.flows, measured=reading.measured, worker=is_heard,
-        broker_full=is_full)
+        broker_full=is_full, broker_alone=is_alone)
 
 
 def worker_is_heard() -> bool:
@@ -380,8 +381,7 @@ def broker_needed(consequence: str) -> Iterator[None]:
 @lru_cache(maxsize=4)
 def broker(url: str) -> redis.Redis:
     """One client a process and URL; it gives up soon, because a page waits for it."""
-    return redis.Redis.from_url(
-        url, socket_connect_timeout=1.0, socket_timeout=3.0, max_connections=50, health_check_interval=30)
+    return connect(url, socket_connect_timeout=1.0, socket_timeout=3.0, max_connections=50, health_check_interval=30)
 
 
 @lru_cache(maxsize=4)

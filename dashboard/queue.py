@@ -8,6 +8,7 @@ broker may hand out an unacknowledged one again after five minutes.
 from __future__ import annotations
 
 from celery import Celery
+from django.conf import settings
 
 QUEUE = "weir"
 
@@ -65,6 +66,7 @@ app.conf.update(
         "interval_step": 0,
         "socket_keepalive": True,
         "global_keyprefix": "weir:celery:",
+        **settings.QUEUE_ADDRESS_OPTIONS,
     },
     timezone="UTC",
 )

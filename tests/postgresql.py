@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -50,8 +51,63 @@ def cluster(
     try:
         yield f"postgres://postgres:any@{str(folder).replace('/', '%2F')}:{port}/postgres"
     finally:
-        _run(*prefix, pg_ctl, "-D", data, "-m", "immediate", "stop")
+        if (folder / "data" / "postmaster.pid").exists():
+            _run(*prefix, pg_ctl, "-D", data, "-m", "immediate", "stop")
         shutil.rmtree(folder)
+
+
+class Standby:
+    """A standby of a cluster, which has what its primary commits before the primary says so."""
+
+    def __init__(self, folder: Path, primary: Path, *, port: int) -> None:
+        self._folder, self._primary, self._port = folder, primary, port
+        self._prefix = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+        self._socket = f"-h {primary} -p {port} -U postgres"
+        self._programs = {name: postgresql_program(name) for name in ("pg_basebackup", "pg_ctl", "psql")}
+        self._call("pg_basebackup", "-D", str(folder / "data"), "-R", "-c", "fast", *self._socket.split())
+        self._control(
+            folder, "-l", str(folder / "log"), "start", "-o",
+            f"-c listen_addresses= -c port={port} -c unix_socket_directories={folder} -c fsync=off")
+        self._say("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self._say("SELECT pg_reload_conf()")
+        self._say("CREATE TABLE waited ()")  # returns when the standby has it
+
+    def kill_primary(self) -> None:
+        """End the primary as its machine's end would."""
+        self._control(self._primary, "-m", "immediate", "stop")
+
+    def promote(self) -> None:
+        """Make this the primary."""
+        self._control(self._folder, "promote")
+
+    def stop(self) -> None:
+        self._control(self._folder, "-m", "immediate", "stop")
+
+    def _say(self, sql: str) -> None:
+        self._call("psql", *self._socket.split(), "-c", sql)
+
+    def _control(self, folder: Path, *arguments: str) -> None:
+        self._call("pg_ctl", "-w", "-t", "240", "-D", str(folder / "data"), *arguments)
+
+    def _call(self, program: str, *arguments: str) -> None:
+        _run(*self._prefix, self._programs[program], *arguments)
+
+
+@contextmanager
+def with_standby() -> Iterator[tuple[str, Standby]]:
+    """The address of a primary and its standby, and the standby; skips where PostgreSQL is not there."""
+    folder = Path(tempfile.mkdtemp(prefix="weir-pg-"))
+    with cluster() as address:
+        primary = Path(unquote(urlsplit(address).netloc.rpartition("@")[2].rpartition(":")[0]))
+        if os.geteuid() == 0:
+            shutil.chown(folder, "postgres")
+        standby = Standby(folder, primary, port=5432)
+        try:
+            yield address.removesuffix("/postgres") + (
+                f",{str(folder).replace('/', '%2F')}:5432/postgres"), standby
+        finally:
+            standby.stop()
+            shutil.rmtree(folder)
 
 
 def _run(*command: str) -> None:

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from string import Formatter
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qs, parse_qsl, unquote, urlencode, urlsplit
 
 from dashboard.teams.groups import Grant, grant_of
 from scheduler.model import bounds
 from scheduler.model.errors import WeirError
 from scheduler.model.prices import VmSize
+from workers.broker_address import FORM, replicated_service
 
 ROOT = Path(__file__).resolve().parents[2]
+_HOST_PORT = re.compile(r"(?P<host>[^:,\[\]]+)(?::(?P<port>\d{1,5}))?")
+# libpq's options for a primary with standbys: the server that takes writes, and no waiting for a machine that is gone.
+SEVERAL_SERVERS = {
+    "target_session_attrs": "read-write", "connect_timeout": "3", "keepalives_idle": "5", "keepalives_interval": "2",
+    "keepalives_count": "3", "tcp_user_timeout": "10000"}
 
 
 class InvalidSetting(WeirError):
@@ -34,7 +41,8 @@ class Declared:
 
 
 DECLARED: tuple[Declared, ...] = (
-    Declared("REDIS_URL", "redis://127.0.0.1:6379/0", "Broker: Redis 7 or Valkey. `./weir up` starts an embedded one."),
+    Declared("REDIS_URL", "redis://127.0.0.1:6379/0", "Broker: Redis 7 or Valkey, or the sentinels of "
+             "several: `redis+sentinel://…`. `./weir up` starts an embedded one."),
     Declared("DATABASE_URL", "", "Database; empty means SQLite in the data folder. PostgreSQL: `postgres://…`."),
     Declared("WEIR_DATA_DIR", "", "The one folder that holds all state; empty means `data` next to the launcher."),
     Declared("WEIR_SECRET_KEY", "", "Signs sessions; empty means a key generated once and kept in the data folder."),
@@ -82,6 +90,8 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_VM_SIZES", "D1:1:0.098,D2:2:0.196,D3:4:0.392,D4:8:0.784",
              "Catalogue of machines, `name:slots:price per hour` by commas."),
     Declared("WEIR_MACHINE_COMMAND", "", "Command that starts and stops machines for adaptation; empty: none does."),
+    Declared("WEIR_MACHINE_WEBHOOK", "", "Address that is told to start and stop them, in place of a command."),
+    Declared("WEIR_MACHINE_KEY", "", "Key that this address is given, as a bearer token."),
     Declared("WEIR_MACHINE_SLOTS", "8", "Slots of machines that were ordered so, together, at most."),
     Declared("WEIR_MACHINE_PRICE", "1", "What these may cost an hour, together, at most."),
     Declared("WEIR_MACHINE_REPORT_S", "600", "Seconds within which the agent of such a machine reports."),
@@ -224,6 +234,13 @@ class Environment:
             raise _invalid("WEIR_MACHINE_COMMAND", value, wanted)
         return words
 
+    def machine_webhook(self) -> str:
+        """The address that is told to start and stop machines; empty where there is none."""
+        url = self.http_url("WEIR_MACHINE_WEBHOOK")
+        if url and self.text("WEIR_MACHINE_COMMAND"):
+            raise _invalid("WEIR_MACHINE_WEBHOOK", url, "nothing where WEIR_MACHINE_COMMAND names a command")
+        return url
+
     def node_racks(self) -> dict[str, str]:
         """The rack of each node that is in one, by node."""
         hosts: dict[str, str] = {}
@@ -244,9 +261,29 @@ class Environment:
     def redis_url(self) -> str:
         """The broker's URL."""
         value = self.text("REDIS_URL")
-        if urlsplit(value).scheme not in {"redis", "rediss"}:
-            raise _invalid("REDIS_URL", value, "redis://host:port/db")
+        try:
+            is_known = replicated_service(value) is not None or urlsplit(value).scheme in {"redis", "rediss"}
+        except ValueError:
+            is_known = False
+        if not is_known:
+            raise _invalid("REDIS_URL", value, f"redis://host:port/db, or {FORM}")
         return value
+
+    def database_url(self) -> str:
+        """The database's URL; of several PostgreSQL servers, the one that takes writes is looked for in their order."""
+        value = self.text("DATABASE_URL")
+        parts = urlsplit(value)
+        login, at, hosts = parts.netloc.rpartition("@")
+        if "," not in hosts:
+            return value
+        servers = [_HOST_PORT.fullmatch(host) for host in hosts.split(",")]
+        if not all(servers):
+            raise _invalid("DATABASE_URL", "…", "postgres://user:password@host:port,host:port/name")
+        given = dict(parse_qsl(parts.query))
+        ports = ",".join(server["port"] or "5432" for server in servers if server)
+        options = {**SEVERAL_SERVERS, "port": ports, **given}
+        names = ",".join(server["host"] for server in servers if server)
+        return parts._replace(netloc=f"{login}{at}{names}", query=urlencode(options)).geturl()
 
     def http_url(self, name: str) -> str:
         """An address of HTTP without a slash at its end, or nothing."""

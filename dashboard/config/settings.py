@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import dj_database_url
 
+from dashboard.config.broker_addresses import celery_address, layer_address
 from dashboard.config.environment import ROOT, Environment, InvalidSetting
 from dashboard.config.site_logs import logging_config
 from dashboard.teams.groups import providers
@@ -18,7 +19,8 @@ ENVIRONMENT = Environment()
 # Weir's own settings -------------------------------------------------------------------------------------------------
 DATA_DIR = ENVIRONMENT.data_dir()
 REDIS_URL = ENVIRONMENT.redis_url()
-CELERY_BROKER_URL = REDIS_URL  # the rest of Celery's configuration is no choice: dashboard/queue.py
+# The rest of Celery's configuration is no choice: dashboard/queue.py
+CELERY_BROKER_URL, QUEUE_ADDRESS_OPTIONS = celery_address(REDIS_URL)
 SELF_APPROVAL = ENVIRONMENT.flag("WEIR_SELF_APPROVAL")
 LOCAL_NODE = ENVIRONMENT.text("WEIR_NODE")
 LOCAL_SLOTS = ENVIRONMENT.integer("WEIR_SLOTS", minimum=1)
@@ -37,6 +39,8 @@ LONGEST_TRIGGER_MS = ENVIRONMENT.integer("WEIR_LONGEST_TRIGGER_MS", minimum=20)
 CORE_HOUR_PRICE = ENVIRONMENT.number("WEIR_CORE_HOUR_PRICE", minimum=0.0)
 VM_SIZES = ENVIRONMENT.vm_sizes()
 MACHINE_COMMAND = ENVIRONMENT.machine_command()
+MACHINE_WEBHOOK = ENVIRONMENT.machine_webhook()
+MACHINE_KEY = ENVIRONMENT.text("WEIR_MACHINE_KEY")
 MACHINE_SLOTS = ENVIRONMENT.integer("WEIR_MACHINE_SLOTS", minimum=0)
 MACHINE_PRICE = ENVIRONMENT.number("WEIR_MACHINE_PRICE", minimum=0.0)
 MACHINE_REPORT_S = ENVIRONMENT.number("WEIR_MACHINE_REPORT_S", minimum=1.0)
@@ -107,8 +111,7 @@ def _secret_key() -> str:
 
 
 def _database() -> dict[str, object]:
-    url = ENVIRONMENT.text("DATABASE_URL")
-    if url:
+    if url := ENVIRONMENT.database_url():
         return dict(dj_database_url.parse(url, conn_max_age=60, conn_health_checks=True))
     return {
         "ENGINE": "django.db.backends.sqlite3",
@@ -274,7 +277,7 @@ CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
         # redis-py caps a pool at 100 connections unless told.
-        "CONFIG": {"hosts": [{"address": REDIS_URL, "max_connections": 500}], "prefix": "weir:layer"},
+        "CONFIG": {"hosts": [{**layer_address(REDIS_URL), "max_connections": 500}], "prefix": "weir:layer"},
     },
 }
 

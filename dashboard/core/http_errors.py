@@ -25,6 +25,8 @@ log = structlog.get_logger(__name__)
 JSON_PATHS = ("/api/", "/live/")
 POSTGRESQL_DISK_FULL = "53100"
 POSTGRESQL_BUSY = ("55P03", "40P01", "40001")  # no lock in time, deadlock, no serial order
+# Its connection, its end, its start, and that of a standby that is no primary.
+POSTGRESQL_AWAY = ("08", "57P", "25006")
 BUSY_RETRY_AFTER_S = 5
 _LOCKED = re.compile(r"database (table )?is locked")
 # SQLite's words, those of C's library, and Redis's where it can save nothing.
@@ -41,12 +43,12 @@ HTTP_STATUS: Mapping[str, HTTPStatus] = {
         HTTPStatus.METHOD_NOT_ALLOWED: ("method_not_allowed",),
         HTTPStatus.CONFLICT: (
             "already_reviewed", "already_submitted", "altered_plan", "digest_mismatch", "insufficient_slots",
-            "invalid_transition", "key_used", "last_admin", "missing_profile", "mixed_sweep", "name_taken", "no_slots",
-            "no_such_near_miss", "node_in_use", "node_reports", "not_approved", "not_enactable", "not_paused",
-            "nothing_elsewhere", "nothing_to_change", "nothing_to_gain", "nothing_to_look_at", "other_dataflow",
-            "rate_not_held", "secret_away", "secret_in_use", "slot_taken", "source_away", "source_refused", "sink_away",
-            "sink_refused", "stale_plan", "team_limit_reached", "too_many_keys", "too_many_simulations",
-            "too_many_sweeps", "trial_failed", "unknown_task_type"),
+            "invalid_transition", "key_used", "last_admin", "machine_bounds_reached", "missing_profile", "mixed_sweep",
+            "name_taken", "no_slots", "no_such_near_miss", "node_in_use", "node_reports", "not_approved",
+            "not_enactable", "not_paused", "nothing_elsewhere", "nothing_to_change", "nothing_to_gain",
+            "nothing_to_look_at", "other_dataflow", "rate_not_held", "secret_away", "secret_in_use", "slot_taken",
+            "source_away", "source_refused", "sink_away", "sink_refused", "stale_plan", "team_limit_reached",
+            "too_many_keys", "too_many_simulations", "too_many_sweeps", "trial_failed", "unknown_task_type"),
         HTTPStatus.REQUEST_TIMEOUT: ("too_slow",),
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: ("document_too_large", "too_large"),
         HTTPStatus.UNPROCESSABLE_ENTITY: (
@@ -57,7 +59,8 @@ HTTP_STATUS: Mapping[str, HTTPStatus] = {
             "name_not_plain", "nothing_read", "wrong_columns"),
         HTTPStatus.TOO_MANY_REQUESTS: ("asked_too_often", "source_full", "too_many_logins"),
         HTTPStatus.INTERNAL_SERVER_ERROR: ("internal_error", "invalid_contract", "invalid_setting", "planning_failed"),
-        HTTPStatus.SERVICE_UNAVAILABLE: ("broker_away", "database_busy", "no_node_reports", "source_paused"),
+        HTTPStatus.SERVICE_UNAVAILABLE: (
+            "broker_away", "database_away", "database_busy", "no_node_reports", "source_paused"),
         HTTPStatus.INSUFFICIENT_STORAGE: ("disk_full",),
     }.items() for code in codes
 }
@@ -110,6 +113,18 @@ class DatabaseBusy(WeirError):
             remedy=f"Try again in {BUSY_RETRY_AFTER_S} seconds.", retry_after_s=BUSY_RETRY_AFTER_S)
 
 
+class DatabaseAway(WeirError):
+    """The database does not answer, or only a standby that takes nothing in."""
+
+    code = "database_away"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The database does not answer. Running dataflows go on.",
+            remedy=f"Try again in {BUSY_RETRY_AFTER_S} seconds. Of a change that you sent, see first if it is stored.",
+            retry_after_s=BUSY_RETRY_AFTER_S)
+
+
 class InternalError(WeirError):
     """A defect of Weir."""
 
@@ -139,6 +154,8 @@ def as_weir_error(error: Exception) -> WeirError:
             remedy="Make room on the file system of the data folder or the database, and try again.")
     if is_database_busy(error):
         return DatabaseBusy()
+    if is_database_away(error):
+        return DatabaseAway()
     return InternalError("Weir failed on this request.", remedy="The log says why; try again, or tell the operator.")
 
 
@@ -159,6 +176,17 @@ def is_database_busy(error: BaseException | None) -> bool:
         if getattr(error, "sqlstate", None) in POSTGRESQL_BUSY or (
                 isinstance(error, sqlite3.OperationalError) and _LOCKED.search(str(error))):
             return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def is_database_away(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is that of a PostgreSQL that ended, is not reached, or is no primary."""
+    while error is not None:
+        if type(error).__module__.startswith("psycopg"):
+            state = getattr(error, "sqlstate", None)
+            if state.startswith(POSTGRESQL_AWAY) if state else type(error).__name__ == "OperationalError":
+                return True
         error = error.__cause__ or error.__context__
     return False
 

@@ -13,6 +13,7 @@ from django.utils.http import escape_leading_slashes
 
 from dashboard.core.http_errors import (
     BadInput,
+    DatabaseAway,
     DatabaseBusy,
     DiskFull,
     InternalError,
@@ -133,6 +134,6 @@ class Errors:
         error = as_weir_error(exception)
         if isinstance(error, InternalError) and not isinstance(exception, WeirError):
             return None
-        if isinstance(error, DiskFull | DatabaseBusy):
+        if isinstance(error, DiskFull | DatabaseAway | DatabaseBusy):
             log.error(error.code, path=request.path, error=str(exception))
         return response_for(request, error)

@@ -135,6 +135,8 @@ urlpatterns = [
     path("dataflows/<uuid:dataflow_id>/adaptation", adaptation.adaptation, name="adaptation"),
     path("dataflows/<uuid:dataflow_id>/adaptation/charts.json", adaptation.adaptation_charts,
          name="adaptation_charts"),
+    path("dataflows/<uuid:dataflow_id>/machines/<slug:node>/<slug:way>", adaptation.machine_answer,
+         name="machine_answer"),
     path("teams/<slug:slug>/freshness", teams.freshness_set, name="team_freshness_set"),
     path("teams/<slug:slug>/when-behind", teams.when_behind_set, name="team_when_behind_set"),
     path("proposals/<uuid:proposal_id>/joining", proposals.proposal_joining, name="proposal_joining"),

@@ -18,6 +18,7 @@ from dashboard.operations.selectors import current_stamp, elements_in_waves, loa
 from dashboard.operations.selectors import nodes as all_nodes
 from dashboard.queue import app
 from dashboard.teams.selectors import sealed_secrets
+from workers import broker_client
 from workers.engine import desired_publishing, observed, wave_publishing
 from workers.engine import sealed_secrets as secrets
 from workers.library import registry
@@ -111,4 +112,4 @@ _PUBLISHED = _Published()
 
 
 def _broker() -> redis.Redis:
-    return redis.Redis.from_url(settings.REDIS_URL, socket_connect_timeout=2.0, socket_timeout=10.0)
+    return broker_client.connect(settings.REDIS_URL, socket_connect_timeout=2.0, socket_timeout=10.0)

@@ -74,8 +74,8 @@ def read_element(
             else:
                 _require_value(alternate.value)
         except InvalidGuard as invalid:
-            invalid.facts.update(element=element.name, alternate=alternate.name)
-            raise
+            facts = {**invalid.facts, "element": element.name, "alternate": alternate.name}
+            raise InvalidGuard(f"Of {alternate.name}: {invalid.message}", remedy=invalid.remedy, **facts) from invalid
     trees = [*guards.values(), *values.values()]
     if (parts := sum(tree.size for tree in trees)) > GUARD_PARTS.most:
         raise InvalidGuard(

@@ -93,6 +93,14 @@ _ALL = (
     Metric("memory", "", "Memory of a query, as a part of its slot's.", (TASK, QUERY)),
     Metric("memory_mb", "MB", "Memory that the processes of a slot, or of all slots of a node or the estate, take; of "
            "a dataflow its share of what its queries take.", (ESTATE, DATAFLOW, SLOT, NODE)),
+    Metric("adapted_throughput", "", "Where there are goals, Ω: of what could leave at its outputs, the part that did.",
+           (DATAFLOW,)),
+    Metric("adapted_value", "", "Γ: what the alternates that are on are worth.", (DATAFLOW,)),
+    Metric("adapted_per_hour", "", "What its queries cost an hour, in the currency of the prices.", (DATAFLOW,)),
+    Metric("adapted_profit", "", "Θ, if that lasted.", (DATAFLOW,)),
+    Metric("expected_per_s", "/s", "What its sources were expected to make, where there was a forecast.", (DATAFLOW,)),
+    Metric("expected_low_per_s", "/s", "The same, less the mean error of the forecasts.", (DATAFLOW,)),
+    Metric("expected_high_per_s", "/s", "The same, and that error.", (DATAFLOW,)),
     Metric("disk_free_mb", "MB", "Free space of a node's data folder.", (NODE,)),
 )
 METRICS = {metric.name: metric for metric in _ALL}

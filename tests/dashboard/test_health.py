@@ -290,6 +290,18 @@ def test_probes_answer_anybody_and_say_what_is_away(db, monkeypatch: pytest.Monk
     assert client.post("/readyz").status_code == 405
 
 
+def test_a_broker_without_its_replica_is_told_and_serves(world, monkeypatch) -> None:
+    running(world.carla, world.city, document("traffic"), world.ana)
+    observe(monkeypatch, broker_alone=True)
+    monkeypatch.setattr(jobs, "broker_is_full", lambda: False)
+    monkeypatch.setattr(jobs, "worker_is_heard", lambda: True)
+    monkeypatch.setattr(jobs, "lacks_replica", lambda _: True)
+    answer = Client().get("/readyz")
+    assert (answer.status_code, answer.json()["checks"]["broker"]) == (200, "alone")
+    assert "dies with its machine" in {finding.state: finding for finding in health.health(
+        view_for(viewer_of(world.carla)))}["away"].cause
+
+
 @pytest.mark.parametrize(("unwalled", "walls"), [([], "ok"), (["user"], "missing"), (["files", "broker"], "missing")])
 def test_a_node_without_walls_is_a_remark_and_no_reason_not_to_serve(db, monkeypatch, unwalled, walls) -> None:
     observe(monkeypatch, node={"unwalled": unwalled})

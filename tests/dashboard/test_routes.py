@@ -22,7 +22,7 @@ from dashboard.alerts.models import MuteRow
 from dashboard.approvals.services import comment_on, set_rules
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.selectors import samples
-from dashboard.controllers.models import RoundRow
+from dashboard.controllers.models import MachineOrder, RoundRow
 from dashboard.controllers.stored_rounds import DECISIONS
 from dashboard.live.live_protocol import _SUBJECTS, build
 from dashboard.operations.estate_store.estate_loader import load_estate
@@ -133,6 +133,9 @@ class Everything:
             task=load_estate().submitted[str(several.pk)].running["work"], alternate="all", by=world.carla,
             until=timezone.now() + timedelta(days=1))
         set_calendar(actor=world.ana, team=world.city, name="hook", days=[])
+        MachineOrder.objects.create(
+            node="n1", size="D1", slots=1, per_hour=0.1, state="recommended", ordered=timezone.now(),
+            next_try=timezone.now())
         proposal = planned(world.carla, world.city, document("hush-later", visibility="private", window=7))
         self._names = {
             "dataflow_id": record.pk, "one": record.pk, "other": links.pk, "proposal_id": proposal.pk,
@@ -168,6 +171,7 @@ class Everything:
             "help/<slug:slug>": {"slug": "review"},
             "teams/<slug:slug>/rules/<int:number>/<slug:way>": {"way": "agree"},
             "proposals/<uuid:proposal_id>/<slug:way>": {"way": "approve"},
+            "dataflows/<uuid:dataflow_id>/machines/<slug:node>/<slug:way>": {"way": "order"},
             "profiles/<uuid:profile_id>/<slug:way>": {"way": "set_aside"},
             "profiles/sweeps/<uuid:sweep_id>/<slug:way>": {"way": "cancel"},
             "api/sweeps/<uuidstr:sweep_id>/<slug:way>": {"way": "cancel"},

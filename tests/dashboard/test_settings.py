@@ -61,6 +61,8 @@ def test_documented_defaults_are_the_declared_ones():
     ("WEIR_NODE_RACKS", "n1:a,n1:b", lambda e: e.node_racks()),
     ("WEIR_PIN", "kafka", lambda e: e.choice("WEIR_PIN", "auto", "always")),
     ("REDIS_URL", "localhost:6379", lambda e: e.redis_url()),
+    ("REDIS_URL", "redis+sentinel://:x@h:1,h:2", lambda e: e.redis_url()),
+    ("DATABASE_URL", "postgres://u:p@h:x,h:2/weir", lambda e: e.database_url()),
 ])
 def test_a_wrong_value_is_named(name, value, read):
     with pytest.raises(InvalidSetting) as caught:

@@ -24,6 +24,7 @@ from cryptography.fernet import Fernet, InvalidToken
 
 from scheduler.model.errors import WeirError
 from scheduler.model.secrets import SECRET, TEAM, is_reference
+from workers import broker_client
 from workers.engine.channels import keys
 
 KEY_FILE, COPY_FILE = "secrets_key", "secrets.json"
@@ -71,7 +72,7 @@ def publish(broker: redis.Redis, sealed: Mapping[str, str]) -> None:
 
 def connect(redis_url: str) -> redis.Redis:
     """A client that gives up soon."""
-    return redis.Redis.from_url(redis_url, socket_connect_timeout=2.0, socket_timeout=2.0)
+    return broker_client.connect(redis_url, socket_connect_timeout=2.0, socket_timeout=2.0)
 
 
 def open_by(ask: Callable[[str, str], str]) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import get_args
 
-import redis
+from workers import broker_client
 
 from . import broker, state_folder, up_services
 from .links.link import How, Link, LinkRequest, NoLink, linked
@@ -101,7 +101,7 @@ def _broker_url() -> str:
 def _require_name(options: AgentOptions, url: str) -> None:
     """Two machines of one name would wait for each other: the second is told instead."""
     owner = options.data_dir / "nodes" / options.node / "owner"
-    with redis.Redis.from_url(url, socket_timeout=5) as client:
+    with broker_client.connect(url, socket_timeout=5) as client:
         holder = client.get(f"weir:lease:{options.node}")
     if holder is not None and not (owner.is_file() and owner.read_text().encode() == holder):
         raise CannotStart(

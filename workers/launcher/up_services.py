@@ -12,6 +12,8 @@ from pathlib import Path
 
 import redis
 
+from workers import broker_client
+
 from .broker import answers
 from .state_folder import CannotStart
 from .supervise import FAILURES_BEFORE_READY, Service, StopStage
@@ -99,7 +101,7 @@ def _serves_http(host: str, port: int) -> bool:
 
 def _waits_for_jobs(url: str) -> bool:
     """A worker that has nothing to do waits in BRPOP; asking the broker is cheaper than asking the worker."""
-    with redis.Redis.from_url(url, socket_timeout=2) as client:
+    with broker_client.connect(url, socket_timeout=2) as client:
         try:
             return any(entry.get("cmd") == "brpop" for entry in client.client_list())
         except redis.RedisError:
@@ -110,7 +112,7 @@ def _slots_run(node: str, slots: int, *, url: str) -> Callable[[], bool]:
     began_ms = int(time.time() * 1000)
 
     def is_ready() -> bool:
-        with redis.Redis.from_url(url, socket_timeout=2) as client:
+        with broker_client.connect(url, socket_timeout=2) as client:
             try:
                 report = json.loads(client.get(f"weir:observed:{node}") or "{}")
             except redis.RedisError:

@@ -50,9 +50,9 @@ def broker_url(environment: Mapping[str, str] | None = None) -> str:
 
 def connected(url: str) -> redis.Redis:
     """A client that gives up soon."""
-    import redis
+    from workers import broker_client
 
-    return redis.Redis.from_url(url, socket_connect_timeout=2.0, socket_timeout=5.0, decode_responses=True)
+    return broker_client.connect(url, socket_connect_timeout=2.0, socket_timeout=5.0, decode_responses=True)
 
 
 @dataclass(frozen=True, slots=True)

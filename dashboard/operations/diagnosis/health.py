@@ -111,6 +111,11 @@ def _site(view: View) -> Iterator[Finding]:
         yield Finding(
             "worker", "worker", "away", BAD, "No worker does what is due: plans are neither made nor carried out.",
             "`./weir up` starts one. Running dataflows go on without it.")
+    if view.reading.broker_alone:
+        yield Finding(
+            "broker", "replica", "away", WARN,
+            "The broker has no replica online: what it takes in now dies with its machine.",
+            "Start a replica. Running dataflows go on, unless the broker's min-replicas-to-write lets nothing in.")
     finding = view.worked.once("disk", site_disk)
     if finding is not None:
         yield finding

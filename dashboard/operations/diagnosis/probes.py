@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import redis
+from django.conf import settings
 from django.db import DatabaseError, connection
 from django.http import HttpRequest, JsonResponse
 from django.views.decorators.cache import never_cache
@@ -62,7 +63,8 @@ def _broker() -> dict[str, str]:
         if jobs.broker_is_full():
             return {"broker": FULL, "worker": "unknown"}
         return {
-            "broker": "ok", "worker": "ok" if jobs.worker_is_heard() else "away",
+            "broker": "alone" if jobs.lacks_replica(jobs.broker(settings.REDIS_URL)) else "ok",
+            "worker": "ok" if jobs.worker_is_heard() else "away",
             "walls": "missing" if any(report.unwalled for report in jobs.read_live((), {}).reports.values()) else "ok"}
     except redis.RedisError:
         return {"broker": "away", "worker": "unknown"}

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from scheduler.model.settings_of_fragments import LONGEST_OPEN_S
+from workers.broker_client import connect
 from workers.engine.channels import block_codec, keys
 from workers.engine.channels import spark_channels as channel_spark
 from workers.engine.channels.channel_config import ChannelConfig
@@ -39,7 +40,7 @@ class Bench:
 
     def __post_init__(self) -> None:
         self.channels = Channels.connect(self.config.redis_url)
-        self.broker = redis.Redis.from_url(self.config.redis_url)
+        self.broker = connect(self.config.redis_url)
 
     def publish(self, events: DataFrame, fragment: str, *readers: str, capacity: int = 100_000) -> DataFrame:
         """A valve with an open outlet; a passive reader keeps every block for the measurement."""

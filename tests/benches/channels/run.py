@@ -76,7 +76,10 @@ def session(config: ChannelConfig, *, threads: int = 4, settings: Mapping[str, s
 
 
 @contextmanager
-def _broker(folder: Path) -> Iterator[str]:
+def _broker(folder: Path, *, given: str | None) -> Iterator[str]:
+    if given:
+        yield given
+        return
     folder.mkdir()
     prepared = embedded.prepare(folder)
     with (folder / "log").open("ab") as log:
@@ -100,13 +103,15 @@ def main(arguments: list[str] | None = None) -> int:
         help="of real_time: only open batches, with groups of events so far apart (5 to 200)")
     parser.add_argument("--data-dir", type=Path, default=Path(os.environ.get("WEIR_DATA_DIR", "data")))
     parser.add_argument("--conf", action="append", default=[], help="a Spark setting, name=value; may be repeated")
+    parser.add_argument("--broker", help="the address of an empty one; else an embedded one is started")
     parser.add_argument("--json", type=Path)
     options = parser.parse_args(arguments)
     machine = {"cpus": os.cpu_count(), "memory_gb": round(psutil.virtual_memory().total / 2**30),
                "python": platform.python_version()}
     figures: dict[str, object] = {
         "machine": machine, "trigger_ms": options.trigger_ms, "wait_ms": options.wait_ms}
-    with tempfile.TemporaryDirectory() as scratch, _broker(Path(scratch) / "broker") as url:
+    with tempfile.TemporaryDirectory() as scratch, _broker(
+            Path(scratch) / "broker", given=options.broker) as url:
         config = ChannelConfig(url, data_dir=options.data_dir, wait_ms=options.wait_ms)
         settings = {"spark.local.dir": f"{scratch}/{LOCAL}", **dict(option.split("=", 1) for option in options.conf)}
         with session(config, settings=settings) as spark:

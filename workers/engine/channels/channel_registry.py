@@ -11,6 +11,7 @@ import redis
 
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.partitioning import Partitioning, partitioning_of
+from workers import broker_client
 from workers.engine.slot_values import batches_in
 
 from . import block_codec, keys, scripts
@@ -55,7 +56,7 @@ class Channels:
     @classmethod
     def connect(cls, redis_url: str) -> Channels:
         """Channels of the broker at that URL."""
-        return cls(redis.Redis.from_url(redis_url, max_connections=20))
+        return cls(broker_client.connect(redis_url, max_connections=20))
 
     def close(self) -> None:
         """Return the connections."""

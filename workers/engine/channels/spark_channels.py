@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from scheduler.contracts.offsets import Offset
 from scheduler.model.settings_of_fragments import OPEN_EVENTS, OPEN_S
+from workers import broker_client
 
 from . import keys
 from .channel_config import ChannelConfig
@@ -90,7 +91,7 @@ def read_channels(
     """
     groups = [(group,) if isinstance(group, str) else tuple(group) for group in inputs]
     siblings = ",".join(channel for group in groups for channel in group)
-    with redis.Redis.from_url(config.redis_url) as client:
+    with broker_client.connect(config.redis_url) as client:
         schemas = [_schema(client, group) for group in groups]
     streams = []
     for index, (group, schema) in enumerate(zip(groups, schemas, strict=True)):

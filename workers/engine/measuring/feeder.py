@@ -22,6 +22,7 @@ from typing import TextIO
 
 import redis
 
+from workers import broker_client
 from workers.engine.channels import block_codec, keys, scripts
 from workers.engine.channels.channel_config import BLOCK_ROWS
 
@@ -123,7 +124,7 @@ def main(commands: TextIO = sys.stdin, answers: TextIO = sys.stdout) -> None:
     if cores:
         os.sched_setaffinity(0, cores)
     over = threading.Event()
-    with redis.Redis.from_url(assignment.redis_url) as broker:
+    with broker_client.connect(assignment.redis_url) as broker:
         feeder = Feeder(broker, assignment, read(Path(assignment.feed)))
         say(ready=True)
         if commands.readline().strip() != "go":

@@ -18,10 +18,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import redis
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from workers import broker_client
 from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.jvm.build import folder_to_write, folders
 from workers.engine.channels.spark_channels import spark_conf
@@ -118,7 +118,7 @@ def _record(settings: Settings, conf: dict[str, str], scratch: Path) -> str:
 def _rehearse(spark: SparkSession, settings: Settings, scratch: Path) -> None:
     """Queries as a slot runs them; without a broker their classes are not in the archive, and nothing else is amiss."""
     try:
-        with redis.Redis.from_url(settings.redis_url) as broker:
+        with broker_client.connect(settings.redis_url) as broker:
             stage = RehearsalContext(spark, broker, ChannelConfig.of(settings), task_types())
             Rehearsal(stage, who=f"{settings.node}-archive", folder=scratch).run(_BATCHES)
     except Exception as error:

@@ -196,9 +196,9 @@ class HostView:
             answer_path(probe).write_text(probe.name)
         lacks_broker = ""
         try:
-            import redis
+            from workers import broker_client
 
-            with redis.Redis.from_url(redis_url, socket_timeout=ANSWERS_WITHIN_S) as client:
+            with broker_client.connect(redis_url, socket_timeout=ANSWERS_WITHIN_S) as client:
                 client.ping()
         except Exception as error:  # a library that is missing is a reason, too
             lacks_broker = f"{type(error).__name__}: {error}"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import redis
 
+from workers import broker_client
 from workers.launcher import broker as embedded
 from workers.launcher import state_folder
 from workers.launcher.process_start import shown
@@ -103,7 +104,7 @@ def _check_place(target: Target) -> None:
     if target.given_url:
         if not embedded.answers(target.given_url):
             raise CannotStart(f"REDIS_URL names {shown(target.given_url)}, where no broker answers.")
-        with redis.Redis.from_url(target.given_url) as client:
+        with broker_client.connect(target.given_url) as client:
             if not broker_keys.is_empty(client):
                 raise CannotStart(
                     f"The broker at {shown(target.given_url)} holds a system already: name another, or another of its "
@@ -123,11 +124,11 @@ def _check_room(manifest: Manifest, place: Path) -> None:
 def _fill_broker(folder: Path, target: Target) -> None:
     keys = folder / backup_layout.BROKER
     if target.given_url:
-        with redis.Redis.from_url(target.given_url) as client:
+        with broker_client.connect(target.given_url) as client:
             broker_keys.load(client, keys)
             mark_sinks(client)
     else:
-        with serving.started(folder) as url, redis.Redis.from_url(url) as client:
+        with serving.started(folder) as url, broker_client.connect(url) as client:
             broker_keys.load(client, keys)
             mark_sinks(client)
     keys.unlink()

@@ -29,6 +29,7 @@ from pathlib import Path
 
 import redis
 
+from workers import broker_client
 from workers.launcher.state_folder import CannotStart
 
 from . import backup_layout, broker_keys, held_database, key_sealing, serving
@@ -68,7 +69,7 @@ def take(path: Path, wanted: BackupRequest, *, progress: ProgressLine) -> Manife
         raise CannotStart(f"There is no data folder {wanted.data_dir}: name it with --data-dir.")
     held_database.check_is_there(wanted.database_url, wanted.data_dir)
     with _alone(wanted.data_dir) as folder, ExitStack() as stack:
-        client = stack.enter_context(redis.Redis.from_url(
+        client = stack.enter_context(broker_client.connect(
             stack.enter_context(serving.of_system(wanted.data_dir, given_url=wanted.given_url)), socket_timeout=60))
         missing = _missing_nodes(client, wanted)
         copy = LinkedFiles(wanted.data_dir, folder / "files")

@@ -50,11 +50,12 @@ def linked(node: str, url: str, wanted: LinkRequest) -> Iterator[Link]:
     Raises
     ------
     NoLink
-        The kernel does not allow what is asked for, or the broker speaks TLS, which names its host.
+        The kernel does not allow what is asked for, or the broker speaks TLS, which names its host, or is several.
     """
     parts = urlsplit(url)
     if parts.scheme != "redis" or parts.hostname is None:
-        raise NoLink(f"A link needs a broker at redis://, not {parts.scheme}://: its certificate is for another host.")
+        raise NoLink(
+            f"A link needs one broker without TLS, at redis://, not {parts.scheme}://: give the address of that one.")
     joined, why_not = _joined(node, wanted)
     try:
         delays, limits = (joined.delays, joined.limits) if joined is not None else (False, False)

@@ -11,6 +11,7 @@ from typing import Any
 import redis
 
 from scheduler.contracts.desired import DesiredState
+from workers import broker_client
 from workers.engine import desired_publishing
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import EVENTS_KEPT
@@ -27,7 +28,7 @@ TIMEOUT_S = 2.0
 
 def connect(redis_url: str) -> redis.Redis:
     """A client that gives up soon, so that nobody waits for a broker that hangs."""
-    return redis.Redis.from_url(redis_url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S)
+    return broker_client.connect(redis_url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S)
 
 
 class DesiredStateWatcher(threading.Thread):

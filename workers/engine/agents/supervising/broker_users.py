@@ -31,7 +31,7 @@ _TRIAL, _SHOWN = "trial", "shown"
 COMMANDS = (
     "-@all", "+@read", "+@write", "+@pubsub", "+@connection", "+@transaction", "+@scripting", "-@admin", "-@dangerous",
     "-scan", "-randomkey", "-dbsize", "-pubsub", "-script", "+script|load", "+script|exists", "-function", "-fcall",
-    "-fcall_ro", "-copy", "-move", "-client|tracking", "+time")
+    "-fcall_ro", "-copy", "-move", "-client|tracking", "+time", "+role")
 TOPICS = (f"&{keys.channel('')}*", f"&{keys.valve('')}*")
 
 
@@ -41,7 +41,8 @@ class BrokerUsers:
     def __init__(self, broker: redis.Redis, url: str, store: NodeStore) -> None:
         self._broker, self._url, self._store = broker, url, store
         self._passwords = {role: secrets.token_urlsafe(24) for role in (SLOTS, CONNECTORS, LOOKS)}
-        self._rules: dict[str, tuple[str, ...]] = {}  # as the broker has them
+        self._rules: dict[str, tuple[str, ...]] = {}  # as the broker has them that runs as `_run`
+        self._run = ""
         self._passing: dict[str, frozenset[str]] = {}  # trials and looks, by what they are
         self._lock = threading.RLock()
         self._known: Mapping[str, WantedFragment] | None = None
@@ -71,6 +72,8 @@ class BrokerUsers:
         with self._lock:
             if self.is_refused:
                 return
+            if (run := self._broker.info("server")["run_id"]) != self._run:  # a replica has users of its own
+                self._rules, self._run = {}, run
             own = key_patterns.of_fragments(tuple(self._fragments(coming).values()))
             rehearsal = key_patterns.named_after(f"rehearsal-{self._store.node}-", more="*")
             try:

@@ -21,6 +21,8 @@ final class BlockWriter {
   private final List<String> keys;
   private final EventBuffer events;
   private final Deque<Object[]> unanswered = new ArrayDeque<>(); // each block's arguments of the script
+  private final Deque<Object[]> answered = new ArrayDeque<>(); // what the broker's replicas may lack
+  private boolean isLost;
   private Redis connection;
   private long n;
 
@@ -56,7 +58,7 @@ final class BlockWriter {
 
   /** Lets everything go, whether it was written or not. */
   void close() {
-    boolean isDone = events.size() == 0 && unanswered.isEmpty();
+    boolean isDone = events.size() == 0 && unanswered.isEmpty() && !isLost;
     events.close();
     release(isDone);
   }
@@ -64,39 +66,49 @@ final class BlockWriter {
   private void send() {
     int count = events.size();
     Object[] arguments = {spec.fence, spec.batchBase + batchId + 1, n++, count, events.take(), System.currentTimeMillis(), wave};
-    awaitReplies(IN_FLIGHT - 1);
+    awaitReplies(answered.size() < IN_FLIGHT ? IN_FLIGHT - 1 : 0);
     unanswered.add(arguments);
     try {
       if (connection == null) connection = broker.borrow();
       connection.send(Broker.Script.WRITE.command(keys, arguments));
       connection.flush();
     } catch (IOException lost) {
-      release(false); // awaitReplies() sends what is unanswered again
+      isLost = true; // awaitReplies() sends again what may be lost with it
     }
   }
 
-  /** Reads replies until at most that many blocks are unanswered. */
+  /** Reads replies until at most that many blocks are unanswered; with none of them, replicas have all that was answered. */
   private void awaitReplies(int most) {
     try {
-      while (connection != null && unanswered.size() > most) {
+      while (!isLost && unanswered.size() > most) {
         Object reply = connection.receive();
-        if (Broker.Script.isUnknown(reply)) break; // every block in flight is refused for this; all are sent again
-        Redis.checked(reply);
-        unanswered.remove();
+        if (Broker.Script.isUnknown(reply)) isLost = true; // every block in flight is refused for this; all are sent again
+        else {
+          Redis.checked(reply);
+          Object[] block = unanswered.remove();
+          if (broker.isReplicated) answered.add(block);
+        }
+      }
+      if (!isLost && most == 0 && !answered.isEmpty()) {
+        connection.awaitReplicas();
+        answered.clear();
       }
     } catch (IOException lost) {
-      release(false);
+      isLost = true;
     }
-    if (unanswered.size() > most) resend();
+    if (isLost) resend();
   }
 
   private void resend() {
     release(false);
-    broker.call(redis -> {
+    broker.write(redis -> {
+      for (Object[] arguments : answered) Broker.Script.WRITE.run(redis, keys, arguments);
       for (Object[] arguments : unanswered) Broker.Script.WRITE.run(redis, keys, arguments);
       return null;
     });
+    answered.clear();
     unanswered.clear();
+    isLost = false;
   }
 
   private void release(boolean intact) {

@@ -27,12 +27,14 @@ final class Broker {
   }
 
   final String url;
+  final boolean isReplicated; // what is written is lost with the primary until its replicas have it
   final Arrivals arrivals;
   final Meters meters;
   private final Deque<Redis> idle = new ArrayDeque<>();
 
   private Broker(String url) {
     this.url = url;
+    this.isReplicated = Redis.namesSentinels(url);
     this.arrivals = new Arrivals(url);
     this.meters = new Meters(this);
   }
@@ -74,6 +76,15 @@ final class Broker {
     }
   }
 
+  /** The same, and waits until the broker's replicas have what it wrote. */
+  <T> T write(Use<T> use) {
+    return call(redis -> {
+      T result = use.with(redis);
+      redis.awaitReplicas();
+      return result;
+    });
+  }
+
   /** Runs what must not be repeated; the caller decides what a lost connection means. */
   <T> T once(Use<T> use) throws IOException {
     Redis redis = borrow();
@@ -89,6 +100,13 @@ final class Broker {
       if (intact) giveBack(redis);
       else redis.close();
     }
+  }
+
+  /** Sends commands that may be repeated and only write, all at once, and waits until the broker's replicas have that. */
+  List<Object> writes(List<Object[]> commands) {
+    List<Object> replies = write(redis -> redis.pipeline(commands));
+    replies.forEach(Redis::checked);
+    return replies;
   }
 
   /** Sends commands that may be repeated, all at once. */

@@ -380,7 +380,7 @@ final class ChannelStream
     String reach = mark != null && ChannelOffset.compare(after, mark) < 0 ? mark : after;
     long[] onDisk = Spill.at(spill).count(channel, after, reach);
     List<String> keys = List.of(Keys.channel(channel), Keys.meta(channel), Keys.readers(channel));
-    String to = Redis.text(broker.call(
+    String to = Redis.text(broker.write(
         redis -> Broker.Script.SKIP.run(redis, keys, reader, entry, after, reach, onDisk[0], onDisk[1])));
     if (to.isEmpty()) return false;
     skips.put(channel, new String[] {entry, to});

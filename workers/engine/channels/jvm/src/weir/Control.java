@@ -95,7 +95,7 @@ final class Control {
     List<Object[]> changes = boundaries(state, fragment, batch, switchesFrom);
     boolean changed = !changes.isEmpty();
     for (String field : overtaken(state, batch)) changes.add(new Object[] {"HDEL", Keys.valve(fragment), field, field + ":from"});
-    if (!changes.isEmpty()) broker.pipeline(changes);
+    if (!changes.isEmpty()) broker.writes(changes);
     return new Control(run, batch, changed ? fetch(broker, fragment) : state, Tap.wanted(replies.get(1)));
   }
 
@@ -219,7 +219,7 @@ final class Control {
   /** Notes of which wave batches are from one on, unless it is noted already. */
   synchronized void note(Broker broker, String fragment, long wave, long fromBatch) {
     if (state.containsKey(WAVE + fromBatch)) return;
-    List<Object> replies = broker.pipeline(List.of(
+    List<Object> replies = broker.writes(List.of(
         new Object[] {"HSETNX", Keys.valve(fragment), WAVE + fromBatch, wave},
         new Object[] {"HGET", Keys.valve(fragment), WAVE + fromBatch}));
     state.put(WAVE + fromBatch, Redis.text(replies.get(1)));
@@ -282,7 +282,7 @@ final class Control {
     try {
       String switched = JSON.writeValueAsString(Map.of(
           what, value, "query", fragment, "batch", batchOfEvent, "seq", seq, "at_ms", System.currentTimeMillis()));
-      broker.pipeline(List.of(
+      broker.writes(List.of(
           new Object[] {"HSETNX", where, fragment + ' ' + batchOfEvent, switched},
           new Object[] {"EXPIRE", where, SWITCHES_KEPT_S}));
     } catch (JsonProcessingException | RuntimeException failed) {

@@ -9,13 +9,18 @@ import java.io.InputStream;
 import java.io.OutputStream;
 import java.net.InetSocketAddress;
 import java.net.Socket;
+import java.net.SocketOption;
 import java.net.URI;
 import java.net.URLDecoder;
 import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.Map;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import javax.net.ssl.SSLSocket;
 import javax.net.ssl.SSLSocketFactory;
+import jdk.net.ExtendedSocketOptions;
 
 /**
  * One connection to the broker, speaking RESP2. Replies are Long, String for a status, byte[] for a bulk string,
@@ -33,13 +38,24 @@ final class Redis implements Closeable {
     }
   }
 
+  // Of a server that is no primary, or not yet, or takes nothing without its replicas: it is as good as away.
+  private static final List<String> AWAY = List.of("READONLY", "NOREPLICAS", "LOADING", "MASTERDOWN", "UNBLOCKED");
+  private static final Pattern SENTINELS = Pattern.compile("redis\\+sentinel://(?:([^@/]*)@)?([^@/?#]+)/([A-Za-z0-9._-]+)(?:/(\\d+))?/?");
+  private static final int REPLICAS_ASKED_MS = 200; // whether a replica that does not answer is still online
+
   private final Socket socket;
   private final InputStream in;
   private final OutputStream out;
+  private final boolean hasReplicas;
 
-  /** Connects to redis://[user:password@]host[:port][/db], or rediss:// for TLS. */
+  /**
+   * Connects to redis://[user:password@]host[:port][/db], or rediss:// for TLS; or to the primary that sentinels name, at
+   * redis+sentinel://[user:password@]host:port,host:port/service[/db] ({@code workers/broker_address.py}).
+   */
   Redis(String url) throws IOException {
-    URI uri = URI.create(url);
+    Matcher service = SENTINELS.matcher(url);
+    hasReplicas = service.matches();
+    URI uri = URI.create(hasReplicas ? primary(service) : url);
     boolean tls = "rediss".equals(uri.getScheme());
     int port = uri.getPort() < 0 ? 6379 : uri.getPort();
     Socket plain = new Socket();
@@ -47,6 +63,7 @@ final class Redis implements Closeable {
       plain.connect(new InetSocketAddress(uri.getHost(), port), CONNECT_TIMEOUT_MS);
       plain.setTcpNoDelay(true);
       plain.setSoTimeout(READ_TIMEOUT_MS);
+      keepAlive(plain);
       socket = tls ? secure(plain, uri.getHost(), port) : plain;
       in = new BufferedInputStream(socket.getInputStream(), 1 << 16);
       out = new BufferedOutputStream(socket.getOutputStream(), 1 << 16);
@@ -54,6 +71,55 @@ final class Redis implements Closeable {
     } catch (IOException | RuntimeException failure) {
       plain.close();
       throw failure;
+    }
+  }
+
+  /** Whether an address is of sentinels. */
+  static boolean namesSentinels(String url) {
+    return SENTINELS.matcher(url).matches();
+  }
+
+  /** The address of the primary of a service: the first sentinel that answers knows it. */
+  private static String primary(Matcher service) throws IOException {
+    IOException away = new IOException("no sentinel knows a primary of " + service.group(3));
+    String login = service.group(1) == null ? "" : service.group(1) + "@";
+    String db = service.group(4) == null ? "0" : service.group(4);
+    for (String host : service.group(2).split(",")) {
+      try (Redis sentinel = new Redis("redis://" + host.replaceFirst("^([^:]+|\\[.*\\])$", "$1:26379"))) {
+        List<?> found = (List<?>) sentinel.call("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service.group(3));
+        if (found == null) continue;
+        String ip = text(found.get(0));
+        return "redis://" + login + (ip.contains(":") ? "[" + ip + "]" : ip) + ":" + text(found.get(1)) + "/" + db;
+      } catch (IOException | Refusal failed) {
+        away.addSuppressed(failed);
+      }
+    }
+    throw away;
+  }
+
+  /** The kernel ends a connection to a machine that died in silence: a subscriber would wait for it forever. */
+  private static void keepAlive(Socket socket) throws IOException {
+    socket.setKeepAlive(true);
+    Map<SocketOption<Integer>, Integer> seconds = Map.of(
+        ExtendedSocketOptions.TCP_KEEPIDLE, 5, ExtendedSocketOptions.TCP_KEEPINTERVAL, 2, ExtendedSocketOptions.TCP_KEEPCOUNT, 3);
+    for (var option : seconds.entrySet()) {
+      if (socket.supportedOptions().contains(option.getKey())) socket.setOption(option.getKey(), option.getValue());
+    }
+  }
+
+  /**
+   * Waits until every replica online has what was written on this connection, so that it is there whichever is promoted. A
+   * primary without replicas writes alone, unless its {@code min-replicas-to-write} forbids it.
+   */
+  void awaitReplicas() throws IOException {
+    if (!hasReplicas) return;
+    long deadline = System.nanoTime() + READ_TIMEOUT_MS * 1_000_000L;
+    while (true) {
+      List<?> role = (List<?>) call("ROLE");
+      if (!"master".equals(text(role.get(0)))) throw new IOException("the broker is a replica now");
+      int online = ((List<?>) role.get(2)).size();
+      if (online == 0 || (Long) call("WAIT", online, REPLICAS_ASKED_MS) >= online) return;
+      if (System.nanoTime() > deadline) throw new IOException("a replica of the broker does not take what is written");
     }
   }
 
@@ -73,7 +139,11 @@ final class Redis implements Closeable {
       int colon = user.indexOf(':');
       String name = decode(colon < 0 ? "" : user.substring(0, colon));
       String password = decode(user.substring(colon + 1));
-      call(name.isEmpty() ? new Object[] {"AUTH", password} : new Object[] {"AUTH", name, password});
+      try {
+        call(name.isEmpty() ? new Object[] {"AUTH", password} : new Object[] {"AUTH", name, password});
+      } catch (Refusal unknown) { // a server that was just promoted knows the users of nodes when their agents have made them
+        throw new IOException("the broker lets this user not in: " + unknown.getMessage(), unknown);
+      }
     }
     String path = uri.getPath() == null ? "" : uri.getPath().replace("/", "");
     if (!path.isEmpty() && !path.equals("0")) call("SELECT", path);
@@ -132,13 +202,18 @@ final class Redis implements Closeable {
     int kind = in.read();
     switch (kind) {
       case '+': return line();
-      case '-': return new Refusal(line());
+      case '-': return refusal(line());
       case ':': return Long.parseLong(line());
       case '$': return bulk(Integer.parseInt(line()));
       case '*': return array(Integer.parseInt(line()));
       case -1: throw new EOFException("the broker closed the connection");
       default: throw new IOException("not a reply of a Redis server: " + (char) kind);
     }
+  }
+
+  private static Refusal refusal(String message) throws IOException {
+    if (AWAY.contains(message.split(" ", 2)[0])) throw new IOException(message);
+    return new Refusal(message);
   }
 
   private byte[] bulk(int length) throws IOException {
