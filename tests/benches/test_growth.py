@@ -44,7 +44,7 @@ def test_the_database_is_as_large_as_its_tables() -> None:
 
 def test_logs_are_bounded() -> None:
     row = by_part(*(sizes(60 * minute, {"folder logs": minute * MB}) for minute in range(4)))["folder logs"]
-    assert row["MB in a week"] == 200
+    assert row["MB in a week"] == 160
 
 
 def test_a_table_of_which_hours_are_kept_grows_no_longer_than_these() -> None:
