@@ -34,7 +34,7 @@ def test_of_several_servers_the_one_that_takes_writes_is_found():
 def test_what_was_stored_outlives_the_primary_and_what_was_not_is_told(django_db_blocker):
     with with_standby() as (url, standby), django_db_blocker.unblock():
         handler = ConnectionHandler({"default": database_of(url)})
-        connection, stored, told = handler["default"], [], set()
+        connection, stored, answers = handler["default"], [], set()
 
         def store(number: int, *, then=lambda: None) -> bool:
             """One request: as Django begins it, a transaction, and what its failure is answered with."""
@@ -44,7 +44,7 @@ def test_what_was_stored_outlives_the_primary_and_what_was_not_is_told(django_db
                     cursor.execute("INSERT INTO kept VALUES (%s)", [number])
                     then()
             except Error as error:
-                told.add((as_weir_error(error).code, int(http_status(as_weir_error(error)))))
+                answers.add((as_weir_error(error).code, int(http_status(as_weir_error(error)))))
                 return False
             stored.append(number)
             return True
@@ -60,7 +60,7 @@ def test_what_was_stored_outlives_the_primary_and_what_was_not_is_told(django_db
             deadline = time.monotonic() + 180
             while not store(22):
                 assert time.monotonic() < deadline
-        assert told == {("database_away", 503)}
+        assert answers == {("database_away", 503)}
         with connection.cursor() as cursor:
             cursor.execute("SELECT number FROM kept ORDER BY number")
             assert [number for number, in cursor.fetchall()] == stored
