@@ -6,12 +6,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django.http import HttpRequest
+from django.utils import timezone
 from ninja import Query, Router, Schema
 
 from dashboard.api import schemas
 from dashboard.api.answers.common import Page
 from dashboard.api.answers.controllers import ControllerRow, DryRunAnswer, MachinesAnswer, ReasonAnswer, RoundAnswer
 from dashboard.api.query_parameters import ControllerName
+from dashboard.approvals.services import machine_ordering
 from dashboard.controllers import selectors, services
 from dashboard.controllers.machines_told import machines_told
 from dashboard.controllers.merging import merged_reasons
@@ -43,6 +45,20 @@ def controllers(request: HttpRequest) -> list[dict[str, Any]]:
 def machines(request: HttpRequest) -> dict[str, Any]:
     """Machines that were ordered for adaptation, the newest first, and what bounds them."""
     return machines_told(with_errors=request.viewer.administers)
+
+
+@router.post("/machines/{slug:node}/order", response=MachinesAnswer)
+def order_machine(request: HttpRequest, node: str) -> dict[str, Any]:
+    """Order a machine that is recommended; by an administrator."""
+    machine_ordering.order_machine(actor=request.user, node=node, at=timezone.now())
+    return machines_told(with_errors=True)
+
+
+@router.post("/machines/{slug:node}/decline", response=MachinesAnswer)
+def decline_machine(request: HttpRequest, node: str) -> dict[str, Any]:
+    """Decline a machine that is recommended: none is for a day; by an administrator."""
+    machine_ordering.decline_machine(actor=request.user, node=node, at=timezone.now())
+    return machines_told(with_errors=True)
 
 
 @router.put("/controllers/{slug:controller}", response=ControllerRow)
@@ -116,6 +132,7 @@ def _round(row: RoundRow) -> dict[str, Any]:
     proposal = getattr(row, "proposal", None)
     return _turn(round_of(row)) | {
         "key": row.key, "proposal": str(proposal.pk) if proposal else None,
+        "digest": proposal.plan.digest or None if proposal else None,
         "sweep": str(row.sweep_id) if row.sweep_id else None}
 
 
@@ -127,7 +144,8 @@ def _turn(loop_round: Round) -> dict[str, Any]:
         "bounds": [{"measure": bound.measure, "unit": bound.unit, "before": bound.before, "at_most": bound.at_most}
                    for bound in decision.promise.bounds],
         "within_s": decision.promise.within_s, "why": loop_round.why, "begun": _iso(loop_round.begun_s),
-        "changed": _iso(loop_round.changed_s), "ended": _iso(loop_round.ended_s), "proposal": None, "sweep": None}
+        "changed": _iso(loop_round.changed_s), "ended": _iso(loop_round.ended_s), "proposal": None, "digest": None,
+        "sweep": None}
 
 
 def _reason(row: ReasonRow) -> dict[str, Any]:

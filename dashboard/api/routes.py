@@ -30,12 +30,14 @@ from dashboard.api.controller_routes import router as controller_router
 from dashboard.api.dataflow_routes import router as dataflow_router
 from dashboard.api.estate_choice_routes import router as estate_choice_router
 from dashboard.api.history_routes import router as history_router
+from dashboard.api.log_routes import router as log_router
 from dashboard.api.measuring_routes import router as measuring_router
 from dashboard.api.node_routes import router as node_router
 from dashboard.api.people_routes import router as people_router
 from dashboard.api.profile_routes import router as profile_router
 from dashboard.api.proposal_routes import router as proposal_router
 from dashboard.api.schedule_routes import router as schedule_router
+from dashboard.api.search_routes import router as search_router
 from dashboard.api.simulation_routes import router as simulation_router
 from dashboard.api.team_routes import router as team_router
 from dashboard.approvals.move_previews import deployment_with_suggestion
@@ -55,7 +57,7 @@ install(api)
 for router in (
         team_router, people_router, dataflow_router, schedule_router, proposal_router, bill_router, profile_router,
         measuring_router, history_router, controller_router, alert_router, node_router, estate_choice_router,
-        simulation_router):
+        simulation_router, log_router, search_router):
     api.add_router("", router)
 
 

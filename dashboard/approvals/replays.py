@@ -180,7 +180,9 @@ def _setup(
         jobs.task_types(), prices_in_force(),
         policies=policies_of_all(CONTROLLERS.values()),
         limits={key: record.latency_limits for key, record in records.items() if key in estate.submitted},
-        selectivity=recorded_rates.selectivity,
+        goals={key: record.goals_in_force for key, record in records.items()
+               if key in estate.submitted and record.goals_in_force is not None},
+        algorithm=settings.ADAPTATION, selectivity=recorded_rates.selectivity,
         refusals={task.type: "it was not seen in open batches" for task in estate.tasks.values()
                   if task.type not in able},
         costs=costs_here(), intervals=IntervalBounds(settings.TRIGGER_MS / 1000, settings.LONGEST_TRIGGER_MS / 1000),

@@ -23,8 +23,9 @@ from scheduler.model.errors import WeirError
 class DataflowCommand(ABC, BaseCommand):
     """Looks up a dataflow by its id or name and calls ``act`` for it."""
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("dataflow", help="its id, or its name where that is of one dataflow only")
+    def add_arguments(self, parser: ArgumentParser, *, dataflow_needed: bool = True) -> None:
+        parser.add_argument("dataflow", nargs=None if dataflow_needed else "?",
+                            help="its id, or its name where that is of one dataflow only")
         parser.add_argument("--team", help="short name of its team, where several have one of that name")
         parser.add_argument("--as", dest="username", help="who asks; otherwise the first administrator")
 
@@ -42,7 +43,8 @@ class DataflowCommand(ABC, BaseCommand):
         if len(records) > 1:
             raise CommandError(f"Several teams have a dataflow {dataflow}: name one with --team, or give its id.")
         try:
-            self.stdout.write(self.act(records[0], actor, options))
+            if text := self.act(records[0], actor, options):
+                self.stdout.write(text)
         except WeirError as error:
             raise CommandError(error.full_message) from error
 

@@ -2,8 +2,8 @@
 
 - ``goals_told(viewer, dataflow_id)``: the goals that hold, what the dataflow comes to now, and why it is left or not
 - ``offer_told(viewer, dataflow_id, goals)``: what other goals would cost and bring at the load of now
-- ``course_told(viewer, dataflow_id, begin_s, end_s)``: value, throughput, cost and profit over time, and what comes,
-  with what is expected of it
+- ``course_told(viewer, dataflow_id, span)``: value, throughput, cost and profit over time, and what comes
+- ``expected_of(viewer, dataflow_id)``: what is expected to come
 - ``decisions_told(viewer, dataflow_id)``: the newest rounds, with what else was looked at
 """
 
@@ -12,13 +12,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 from django.utils import timezone
 
-from dashboard import jobs
 from dashboard.catalog.document_checks import InvalidGoals
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import dataflow as dataflow_of
@@ -26,17 +26,21 @@ from dashboard.controllers import selectors
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.site_world import StoredWorld
 from dashboard.controllers.stored_rounds import policies_of
+from dashboard.operations.live_view.estate_history import KeptHistory, Range, history_of
 from dashboard.teams.permissions import Viewer
 from scheduler.adaptation.shared_slots import AdaptationCandidate, offer_of
 from scheduler.controllers.alternate_adaptation import NAME, AdaptedDataflow, answer_for
 from scheduler.controllers.controller_registry import CONTROLLERS
-from scheduler.controllers.evidence.adaptations import AdaptationPoint, adapted_now, course_of
+from scheduler.controllers.evidence.adaptations import adapted_now
 from scheduler.controllers.evidence.expected_rates import ExpectedMinute, expected_minutes
 from scheduler.controllers.loop_values import OFF
+from scheduler.history.series import DATAFLOW
 from scheduler.model.dataflow_goals import DataflowGoals, goals_json
 from scheduler.model.errors import NotFound
 
 SHOWN = 20  # rounds
+RECORDED = ("adapted_throughput", "adapted_value", "adapted_per_hour", "adapted_profit", "events_in_per_s",
+            "expected_per_s", "expected_low_per_s", "expected_high_per_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +54,19 @@ class ToldDecision:
 
 
 @dataclass(frozen=True, slots=True)
-class ToldCourse:
-    """What a dataflow came to, and what its sources are expected to make from now on; empty where averages decide."""
+class PlannedFigures:
+    """What a decision that was carried out was to come to, from when it was in force."""
 
-    points: Sequence[AdaptationPoint] = ()
-    expected: Sequence[ExpectedMinute] = ()
+    at_s: float
+    figures: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ToldCourse:
+    """What a dataflow came to, and what its decisions were to come to."""
+
+    history: KeptHistory
+    planned: Sequence[PlannedFigures] = ()
 
 
 def goals_told(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
@@ -88,7 +100,8 @@ def offer_told(viewer: Viewer, dataflow_id: UUID | str, goals: DataflowGoals) ->
     try:
         offer: AdaptationCandidate = offer_of(seen.problem, seen.conditions, algorithm=settings.ADAPTATION)
     except ValueError as error:
-        raise InvalidGoals(f"No offer is made: {error}.", remedy="Ask again at a lower load.") from error
+        raise InvalidGoals(
+            f"No offer is made: {error}.", remedy="Ask again at a lower load, or of a smaller dataflow.") from error
     return {
         "id": str(record.pk), "goals": goals_json(goals), "currency": settings.CURRENCY,
         "alternates": {seen.names[task]: name for task, name in offer.active.items() if task in seen.names},
@@ -96,27 +109,21 @@ def offer_told(viewer: Viewer, dataflow_id: UUID | str, goals: DataflowGoals) ->
         "per_hour": round(offer.per_hour, 6), "profit": round(offer.profit, 4)}
 
 
-def course_told(viewer: Viewer, dataflow_id: UUID | str, begin_s: float, end_s: float) -> ToldCourse:
-    """What a dataflow with goals came to over kept history; nothing where it has none, or does not run."""
+def course_told(viewer: Viewer, dataflow_id: UUID | str, span: Range) -> ToldCourse:
+    """What a dataflow with goals came to, as it was recorded, against what its decisions were to come to."""
     record = dataflow_of(viewer, dataflow_id)
-    if record.goals_in_force is None:
-        return ToldCourse()
-    world = StoredWorld(timezone.now())
-    submitted = world.estate.submitted.get(str(record.pk))
-    if submitted is None:
-        return ToldCourse()
-    try:
-        noted = jobs.switches_of(list(submitted.running.values()))
-    except jobs.BrokerAway:
-        noted = {}
-    by_task = {task: sorted(switches, key=lambda each: each.at_ms) for task, switches in noted.items() if switches}
+    recorded = history_of(viewer, DATAFLOW, str(record.pk), span, metrics=RECORDED)
+    rows = selectors.rounds(viewer, controller=NAME).filter(
+        dataflow=record, changed__isnull=False, changed__lt=datetime.fromtimestamp(span.end_s, UTC))
+    return ToldCourse(recorded, [
+        PlannedFigures(row.changed.timestamp(), json.loads(row.decision["arguments"]["chosen"]))
+        for row in rows.order_by("-changed")[:SHOWN]][::-1])
 
-    def on_at(at_s: float) -> dict[str, str]:
-        return {task: [each for each in switches if each.at_ms <= 1000 * at_s][-1].alternate
-                for task, switches in by_task.items() if switches[0].at_ms <= 1000 * at_s}
 
-    name = str(record.pk)
-    return ToldCourse(course_of(world, name, begin_s, end_s, on_at), expected_minutes(world, name))
+def expected_of(viewer: Viewer, dataflow_id: UUID | str) -> list[ExpectedMinute]:
+    """What the sources of a dataflow with goals are expected to make in the next minutes."""
+    record = dataflow_of(viewer, dataflow_id)
+    return [] if record.goals_in_force is None else expected_minutes(StoredWorld(timezone.now()), str(record.pk))
 
 
 def decisions_told(viewer: Viewer, dataflow_id: UUID | str) -> list[ToldDecision]:

@@ -1,12 +1,13 @@
 """Providers of machines: who starts and stops what adaptation orders.
 
-`MachineProvider` is the port. `CommandProvider` runs a command of the operator; without one there is no provider, and
-no machine is ordered. Each order may be given again: after a worker was killed, nobody knows whether it was carried
-out.
+`MachineProvider` is the port. `CommandProvider` runs a command of the operator, `WebhookProvider` posts to an address
+of the operator; without either there is no provider, and no machine is ordered. Each order may be given again: after a
+worker was killed, nobody knows whether it was carried out.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -18,6 +19,7 @@ from typing import Protocol
 from django.conf import settings
 
 from dashboard.controllers.models import MachineOrder
+from dashboard.outbox.webhook_posts import HostNotAllowed, NotDelivered, post_json
 
 COMMAND_S = 60.0  # for one command; then it is killed, with what it started in its process group
 MOST_OUTPUT = 2000  # bytes that are kept of what it says
@@ -78,9 +80,41 @@ class CommandProvider:
             raise MachineNotOrdered(f"{argv[0]} ended with {process.returncode}. {output}".strip())
 
 
+class WebhookProvider:
+    """Posts each order as JSON to an address of the operator, with the deadline of all deliveries.
+
+    Parameters
+    ----------
+    url : str
+        ``http`` or ``https``; it may be private, for the operator has written it into the settings.
+    key : str, optional
+        Sent as ``Authorization: Bearer``, where there is one.
+    """
+
+    def __init__(self, url: str, key: str = "") -> None:
+        self._url, self._headers = url, {"Authorization": f"Bearer {key}"} if key else {}
+
+    def start(self, order: MachineOrder) -> None:
+        """Post the action ``start``."""
+        self._post("start", order)
+
+    def stop(self, order: MachineOrder) -> None:
+        """Post the action ``stop``."""
+        self._post("stop", order)
+
+    def _post(self, action: str, order: MachineOrder) -> None:
+        body = {"action": action, "node": order.node, "size": order.size, "slots": order.slots}
+        try:
+            post_json(self._url, json.dumps(body).encode(), self._headers, is_operators=True)
+        except (NotDelivered, HostNotAllowed) as error:
+            raise MachineNotOrdered(str(error)) from error
+
+
 def machine_provider() -> MachineProvider | None:
     """The provider that the settings name; None where there is none."""
-    return CommandProvider(settings.MACHINE_COMMAND) if settings.MACHINE_COMMAND else None
+    if settings.MACHINE_COMMAND:
+        return CommandProvider(settings.MACHINE_COMMAND)
+    return WebhookProvider(settings.MACHINE_WEBHOOK, settings.MACHINE_KEY) if settings.MACHINE_WEBHOOK else None
 
 
 def _heard(process: subprocess.Popen[bytes], *, within_s: float) -> tuple[str, bool]:

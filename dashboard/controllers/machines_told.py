@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from django.conf import settings
 from django.utils import timezone
 
-from dashboard.controllers.machine_states import GONE
+from dashboard.controllers.machine_providers import machine_provider
+from dashboard.controllers.machine_states import OPEN_STATES, UNPAID_STATES
 from dashboard.controllers.models import MachineOrder
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import WARN, Finding
@@ -29,26 +31,55 @@ def machines_told(*, with_errors: bool) -> dict[str, Any]:
         Also what the operator's command said: for those who administer the installation.
     """
     return {
-        "provider": "command" if settings.MACHINE_COMMAND else "none", "most_slots": settings.MACHINE_SLOTS,
+        "provider": "command" if settings.MACHINE_COMMAND else "webhook" if settings.MACHINE_WEBHOOK else "none",
+        "most_slots": settings.MACHINE_SLOTS,
         "most_per_hour": settings.MACHINE_PRICE, "currency": settings.CURRENCY,
         "machines": [_told(order, with_errors=with_errors) for order in MachineOrder.objects.all()[:SHOWN]]}
 
 
+@dataclass(frozen=True, slots=True)
+class PaidMachine:
+    """A machine on order: from when until when it is paid, and works (seconds since the epoch); None: it never did."""
+
+    node: str
+    size: str
+    paid_s: tuple[float, float]
+    works_s: tuple[float, float] | None
+    why: str
+
+
+def paid_between(begin_s: float, end_s: float) -> list[PaidMachine]:
+    """The machines that were on order in a time, the first ordered first."""
+    now, machines = timezone.now(), []
+    orders = MachineOrder.objects.exclude(state__in=UNPAID_STATES).filter(
+        ordered__lt=datetime.fromtimestamp(end_s, UTC)).order_by("ordered", "pk")
+    for order in orders:
+        ended_s = (order.ended or now).timestamp()
+        begun_s = order.ordered.timestamp()
+        paid_until_s = ended_s + left_of_begun_hour(begun_s, ended_s)
+        if paid_until_s > begin_s:
+            works = None if order.reported is None else (order.reported.timestamp(), ended_s)
+            machines.append(PaidMachine(
+                order.node, order.size, (begun_s, paid_until_s), works, f"{order.why} {order.why_back}".strip()))
+    return machines[-SHOWN:]
+
+
 def wrong_machines(_view: View, others: Sequence[Finding]) -> Iterator[Finding]:
     """Orders that the provider did not take, and machines that never reported, for as long as none is started after."""
-    if not settings.MACHINE_COMMAND:
+    if machine_provider() is None:
         return
     known = {finding.key for finding in others}
     since = timezone.now() - timedelta(seconds=REST_AFTER_FAILURE_S)
-    failing = MachineOrder.objects.exclude(state=GONE).exclude(error="")
+    failing = MachineOrder.objects.filter(state__in=OPEN_STATES).exclude(error="")
     given_up = MachineOrder.objects.filter(gave_up=True, ordered__gt=since, error="")
     for order in [*failing, *given_up]:
-        cause = (f"Machine {order.node} cannot be {'stopped' if order.why_back else 'started'}: its command fails."
+        ask = "stopped" if order.why_back else "started"
+        cause = (f"Machine {order.node} cannot be {ask}: its provider did not take that."
                  if order.error else f"Machine {order.node} was given up. {order.why_back}")
         finding = Finding(
             "node", order.node, order.state, WARN, cause,
-            "`./weir node machines` tells what the command of WEIR_MACHINE_COMMAND said. Weir runs it again by itself, "
-            "less and less often." if order.error else
+            "`./weir node machines` tells what the command of WEIR_MACHINE_COMMAND, or WEIR_MACHINE_WEBHOOK, said. "
+            "Weir asks again by itself, less and less often." if order.error else
             "See why its agent did not report: the machine's log, its network, the broker's address.")
         if finding.key not in known:
             yield finding
@@ -59,6 +90,8 @@ def _told(order: MachineOrder, *, with_errors: bool) -> Mapping[str, Any]:
     ended = order.ended or now
     paid_until = ended + timedelta(seconds=left_of_begun_hour(begun_s, ended.timestamp()))
     hours = max(1, round((paid_until.timestamp() - begun_s) / 3600))
+    if order.state in UNPAID_STATES:
+        paid_until, hours = order.ordered, 0
     return {
         "node": order.node, "size": order.size, "slots": order.slots, "per_hour": order.per_hour, "state": order.state,
         "ordered": order.ordered, "reported": order.reported, "ended": order.ended, "paid_until": paid_until,

@@ -5,6 +5,7 @@ Without a team a row is of what belongs to all, as a profile of a shared dataflo
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.db import models
 
 from dashboard.controllers.machine_states import ORDERED
@@ -113,10 +114,11 @@ class ReasonRow(models.Model):
 
 
 class MachineOrder(models.Model):
-    """A machine that was ordered for adaptation, by the name of its node, which is never used again.
+    """A machine that was ordered for adaptation, or recommended, by the name of its node, which is never used again.
 
-    It is paid by begun hours from ``ordered`` on. ``why`` says why it was started, ``why_back`` why it was given back;
-    ``error`` what its command said that failed last, and ``next_try`` when it is due again.
+    It is paid by begun hours from ``ordered`` on; of one that was not ordered that is when it was recommended. ``why``
+    says why it was started, ``why_back`` why it was given back or declined; ``error`` what its provider said that
+    failed last, and ``next_try`` when it is due again.
     """
 
     node = models.CharField(max_length=60, unique=True)
@@ -133,6 +135,8 @@ class MachineOrder(models.Model):
     tries = models.PositiveIntegerField(default=0)
     next_try = models.DateTimeField()
     error = models.TextField(blank=True)
+    declined_by = models.ForeignKey(  # none: nobody wanted it any more
+        settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
 
     class Meta:
         ordering = ["-ordered", "-id"]

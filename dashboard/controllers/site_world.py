@@ -14,6 +14,7 @@ from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers.adapted_elements import adapted_elements
 from dashboard.controllers.models import RoundRow
+from dashboard.controllers.offered_schedules import schedule_for, schedule_in_force
 from dashboard.controllers.stored_rounds import decided_s, followed_controllers, policies_of_all, round_of
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.slow_queries import cut_tasks
@@ -31,6 +32,7 @@ from dashboard.plans.models import PlanRecord
 from dashboard.plans.price_settings import prices_in_force
 from dashboard.plans.selectors import plan_of
 from scheduler.contracts.reports import Reports
+from scheduler.controllers.bundle_adaptation import BundleOffer
 from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.controllers.evidence.rate_forecasts import RateForecasts
 from scheduler.controllers.evidence.world import AdaptedElement, FusedByOthers, PacingFacts, QueryBatches, Stream
@@ -54,8 +56,10 @@ FORECASTS = RateForecasts()  # of this process: they are made again after two mi
 class StoredWorld:
     """What the site knows at one moment; each thing is looked up once, when it is first asked for."""
 
-    def __init__(self, at: datetime) -> None:
+    def __init__(self, at: datetime, *, view: View | None = None) -> None:
         self.at = at
+        if view is not None:
+            self.view = view
         self.history = DatabaseHistory()
         self.rate_forecasts = FORECASTS
 
@@ -194,6 +198,14 @@ class StoredWorld:
     def elements(self) -> Mapping[str, AdaptedElement]:
         """By what the guards came to when they were last looked at, and who holds what."""
         return adapted_elements(self.estate, at=self.at)
+
+    def schedule_in_force(self, dataflow: str) -> BundleOffer | None:
+        """By the newest plan in force that says how it runs."""
+        return schedule_in_force(dataflow)
+
+    def schedule_for(self, dataflow: str, source_per_s: float) -> BundleOffer:
+        """By the same pair, from the profiles and slots of now."""
+        return schedule_for(dataflow, source_per_s)
 
     def limit_statuses(self) -> Sequence[LimitStatus]:
         """What became of each limit, as the pacer found last."""

@@ -65,6 +65,11 @@ def stream_events(viewer: Viewer, task_id: str, *, count: int = EVENTS) -> jobs.
     BrokerAway
         The broker does not answer.
     """
+    return jobs.newest_events(tapped_stream(viewer, task_id), count=count)
+
+
+def tapped_stream(viewer: Viewer, task_id: str) -> jobs.Tapped:
+    """A running task's stream as the viewer may look at it; raises as `stream_events` does."""
     if not tasks_for(viewer).filter(pk=task_id).exists():
         raise NotFound("There is no such running task.", remedy="See the estate's graph for those that run.")
     require_readable(viewer, task_id)
@@ -74,11 +79,9 @@ def stream_events(viewer: Viewer, task_id: str, *, count: int = EVENTS) -> jobs.
     is_output = declared is not None and declared.terminal == "output"
     leaving = [bundle.id for bundle in fragment.queries if bundle.leaving]
     before = [name for bundle in fragment.queries for name in fragment.inherited_by(bundle)[0]]
-    return jobs.newest_events(
-        jobs.Tapped(
-            task_id, [bundle.id for bundle in fragment.queries if not bundle.leaving],
-            earlier=[*leaving, *before], retained_in=fragment.channels_of(task_id) if is_output else ()),
-        count=count)
+    return jobs.Tapped(
+        task_id, [bundle.id for bundle in fragment.queries if not bundle.leaving],
+        earlier=[*leaving, *before], retained_in=fragment.channels_of(task_id) if is_output else ())
 
 
 def streams_of(team: Team, text: str, *, format: str | None = None) -> list[ShownStream]:

@@ -31,9 +31,9 @@ def read(
     teams : collection of str, optional
         Of what is for the members of one team, that of these teams; None: all of it.
     """
-    told = AnnotationRow.objects.filter(
+    of_range = AnnotationRow.objects.filter(
         at_s__gte=begin_s, at_s__lt=end_s, **({} if teams is None else {"team__in": ["", *teams]}))
-    rows = [row for condition in of_subjects(subjects) for row in told.filter(condition)]
+    rows = [row for condition in of_subjects(subjects) for row in of_range.filter(condition)]
     notes = [Annotation(row.at_s, row.what, row.kind, row.subject, row.text, row.team) for row in rows]
     return sorted(notes, key=lambda note: (note.at_s, note.what, note.kind, note.subject))
 

@@ -14,7 +14,7 @@ from dashboard.operations.live_view.findings import Finding
 from dashboard.operations.live_view.live_documents import LiveStream
 from dashboard.operations.live_view.notable import Notable, notable_of
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport
+from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport, checkpoint_age_ms
 from scheduler.model.errors import NotFound
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 
@@ -39,6 +39,21 @@ class QueryDetail:
     traceback: str
     traceback_withheld: bool
     log: Sequence[Notable]
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCheckpoint:
+    """A query of a dataflow, with its ``tasks`` there by name, and how its checkpoint stands: about how much state it
+    has, how long its newest batch took to write offsets, commits and state, how long ago that was (both in ms), how
+    often it was started anew, and how often it failed since it last worked. None where that is not known."""
+
+    id: str
+    tasks: str
+    state_kb: int | None
+    commit_ms: float | None
+    age_ms: int | None
+    restarts: int
+    failures: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +110,25 @@ def query_of(viewer: Viewer, query_id: str) -> QueryDetail:
         bool(report.traceback) and not may_see, notable_of(view, {bundle.id}, count=LOG_ENTRIES))
 
 
-def queries_of(viewer: Viewer, dataflow_id: UUID | str) -> list[tuple[str, str]]:
-    """The queries that a dataflow works in, with its tasks there; ``NotFound`` where the viewer may not know of it."""
+def queries_of(viewer: Viewer, dataflow_id: UUID | str) -> list[QueryCheckpoint]:
+    """The queries that a dataflow works in; ``NotFound`` where the viewer may not know of it."""
     record = dataflow_for(viewer, dataflow_id)
     view, key = view_for(viewer), str(record.pk)
     entry = view.estate.submitted.get(key)
     named = {running: name for name, running in entry.running.items()} if entry else {}
     return [
-        (bundle.id, " → ".join(named[task] for task in fragment.active_tasks if task in named))
+        _checkpoint_of(view, bundle, " → ".join(named[task] for task in fragment.active_tasks if task in named))
         for fragment in view.fragments() if not named.keys().isdisjoint(fragment.active_tasks)
         for bundle in fragment.queries]
+
+
+def _checkpoint_of(view: View, bundle: RunningBundle, tasks: str) -> QueryCheckpoint:
+    report, node = view.bundle_report(bundle), view.node_report(node_of(bundle.slot))
+    phases = report.phases_ms
+    commit_ms = phases.get("logging", 0) + phases.get("committing", 0) if phases else None
+    return QueryCheckpoint(
+        bundle.id, tasks, report.state_kb, commit_ms,
+        checkpoint_age_ms(report, at_ms=node.at_ms) if node is not None else None, report.restarts, report.failures)
 
 
 def queries_with(viewer: Viewer, task_id: str) -> list[str]:

@@ -9,6 +9,7 @@ For pages, API and live connections:
 - ``refused_events(viewer, dataflow_id, task_id, count)``: what the other system of a sink of it refused
 - ``notable_events(viewer, dataflow_id, count)``: what happened to its queries
 - ``estate_history(viewer, minutes)``, ``dataflow_history(viewer, dataflow_id, minutes)``: columns for plots
+- ``running_task_of(viewer, dataflow_id, task)``: what a task of a dataflow runs as
 - ``nodes()``: nodes with their slots and when they were last seen
 - ``slots_around(fragments)``: the slots of all that write for some fragments, and of all that read them
 - ``slots_gone(slots)``: those that no node offers; ``fragments_where(…)``: fragments by what their rows say
@@ -51,7 +52,8 @@ from scheduler.model.errors import NotFound
 __all__ = [
     "current_estate", "current_stamp", "dataflow_history", "dead_letters", "elements_in_waves", "estate_history",
     "fragments_where", "live_dataflow", "live_estate", "load_estate", "load_part_of", "nodes",
-    "notable_events", "one_look", "output_tail", "outputs", "refused_events", "slots_around", "slots_gone",
+    "notable_events", "one_look", "output_tail", "outputs", "refused_events", "running_task_of",
+    "slots_around", "slots_gone",
 ]
 
 MOST_EVENTS = 200
@@ -86,6 +88,15 @@ def output_tail(viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, count:
         raise NotFound("This dataflow has no such named output.", remedy="See its outputs while it runs.")
     require_readable(viewer, current_estate().submitted[str(record.pk)].running[task_id])
     return jobs.output_tail(channel, max(1, min(count, MOST_EVENTS)))[::-1]
+
+
+def running_task_of(viewer: Viewer, dataflow_id: UUID | str, task: str) -> str:
+    """The running task that a task of a dataflow is; ``NotFound`` where it does not run, or they may not know of it."""
+    record = dataflow_for(viewer, dataflow_id)
+    submitted = current_estate().submitted.get(str(record.pk))
+    if submitted is None or task not in submitted.running:
+        raise NotFound("This dataflow has no such task that runs.", remedy="See its graph for those that there are.")
+    return submitted.running[task]
 
 
 def estate_history(viewer: Viewer, *, minutes: int = 60) -> dict[str, list]:

@@ -97,6 +97,11 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
             "batch_logging_ms": "logging"}),
         Chart("batch", "Duration of batches, and how far apart they begin", {
             "batch_ms": "batch", "trigger_ms": "apart"}),
+        Chart("commits", "Commits of batches", {
+            "batch_logging_ms": "offsets and commits", "batch_committing_ms": "state"}),
+        Chart("checkpoint", "Age of its newest checkpoint", {"checkpoint_age_ms": "age"}),
+        Chart("state", "State on its node's disk", {"state_mb": "state"}, without="It has no state."),
+        Chart("restarts", "Restarts after failures, so far", {"restarts": "restarts"}),
         Chart("backlog", "Blocks that wait for it in the fullest channel", _BACKLOG, without=_NO_CHANNELS),
         Chart("watermark", "Watermark, behind the clock", _LAG),
         Chart("cpu", "CPU, its part of the slot", {"cpu": "cores"}),

@@ -12,7 +12,8 @@ from scheduler.model.errors import Problem
 from scheduler.model.secrets import SECRET
 from scheduler.model.task_types import Parameter, TaskType
 
-USUAL = frozenset({"format", "header", "match", "username", "key", "columns"})  # shown at once beside what is required
+USUAL = frozenset({  # shown at once beside what is required
+    "format", "header", "match", "username", "password", "folder", "key", "columns"})
 MOST_CHARACTERS = 20_000
 
 
@@ -38,7 +39,7 @@ class ParameterField:
     @property
     def is_usual(self) -> bool:
         """Whether it is shown at once, and not among the further ones."""
-        return self.required or self.kind == "secret" or bool(self.error) or self.name in USUAL
+        return self.required or bool(self.error) or self.name in USUAL
 
 
 def fields_of(

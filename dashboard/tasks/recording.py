@@ -24,6 +24,7 @@ from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals.services.source_switches import propose_switches
+from dashboard.controllers.adaptation_recording import AdaptationRecorder
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.health import findings
 from dashboard.operations.latency_control.pacer import Pacer
@@ -86,6 +87,7 @@ class Recorder:
         self._findings: dict[str, Finding] | None = None
         self._pacer = Pacer(timezone.now)
         self._policies = PolicyChoosers(ALL_CHOOSERS)
+        self._adaptation = AdaptationRecorder()
         self._recorded_s = 0
 
     @property
@@ -111,6 +113,7 @@ class Recorder:
         if values:
             values |= self._pacer.values_of(view)
         if values:
+            values |= self._adaptation.values_of(view, now_s)
             for second in range(max(self._recorded_s, now_s - every_s) + 1, now_s + 1):
                 self._history.append(second, values)
             self._recorded_s = now_s

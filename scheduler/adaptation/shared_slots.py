@@ -24,6 +24,7 @@ SLACK = 1e-9
 GAIN = 0.01  # of profit: what a switch to what is worth more has to bring
 MOST_LOOKED_AT = 60  # switches of one alternate: a longer table nobody would read
 MOST_CORES = 64.0  # with more to do the algorithm is not asked: it gives one small core after the other
+MOST_TASKS = 500  # nor with more of them: CE takes half a second for so many, and for four times as many half a minute
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def choose_on_slots(
     looked_at = (now, *(
         candidate_of(problem, conditions, each, room) for each in _neighbours(problem, active)))
     chosen, more = now, math.ceil(sum(_needs(problem, conditions, active).values()) - sum(room.cores.values()))
-    if more <= MOST_CORES:
+    if more <= MOST_CORES and len(active) <= MOST_TASKS:
         placement = _placement(problem, conditions, active, room)
         answer = _answered(problem, conditions, placement, room, kind, forecast)
         more = max(0, len(answer.vms) - len(placement.vms))
@@ -144,8 +145,10 @@ def offer_of(problem: AdaptationProblem, conditions: Conditions, *, algorithm: s
     Raises
     ------
     ValueError
-        There is more to do than `MOST_CORES` hold.
+        There is more to do than `MOST_CORES` hold, or there are more than `MOST_TASKS`.
     """
+    if len(problem.dataflow.tasks) > MOST_TASKS:
+        raise ValueError(f"it has {len(problem.dataflow.tasks)} tasks, more than the {MOST_TASKS} that are chosen for")
     dear = {task: max(ways.values(), key=lambda each: each.event_s * max(1.0, each.selectivity)).name
             for task, ways in problem.dataflow.tasks.items()}
     if sum(_needs(problem, replace(conditions, waiting={}), dear).values()) > MOST_CORES:

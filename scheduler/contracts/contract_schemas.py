@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from .desired import DESIRED_STATES, WANTED_FRAGMENTS
+from .logs import LOG_ANSWERS, LOG_ORDERS
 from .looks import LOOK_ORDERS, LOOK_STATES
 from .plan_documents import estate_schema, plan_schema
 from .qos import INTERVALS, QOS_REPORTS, QOS_SETUPS, QOS_WISHES
@@ -33,6 +34,8 @@ CONTRACTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     "Result of a trial": (TRIAL_RESULTS.schema, "`weir:trial:<id>:result` in the broker, for a day."),
     "Order of a look": (LOOK_ORDERS.schema, "`order` of `weir:look:<id>` in the broker, for a minute."),
     "State of a look": (LOOK_STATES.schema, "`state` of `weir:look:<id>` in the broker, for a minute."),
+    "Order of lines of a log": (LOG_ORDERS.schema, "`weir:logs:<node>` in the broker, for ten seconds."),
+    "Lines of a log": (LOG_ANSWERS.schema, "`weir:log:<order>` in the broker, for ten seconds."),
     "Plan": (plan_schema, "Rows of plans in the database, digest included."),
     "Estate": (estate_schema, "What a plan is made of: `scheduler.model.encoding.estate_to_json`."),
 }

@@ -24,7 +24,7 @@ class QueryReport:
     ``state`` is one of ``starting``, ``waiting``, ``running``, ``draining``, ``backoff``, ``stopped`` and ``left``.
     ``cpu`` and ``memory`` are shares of the slot, above what it takes without queries; None while they are not known.
     ``phases_ms`` says what the newest batch spent its time on: ``asking`` its sources (most of it waiting),
-    ``planning``, ``working`` and ``logging`` offsets and commits.
+    ``planning``, ``working`` and ``logging`` offsets and commits; of working, ``committing`` its state.
     """
 
     state: str = "starting"
@@ -54,11 +54,18 @@ class QueryReport:
     threads: int = 1
     cpu: float | None = None
     memory: float | None = None
+    committed_at_ms: int | None = None  # when its newest batch with events was done: the age of its checkpoint
     state_kb: int | None = None  # about what its state takes on its node's disk
     trigger_ms: int | None = None  # how far apart its batches were asked to begin, as it is in force
     real_time: bool = False  # its batches stay open, and events go on as they come
     alternates: Mapping[int, str] = field(default_factory=dict)  # that dynamic tasks were told, by position
     not_real_time: str | None = None  # why its batches cannot stay open, in words; empty where they can
+
+
+def checkpoint_age_ms(query: QueryReport, *, at_ms: int) -> int | None:
+    """How long ago a query's newest batch with events was done, as of its node's report; None where that is not known.
+    """
+    return None if query.committed_at_ms is None else max(0, at_ms - query.committed_at_ms)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
-"""Adaptation as a controller: the alternates of dynamic tasks are switched as load and cores ask for it.
+"""Adaptation as a controller: alternates of dynamic tasks are switched, bundles added and taken, as load asks for it.
 
-Which ones is decided by an algorithm of ``scheduler.adaptation`` for each dataflow that has goals, among the alternates
-that guards allow and nobody holds. It is asked where throughput Ω leaves its band Ω̂ ± ε, so that nothing goes back and
-forth: what is worth more comes back only where Ω̂ is kept with it.
+Which alternates is decided by an algorithm of ``scheduler.adaptation`` for each dataflow that has goals, among those
+that guards allow and nobody holds; of a dataflow that runs by a schedule also for which rate that is
+(``bundle_adaptation``). It is asked where throughput Ω leaves its band Ω̂ ± ε, so that nothing goes back and forth: what
+is worth more comes back only where Ω̂ is kept with it.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from scheduler.adaptation.shared_slots import (
 from scheduler.model.checks import require_finite
 from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.simulation.elastic import ElasticDataflow
-from scheduler.simulation.problem import BreakEven, Conditions
+from scheduler.simulation.problem import BreakEven, Conditions, price_of_value
 
+from .bundle_adaptation import BundleOffer, OfferedBundles, bundle_rows, choose_bundles
 from .changes import Aspect, AspectChange
 from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
 from .loop_values import ACTS, OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
@@ -35,6 +37,7 @@ EVENT_US = "CPU of its queries for an event from outside"
 NAME = "adaptation"
 EVERY_S = 30.0
 WITHIN_S = 300.0
+DRAINS_WITHIN_S = 600.0  # with more bundles: what waits has to leave first
 LEAST_SAMPLES = 6
 STEP_S = 60.0  # Ω is of so long a step
 SHOWN = 12  # choices that a decision keeps of those that were looked at, the best first
@@ -54,7 +57,7 @@ class AdaptedDataflow:
     names : mapping of str to str
         By running task that may be switched its id in the document.
     sharers : mapping of str to tuple of str
-        By such a task the other teams that run it.
+        By such a task, and by one that a schedule divides, the other teams that run it.
     rates_per_s, waiting : mapping of str to float
         By running task: events a second that are expected from outside, and events that wait.
     room : AdaptationRoom
@@ -69,6 +72,8 @@ class AdaptedDataflow:
         What is expected in the steps to come, for algorithms that look ahead.
     expects : tuple of str
         Sentences on what is expected from outside, and why averages decide where they do.
+    bundles : OfferedBundles, optional
+        The schedule that it runs by, and the one that it would; None where it has none.
     """
 
     id: str
@@ -86,6 +91,7 @@ class AdaptedDataflow:
     kept: tuple[str, ...] = ()
     forecast: Forecast | None = None
     expects: tuple[str, ...] = ()
+    bundles: OfferedBundles | None = None
 
     def __post_init__(self) -> None:
         require_finite(self)
@@ -96,6 +102,11 @@ class AdaptedDataflow:
         return self.elastic.sources
 
     @property
+    def sharing_teams(self) -> tuple[str, ...]:
+        """The other teams that run any of its tasks."""
+        return tuple(sorted({team for teams in self.sharers.values() for team in teams}))
+
+    @property
     def problem(self) -> AdaptationProblem:
         """What is to be decided, with slots as machines that are paid by the second."""
         goals = self.goals
@@ -103,6 +114,11 @@ class AdaptedDataflow:
             self.elastic, (slot_class(self.slot_hour, tasks=len(self.elastic.tasks)),),
             BreakEven(goals.most_per_hour * goals.hours, goals.least_per_hour * goals.hours), hours=goals.hours,
             least=goals.throughput, tolerance=goals.tolerance, step_s=STEP_S, billing="seconds")
+
+    @property
+    def value_per_hour(self) -> float:
+        """How much value a unit of money an hour is to bring, over the time of its goals (4.9)."""
+        return price_of_value(self.elastic, self.problem.goal) * self.goals.hours
 
     @property
     def conditions(self) -> Conditions:
@@ -130,15 +146,22 @@ def answer_for(dataflow: AdaptedDataflow, algorithm: str) -> AdaptationAnswer:
         forecast=dataflow.forecast)
 
 
-def slots_wanted(evidence: Adaptations, policies: Mapping[str, Policy]) -> int:
-    """Slots that dataflows of teams where adaptation acts would take besides: of those that no alternate brings to
-    their throughput, each as many as its goals pay for (``most_per_hour``)."""
+def slots_wanted(evidence: Adaptations, policies: Mapping[str, Policy], *, mode: str = ACTS) -> int:
+    """Slots that dataflows of teams where adaptation has this mode would take besides: of those that no alternate
+    brings to their throughput, each as many as its goals pay for (``most_per_hour``)."""
     slots = 0
     for dataflow in evidence.dataflows:
-        if policies.get(dataflow.team, Adapting.usual).mode != ACTS:
+        if policies.get(dataflow.team, Adapting.usual).mode != mode:
             continue
         answer = answer_for(dataflow, evidence.algorithm)
-        if answer.more_slots and answer.chosen.throughput < dataflow.goals.throughput:
+        if answer.chosen.throughput >= dataflow.goals.throughput:
+            continue
+        if dataflow.bundles is not None:
+            other = dataflow.bundles.other
+            if other is not None and other.per_hour <= dataflow.goals.most_per_hour and (
+                    other.sustained_per_s > dataflow.bundles.now.sustained_per_s):
+                slots += other.to_buy
+        elif answer.more_slots:
             left = dataflow.goals.most_per_hour - answer.chosen.per_hour
             paid = math.floor(left / dataflow.slot_hour) if dataflow.slot_hour > 0 else answer.more_slots
             slots += max(0, min(answer.more_slots, paid))
@@ -146,12 +169,12 @@ def slots_wanted(evidence: Adaptations, policies: Mapping[str, Policy]) -> int:
 
 
 class Adapting:
-    """Switches alternates of dynamic tasks, so that a dataflow reaches its goals at the greatest profit."""
+    """Switches alternates and chooses the schedule, so that a dataflow reaches its goals at the greatest profit."""
 
     name = NAME
     title = "Adaptation"
-    about = ("Switches the alternates of dynamic tasks whose policy names controllers, so that a dataflow with goals "
-             "keeps its throughput and brings the most value for its cost.")
+    about = ("Switches alternates of dynamic tasks whose policy names controllers, and adds and takes bundles where "
+             "there is a schedule, so that a dataflow with goals keeps its throughput and brings the most value.")
     reads = "adaptations"
     every_s = EVERY_S
     usual = Policy(changes_per_hour=6, changes_per_day=48, cool_down_s=300.0)
@@ -164,15 +187,19 @@ class Adapting:
         for dataflow in evidence.dataflows:
             if policies.get(dataflow.team, self.usual).mode == OFF:
                 continue
-            if not dataflow.names:
+            if not dataflow.names and dataflow.bundles is None:
                 reasons.append(IdleReason(dataflow.team, dataflow.id, " ".join(
                     dataflow.kept or ("None of its tasks has a policy that names controllers.",))))
                 continue
             answer = answer_for(dataflow, evidence.algorithm)
-            if answer.switches:
+            offer, why = (None, "") if dataflow.bundles is None else choose_bundles(
+                dataflow.bundles, answer, dataflow.goals, value_per_hour=dataflow.value_per_hour)
+            if offer is not None:
+                decisions.append(_bundle_decision(dataflow, answer, offer, why, evidence))
+            elif answer.switches:
                 decisions.append(_decision(dataflow, answer, evidence))
             else:
-                reasons.append(IdleReason(dataflow.team, dataflow.id, " ".join(_why_not(dataflow, answer))))
+                reasons.append(IdleReason(dataflow.team, dataflow.id, " ".join(_why_not(dataflow, answer, why))))
         return Evaluation(tuple(decisions), tuple(reasons))
 
     def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
@@ -184,9 +211,11 @@ class Adapting:
         return reversed_changes(decision.changes)
 
 
-def _why_not(dataflow: AdaptedDataflow, answer: AdaptationAnswer) -> Iterator[str]:
+def _why_not(dataflow: AdaptedDataflow, answer: AdaptationAnswer, no_bundles: str) -> Iterator[str]:
     yield f"Throughput is {answer.now.throughput:.2f}, wanted {_band(dataflow.goals)}. {answer.why}"
-    if answer.more_slots and answer.now.throughput < dataflow.goals.throughput:
+    if no_bundles:
+        yield no_bundles
+    elif answer.more_slots and answer.now.throughput < dataflow.goals.throughput:
         yield f"The algorithm would take {_slots(answer.more_slots)} more."
     yield from dataflow.expects
     yield from dataflow.kept
@@ -212,6 +241,36 @@ def _decision(dataflow: AdaptedDataflow, answer: AdaptationAnswer, evidence: Ada
             "looked_at": json.dumps(list(_told(dataflow, answer))), "now": json.dumps(_figures(now)),
             "chosen": json.dumps(_figures(chosen)), "algorithm": evidence.algorithm,
             "more_slots": str(answer.more_slots)})
+
+
+def _bundle_decision(
+    dataflow: AdaptedDataflow, answer: AdaptationAnswer, offer: BundleOffer, why: str, evidence: Adaptations
+) -> Decision:
+    if dataflow.bundles is None:
+        raise ValueError(f"{dataflow.id} runs by no schedule")
+    now, goals, offered = dataflow.bundles.now, dataflow.goals, dataflow.bundles
+    rows = list(bundle_rows(offered, answer, value_per_hour=dataflow.value_per_hour))
+    lack, most = max(0.0, 1 - answer.now.throughput), 1 - (goals.throughput - goals.tolerance)
+    promised = most if answer.now.throughput >= goals.throughput else (lack + most) / 2
+    return Decision(
+        dataflow.id, dataflow.team, (AspectChange(Aspect.SCHEDULE, dataflow.id, now.rate_text, offer.rate_text),),
+        ControllerPromise(
+            f"throughput of {1 - promised:.2f} at least, at about the same load", DRAINS_WITHIN_S,
+            (PromiseBound(LACK, "", lack, promised),), load=sum(dataflow.rates_per_s.values())),
+        f"{' '.join((*dataflow.expects, why))} {offered.load_per_s:.4g} events/s come, and throughput comes to "
+        f"{answer.now.throughput:.2f}, wanted {_band(goals)}. In place of {now.words}, it gets {offer.words}; "
+        f"{now.sustained_per_s:.4g} → {offer.sustained_per_s:.4g} events/s are held, for {now.per_hour:.4g} → "
+        f"{offer.per_hour:.4g} {evidence.currency} an hour.",
+        worth=abs(answer.now.throughput - goals.throughput), moves_queries=True, alongside=True,
+        touched=dataflow.sharing_teams,
+        arguments={
+            "schedule": json.dumps({
+                "pair": list(offer.pair), "rate_per_s": offer.source_per_s, "routing": offer.routing}),
+            "load_tasks": " ".join(dataflow.load_tasks), "algorithm": evidence.algorithm, "more_slots": "0",
+            "looked_at": json.dumps([
+                *({"alternates": {}, "is_chosen": row["schedule"] == offer.words, **row} for row in rows),
+                *_told(dataflow, answer, by_switch=False)]),
+            "now": json.dumps(_figures(answer.now)), "chosen": json.dumps(_figures(answer.now))})
 
 
 def _promise(dataflow: AdaptedDataflow, answer: AdaptationAnswer) -> ControllerPromise:
@@ -245,13 +304,16 @@ def _work(dataflow: AdaptedDataflow, active: Mapping[str, str]) -> float:
     return work
 
 
-def _told(dataflow: AdaptedDataflow, answer: AdaptationAnswer) -> Iterator[dict[str, object]]:
+def _told(
+    dataflow: AdaptedDataflow, answer: AdaptationAnswer, *, by_switch: bool = True
+) -> Iterator[dict[str, object]]:
     """What was looked at, the greatest profit first: how it differs from what was on, and what it came to."""
     ranked: Iterable[AdaptationCandidate] = sorted(answer.looked_at, key=lambda each: -each.profit)
     for each, _ in zip(ranked, range(SHOWN), strict=False):
         differs = {dataflow.names[task]: name for task, name in each.active.items()
                    if name != answer.now.active[task]}
-        yield {"alternates": differs, "is_chosen": each.active == answer.chosen.active, **_figures(each)}
+        yield {
+            "alternates": differs, "is_chosen": by_switch and each.active == answer.chosen.active, **_figures(each)}
 
 
 def _figures(candidate: AdaptationCandidate) -> dict[str, float]:

@@ -19,6 +19,7 @@ class Aspect(StrEnum):
     BATCHES = "batches of"  # how a query's batches run
     PROFILE = "profile"  # by which profile a type of task is predicted
     ALTERNATE = "alternate of"  # by which alternate a dynamic task is done
+    SCHEDULE = "schedule of"  # for which rate a dataflow's schedule is
 
 
 class Carriage(StrEnum):
@@ -62,10 +63,19 @@ class AlternateName(str):
         return super().__new__(cls, name)
 
 
+class ScheduledRate(str):
+    """Events a second of each source, or ``own``; `ValueError` where it is no such rate."""
+
+    def __new__(cls, rate: str) -> ScheduledRate:
+        if rate != "own" and not 0 < float(rate) < float("inf"):
+            raise ValueError("a schedule is for a rate above 0")
+        return super().__new__(cls, rate)
+
+
 ChangeValue = Carriage | Surplus | BatchMode | str
 _VALUES: Mapping[Aspect, Callable[[str], ChangeValue]] = {
     Aspect.SLOT: SlotName, Aspect.STREAM: Carriage, Aspect.TASKS: Surplus, Aspect.BATCHES: BatchMode,
-    Aspect.PROFILE: ProfileName, Aspect.ALTERNATE: AlternateName}
+    Aspect.PROFILE: ProfileName, Aspect.ALTERNATE: AlternateName, Aspect.SCHEDULE: ScheduledRate}
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ class ElementPolicy:
         names = dict.fromkeys([*self.guards, *self.values])
         return "; ".join(
             f"{name} {f'while {guard}' if (guard := self.guards.get(name, '').strip()) else otherwise}"
-            f"{f', worth {self.values[name]}' if name in self.values and self.kind == VALUE else ''}"
+            f"{f', worth {_worth(self.values[name])}' if name in self.values and self.kind == VALUE else ''}"
             for name in names for otherwise in ["always" if self.kind == VALUE else "otherwise"])
 
     def document(self) -> dict[str, Any]:
@@ -98,3 +98,8 @@ def policy_of(
     """The policy of a running task that is in force: the one that was set, or that of its document."""
     chosen = settings.policies.get(task)
     return stated_policy(alternates, kind) if chosen is None else policy_in(chosen)
+
+
+def _worth(value: float | str) -> str:
+    """A value function as it stands, a number as pages have it."""
+    return value if isinstance(value, str) else f"{value:.3g}"

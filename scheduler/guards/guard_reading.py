@@ -74,8 +74,8 @@ def read_element(
             else:
                 _require_value(alternate.value)
         except InvalidGuard as invalid:
-            invalid.facts.update(element=element.name, alternate=alternate.name)
-            raise
+            facts = {**invalid.facts, "element": element.name, "alternate": alternate.name}
+            raise InvalidGuard(f"Of {alternate.name}: {invalid.message}", remedy=invalid.remedy, **facts) from invalid
     trees = [*guards.values(), *values.values()]
     if (parts := sum(tree.size for tree in trees)) > GUARD_PARTS.most:
         raise InvalidGuard(
@@ -307,7 +307,7 @@ class _GuardReader:
                              f"Write count({name}, '5 min'){f', or one of its figures: {figures}' if figures else ''}.")
         near = nearest(name, [*self.catalog.names(), *filter(None, self.catalog.streams)])
         known = ", ".join(sorted(self.catalog.names())[:8])
-        raise self.wrong(f"there is no figure {name[:80]}", node,
+        raise self.wrong(f"there is no {self.catalog.figure_noun} {name[:80]}", node,
                          f"{f'Did you mean {near}?' if near else f'There are: {known}.'} {self.catalog.hint}".strip())
 
     def _called(self, name: str, node: exp.Expression, *, level: int, within: str) -> GuardNode:

@@ -32,11 +32,14 @@ class GuardCatalog:
         Days by name, such as holidays.
     hint : str
         What to do where there is no such figure, besides naming one that there is.
+    figure_noun : str
+        What its figures are called in errors.
     """
 
     streams: Mapping[str, Mapping[str, str]]
     calendars: Mapping[str, frozenset[date]] = field(default_factory=dict)
     hint: str = ""
+    figure_noun: str = "figure"
 
     def kind_of(self, name: str) -> str | None:
         """The kind of a figure by its whole name; None where there is none."""

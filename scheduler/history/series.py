@@ -82,11 +82,25 @@ _ALL = (
     Metric("batch_planning_ms", "ms", "Of it, Spark's planning.", (QUERY,)),
     Metric("batch_working_ms", "ms", "Of it, the work on its events.", (QUERY,)),
     Metric("batch_logging_ms", "ms", "Of it, writing offsets and commits.", (QUERY,)),
+    Metric("batch_committing_ms", "ms", "Of the work, committing its state.", (QUERY,)),
+    Metric("checkpoint_age_ms", "ms", "Since the newest batch with events was done, and with it its checkpoint.",
+           (QUERY,), "max"),
+    Metric("state_mb", "MB", "About what its state takes on its node's disk.", (QUERY,)),
+    Metric("restarts", "", "How often it was started anew after a failure, since its driver or it began.", (QUERY,),
+           "max"),
     Metric("cpu", "cores", "CPU: of a query its part of the slot; of a slot, a node or the estate the cores in use; of "
            "a dataflow its share of what its queries take.", (ESTATE, DATAFLOW, TASK, QUERY, SLOT, NODE)),
     Metric("memory", "", "Memory of a query, as a part of its slot's.", (TASK, QUERY)),
     Metric("memory_mb", "MB", "Memory that the processes of a slot, or of all slots of a node or the estate, take; of "
            "a dataflow its share of what its queries take.", (ESTATE, DATAFLOW, SLOT, NODE)),
+    Metric("adapted_throughput", "", "Where there are goals, Ω: of what could leave at its outputs, the part that did.",
+           (DATAFLOW,)),
+    Metric("adapted_value", "", "Γ: what the alternates that are on are worth.", (DATAFLOW,)),
+    Metric("adapted_per_hour", "", "What its queries cost an hour, in the currency of the prices.", (DATAFLOW,)),
+    Metric("adapted_profit", "", "Θ, if that lasted.", (DATAFLOW,)),
+    Metric("expected_per_s", "/s", "What its sources were expected to make, where there was a forecast.", (DATAFLOW,)),
+    Metric("expected_low_per_s", "/s", "The same, less the mean error of the forecasts.", (DATAFLOW,)),
+    Metric("expected_high_per_s", "/s", "The same, and that error.", (DATAFLOW,)),
     Metric("disk_free_mb", "MB", "Free space of a node's data folder.", (NODE,)),
 )
 METRICS = {metric.name: metric for metric in _ALL}

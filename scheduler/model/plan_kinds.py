@@ -121,7 +121,7 @@ SCHEDULE = PlanKind(
     notice="The schedule is proposed. Nothing changes until the proposal is approved.",
     entry="renewed", undone_by="schedule", undo="from_plan", goes_on="goes on",
     pause="Shared tasks may pause for a few seconds; no event is lost.", moves_queries=True, schedules=True,
-    takes_schedule=True)
+    takes_schedule=True, undoable_when_done=True)
 
 ISOLATE = PlanKind(
     name="isolate", verb="Isolate", noun="Isolation",

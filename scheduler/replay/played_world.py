@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.contracts.reports import NodeReport, QueryReport, Reports, SlotReport
+from scheduler.controllers.bundle_adaptation import BundleOffer
 from scheduler.controllers.evidence import placing
 from scheduler.controllers.evidence.rate_forecasts import RateForecasts
 from scheduler.controllers.evidence.world import AdaptedElement, FusedByOthers, PacingFacts, QueryBatches, Stream
@@ -25,6 +26,7 @@ from scheduler.latency.wanted_modes import WantedModes, choose_freely
 from scheduler.latency.ways import way_of
 from scheduler.model.costs import Costs
 from scheduler.model.dataflow_goals import DataflowGoals
+from scheduler.model.errors import WeirError
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Slot
 from scheduler.model.latency_limits import LatencyLimit
@@ -285,6 +287,14 @@ class PlayedWorld:
     def elements(self) -> Mapping[str, AdaptedElement]:
         """Tasks whose policy names controllers: nobody holds them, and those without a guard are allowed."""
         return {task: _element(each) for task, each in elements_of(self.estate, CONTROLLERS).items()}
+
+    def schedule_in_force(self, dataflow: str) -> BundleOffer | None:
+        """None: profiles are no part of a replay, so bundles stay as they are."""
+        return None
+
+    def schedule_for(self, dataflow: str, source_per_s: float) -> BundleOffer:
+        """Always raises: there is none to begin with."""
+        raise WeirError(f"{dataflow} runs without a schedule here.", remedy="Compare its schedules on its page.")
 
     def limit_statuses(self) -> Sequence[LimitStatus]:
         """What became of each limit in the last step."""

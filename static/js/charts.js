@@ -41,7 +41,6 @@ class Chart {
     figure.off = this.off;
     figure.layout.showlegend = false;
     figure.layout.margin = { t: 20, r: 12 };
-    figure.layout.height = this.element.parentElement.clientHeight || undefined;
     await this.plot.draw(figure);
     if (figure.data.length && !this.listens) {
       this.listens = true;

@@ -1,4 +1,5 @@
-// The newest events of each output: the table is fetched anew every second until it is paused.
+// The newest events of each output: the table is fetched anew every second until it is paused. Where there is a form for
+// a condition, what a search finds shows in their place.
 
 const EVERY_MS = 1000;
 
@@ -9,6 +10,13 @@ export class Output {
     this.button = section.querySelector("[data-part='pause']");
     this.paused = false;
     this.button.addEventListener("click", () => this.toggle());
+    this.newest = section.dataset.output;
+    const form = section.querySelector("form[data-part='search']");
+    form?.addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.search(form);
+    });
+    form?.addEventListener("reset", () => this.turnTo(this.newest));
     this.poll();
   }
 
@@ -17,6 +25,22 @@ export class Output {
     this.button.textContent = this.paused ? "Resume" : "Pause";
     this.button.setAttribute("aria-pressed", String(this.paused));
     this.section.toggleAttribute("data-paused", this.paused);
+  }
+
+  turnTo(address) {
+    this.section.dataset.output = address;
+    if (this.paused) this.toggle();
+  }
+
+  async search(form) {
+    try {
+      const response = await fetch(form.action, { method: "POST", body: new FormData(form), credentials: "same-origin", headers: { Accept: "application/json" } });
+      const answer = response.ok ? await response.json() : null;
+      this.turnTo(answer ? answer.address : this.newest); // none where there is an error to read
+      if (answer?.html) this.show(answer.html);
+    } catch {
+      // The site is away for a moment; who searches asks again.
+    }
   }
 
   async poll() {
@@ -28,6 +52,7 @@ export class Output {
         const html = await response.text();
         const isAsked = !this.paused && address === this.section.dataset.output;
         if (response.ok && isAsked) this.show(html);
+        else if (response.status === 404 && isAsked && address !== this.newest) this.turnTo(this.newest);
         else if (response.status === 404 && isAsked) this.section.dispatchEvent(new CustomEvent("weir:gone"));
       } catch {
         // The site is away for a moment; what is shown stays, and the connection indicator tells.

@@ -12,7 +12,8 @@ const TEXT = document.body.hasAttribute("data-wall") ? Math.max(12, Math.round(i
 const TONES = { bad: "--bad", ok: "--ok", change: "--accent", limit: "--ink-2" };
 const LANE = 0.045; // of a chart's height, at its foot
 
-function layout(figure) {
+/** `height` is that of its frame, within which the chart stays. */
+function layout(figure, height) {
   const axis = {
     gridcolor: token("--line"), linecolor: token("--line"), zeroline: false, tickcolor: token("--line"),
     tickfont: { size: TEXT - 1 }, fixedrange: true, automargin: true, rangemode: "tozero",
@@ -22,7 +23,7 @@ function layout(figure) {
     ...given,
     paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: getComputedStyle(document.body).fontFamily, size: TEXT, color: token("--ink-2") },
-    margin: { l: 52, r: 16, t: 8, b: 30, ...given.margin }, height: given.height ?? 250, autosize: true, hovermode: given.hovermode ?? "x unified", showlegend: given.showlegend ?? figure.data.length > 1,
+    margin: { l: 52, r: 16, t: 8, b: 30, ...given.margin }, height: given.height ?? (height || 250), autosize: true, hovermode: given.hovermode ?? "x unified", showlegend: given.showlegend ?? figure.data.length > 1,
     legend: { orientation: "h", y: 1.12, x: 1, xanchor: "right", font: { size: TEXT - 1 }, ...given.legend },
     hoverlabel: { bgcolor: token("--raised"), bordercolor: token("--line"), font: { color: token("--ink") } },
     xaxis: { ...axis, rangemode: "normal", type: "date", ...given.xaxis },
@@ -104,7 +105,7 @@ export class Plot {
       this.empty.textContent = figure.empty ?? "No history yet. The line starts after the first minute of events.";
       return;
     }
-    await (await plotly()).react(this.element, traces(figure), layout(figure), { displayModeBar: false, responsive: true });
+    await (await plotly()).react(this.element, traces(figure), layout(figure, this.element.parentElement.clientHeight), { displayModeBar: false, responsive: true });
     this.shell.dataset.drawn = "";
   }
 

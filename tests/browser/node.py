@@ -14,10 +14,16 @@ from typing import Any
 import pyarrow as pa
 import redis
 
+from workers.engine.agents.supervising.log_keeper import LogAnswers, LogKeeper
 from workers.engine.channels import block_codec, keys
 
 EVERY_S = 0.25
 OUTPUT_TYPES = {"output"}
+LOGS_EVERY = 40  # turns
+TRACEBACK = """org.apache.spark.api.python.PythonException: Traceback (most recent call last):
+  File "/opt/packages/sensors/checks.py", line 40, in cleaned
+    value = float(text)
+ValueError: could not convert string to float: 'a-rather-long-value-without-any-space-in-it-that-goes-on-and-on'"""
 
 
 class PlayedNode(threading.Thread):
@@ -36,10 +42,13 @@ class PlayedNode(threading.Thread):
         self._since: dict[str, int] = {}
         self._emitted: dict[str, int] = {}
         self._batch = 0
+        self._logs = LogKeeper(data_folder="/nowhere", echo=lambda _: None)
+        self._answers = LogAnswers(self.broker, name, self._logs)
 
     def stop(self) -> None:
         """Stop reporting; the last report expires."""
         self._ended.set()
+        self._answers.stop()
         self.join(5)
         self.broker.close()
 
@@ -49,6 +58,7 @@ class PlayedNode(threading.Thread):
         return [fragment["id"] for slot in desired["slots"].values() for fragment in slot["fragments"]]
 
     def run(self) -> None:
+        self._answers.start()
         while not self._ended.wait(EVERY_S):
             try:
                 self.turn()
@@ -65,6 +75,20 @@ class PlayedNode(threading.Thread):
             "slots": {index: self._slot(slot) for index, slot in desired["slots"].items()},
         }
         self.broker.set(keys.observed(self.node), json.dumps(report), ex=15)
+        if self._batch % LOGS_EVERY == 1:
+            self._log(desired)
+
+    def _log(self, desired: dict[str, Any]) -> None:
+        for index, slot in desired["slots"].items():
+            for fragment in slot["fragments"]:
+                for line in (
+                    {"event": f"batch {self._batch} was late", "level": "warning", "fragment": fragment["id"]},
+                    {"event": f"read {self._batch} rows", "level": "info", "fragment": fragment["id"],
+                     "task": fragment["tasks"][0]["id"]},
+                    {"event": "Exception in task 0.0 in stage 12.0 (TID 12)", "level": "ERROR", "logger": "Executor",
+                     "fragment": fragment["id"], "exception": TRACEBACK}):
+                    self._logs.take(index, json.dumps(line).encode())
+            self._logs.take(index, b"a line of the process itself")
 
     def _slot(self, slot: dict[str, Any]) -> dict[str, Any]:
         fragments = {fragment["id"]: self._fragment(fragment) for fragment in slot["fragments"]}
@@ -84,6 +108,7 @@ class PlayedNode(threading.Thread):
             "state": "backoff" if cause else "running", "batch": self._batch, "batch_ms": 30, "trigger_ms": 500,
             "rows_per_s": self.rate_per_s, "rate_per_s": self.rate_per_s, "cpu": 0.07, "memory": 0.02,
             "since_ms": since, "restarts": 3 if cause else 0, "error": cause,
+            "committed_at_ms": _now_ms() - 300, "state_kb": 2_048, "phases_ms": {"logging": 9, "committing": 12},
             "retry_at_ms": _now_ms() + 4000 if cause else None, "throttled_by": None,
             "outlets": fragment["outlets"], "active": fragment["active"],
             **(self.failures.get(key, {}) if cause else {}), **self.told.get(key, {}),

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.browser
 PLACES = [
     "/", "/estate/graph", "/estate/overlap", "/estate/slots", "/fragmentation/", "/estate/deployment/", "/estate/time",
     "/estate/slots/n1/0", "/estate/nodes/n1", "/problems/", "/wall/", "/dataflows/", "/dataflows/new",
+    "/dataflows/own-data/?type=kafka",
     "/proposals/", "/bills/", "/profiles/", "/profiles/import", "/profiles/measure?type=senml_parse", "/task-types/",
     "/audit/", "/alerts/notifications", "/teams/", "/help/start", "/help/documents", "/password/", "/no-such-page"]
 # The short run measures every page; axe looks at one of so many of them, and at the contrast of fewer: that takes

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.policy_drafts import PolicyDraft
+from dashboard.approvals.replays import replayed
 from dashboard.approvals.services import prepare_proposal, switch_alternate
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.document_checks import InvalidGoals, goals_of
@@ -159,3 +160,15 @@ def test_goals_are_chosen_in_place_of_the_documents(world: World) -> None:
 def test_goals_that_cannot_be_are_refused(value: dict, match: str) -> None:
     with pytest.raises(InvalidGoals, match=match):
         goals_of(value)
+
+
+def test_a_replay_plays_adaptation_by_the_goals_that_hold(world: World, loop: Loop, record: DataflowRecord) -> None:
+    overloaded(loop, record, per_s=50.0)
+
+    def decided_by(at: datetime) -> set[str]:
+        played = replayed(hours=1, at=at).now
+        return {turn.controller for turn in played.rounds} | {controller for _, controller, _ in played.why_not}
+
+    assert ADAPTATION in decided_by(loop.at)
+    choose_goals(actor=world.carla, dataflow_id=record.pk, goals=None)
+    assert ADAPTATION not in decided_by(loop.at)

@@ -295,7 +295,7 @@ def test_keys_by_hand_are_bounded_and_are_keys(
     with pytest.raises(TooManyKeys, match="2 keys of next"):
         switch_key(actor=world.carla, dataflow_id=record.pk, task="next", key=["m3"], alternate="tree")
     switch_key(actor=world.carla, dataflow_id=record.pk, task="next", key=["m1"], alternate="arima")
-    for wrong in (["m1", "m2"], [], ["m" * 201]):
+    for wrong in (["m1", "m2"], [], ["m" * 201], [" "], [""]):
         with pytest.raises(InvalidValue, match="no key of next"):
             switch_key(actor=world.carla, dataflow_id=record.pk, task="next", key=wrong, alternate="tree")
 

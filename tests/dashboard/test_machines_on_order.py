@@ -14,13 +14,25 @@ from pathlib import Path
 
 import pytest
 from django.core.management import call_command
+from django.test import Client
 from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals.services import machine_ordering
-from dashboard.approvals.services.machine_ordering import advance_machines
+from dashboard.approvals.services.machine_ordering import (
+    MachineBoundsReached,
+    advance_machines,
+    decline_machine,
+    order_machine,
+)
 from dashboard.audit.models import AuditEntry
-from dashboard.controllers.machine_providers import COMMAND_S, CommandProvider, MachineNotOrdered
+from dashboard.controllers.machine_providers import (
+    COMMAND_S,
+    CommandProvider,
+    MachineNotOrdered,
+    WebhookProvider,
+    machine_provider,
+)
 from dashboard.controllers.machines_told import machines_told, wrong_machines
 from dashboard.controllers.models import MachineOrder
 from dashboard.operations.live_view.estate_view import view_for
@@ -30,6 +42,9 @@ from dashboard.operations.models import NodeRow
 from dashboard.operations.services import register_node
 from scheduler.contracts.reports import NodeReport, Reports
 from scheduler.controllers.alternate_adaptation import Adaptations
+from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
+from tests.dashboard.alerting import receiver
+from tests.dashboard.building import World
 
 HOUR = timedelta(hours=1)
 
@@ -68,6 +83,7 @@ class Estate:
     provider: NotedProvider
     at: datetime
     wanted: int = 0
+    advised: int = 0  # wanted for teams where adaptation recommends
     reporting: set[str] = field(default_factory=set)
 
     def run(self, *, later_s: float = 15.0, times: int = 1) -> int:
@@ -95,7 +111,8 @@ def estate(db: None, monkeypatch: pytest.MonkeyPatch, settings) -> Estate:
     register_node(name="n1", slots=1)
     NodeRow.objects.get(name="n1").slot_rows.update(queries=1)
     monkeypatch.setattr(machine_ordering, "evidence_of", lambda _: Adaptations())
-    monkeypatch.setattr(machine_ordering, "slots_wanted", lambda *_: made.wanted)
+    monkeypatch.setattr(
+        machine_ordering, "slots_wanted", lambda *_, mode="acts": made.wanted if mode == "acts" else made.advised)
     monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(
         reports=Reports({node: NodeReport(node) for node in {"n1", *made.reporting}})))
     return made
@@ -188,6 +205,81 @@ def test_an_order_that_is_not_taken_is_tried_again_less_and_less_often(estate: E
     assert (order.state, order.error) == ("starting", "")
 
 
+def test_a_recommended_machine_is_ordered_by_an_administrator_and_kept_for_what_it_is_for(
+    estate: Estate, world: World
+) -> None:
+    estate.advised = 2
+    estate.run(times=3)
+    [order] = MachineOrder.objects.all()
+    assert (order.state, estate.provider.asked) == ("recommended", [])
+    [row] = machines_told(with_errors=True)["machines"]
+    assert (row["state"], row["cost"]) == ("recommended", 0)
+    with pytest.raises(PermissionDenied):
+        order_machine(actor=world.ana, node=order.node, at=estate.at)
+    order_machine(actor=world.root, node=order.node, at=estate.at)
+    estate.run()
+    assert estate.provider.asked == [("start", order.node)]
+    estate.report(order.node)
+    estate.run()
+    order.refresh_from_db()
+    estate.run(later_s=(order.ordered + HOUR - timedelta(seconds=170) - estate.at).total_seconds())
+    assert estate.states() == ["serving"], "its slots are wanted still"
+    estate.advised = 0
+    estate.run(later_s=60)
+    assert estate.states() == ["leaving"]
+    with pytest.raises(InvalidTransition):
+        decline_machine(actor=world.root, node=order.node, at=estate.at)
+    verbs = AuditEntry.objects.filter(verb__startswith="machine.").order_by("pk")
+    assert [(each.verb, each.actor) for each in verbs][:2] == [
+        ("machine.recommend", None), ("machine.order", world.root)]
+
+
+def test_a_declined_machine_is_not_recommended_for_a_day_and_what_nobody_wants_is_withdrawn(
+    estate: Estate, world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    estate.advised = 2
+    estate.run()
+    [order] = MachineOrder.objects.all()
+    call_command("node", "decline", order.node, username="root")
+    assert "is declined" in capsys.readouterr().out
+    estate.run(later_s=3600, times=3)
+    assert estate.states() == ["declined"] and not estate.provider.asked
+    estate.run(later_s=24 * 3600)
+    assert estate.states() == ["declined", "recommended"]
+    estate.advised = 0
+    estate.run()
+    assert estate.states() == ["declined", "declined"]
+    estate.advised = 2
+    estate.run()
+    assert estate.states()[-1] == "recommended", "nobody had declined that"
+    call_command("node", "machines")
+    assert f"{order.node}: declined, D1 with a slot, for 0.098" in capsys.readouterr().out
+
+
+def test_what_is_ordered_leaves_a_recommendation_and_the_bounds_hold_for_it(estate: Estate, world: World) -> None:
+    estate.advised = 2
+    estate.run()
+    [order] = MachineOrder.objects.all()
+    with pytest.raises(NotFound):
+        order_machine(actor=world.root, node="d9-9", at=estate.at)
+    MachineOrder.objects.create(
+        node="d4-8", size="D4", slots=4, per_hour=0.1, state="serving", why="", ordered=estate.at, next_try=estate.at)
+    with pytest.raises(MachineBoundsReached, match="5 slots"):
+        order_machine(actor=world.root, node=order.node, at=estate.at)
+
+
+def test_over_the_api_administrators_alone_answer(estate: Estate, world: World, client: Client) -> None:
+    estate.advised = 2
+    estate.run()
+    [order] = MachineOrder.objects.all()
+    client.force_login(world.ana)
+    assert client.post(f"/api/machines/{order.node}/order").status_code == 403
+    client.force_login(world.root)
+    answer = client.post(f"/api/machines/{order.node}/order")
+    assert answer.status_code == 200 and answer.json()["machines"][0]["state"] == "ordered"
+    assert client.post(f"/api/machines/{order.node}/decline").status_code == 409
+
+
 def test_nothing_is_decided_where_nobody_knows_what_runs(estate: Estate, monkeypatch: pytest.MonkeyPatch) -> None:
     estate.wanted = 2
     monkeypatch.setattr(machine_ordering, "evidence_of", lambda _: None)
@@ -266,3 +358,34 @@ time.sleep(600)""", within_s=5.0)
 def test_a_command_that_is_not_there_says_so() -> None:
     with pytest.raises(MachineNotOrdered, match="cannot be run"):
         CommandProvider(("/nowhere/machine", "{action}", "{node}")).start(ORDER)
+
+
+# The webhook ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_webhook_is_told_each_order(settings) -> None:
+    settings.MACHINE_COMMAND = ()
+    with receiver() as got:
+        settings.MACHINE_WEBHOOK, settings.MACHINE_KEY = got.url, "key"
+        provider = machine_provider()
+        assert provider is not None
+        provider.start(ORDER)
+        provider.stop(ORDER)
+    [(_, headers, body), (_, _, then)] = got.requests
+    assert json.loads(body) == {"action": "start", "node": "d2-1", "size": ORDER.size, "slots": 2}
+    assert json.loads(then)["action"] == "stop" and headers["Authorization"] == "Bearer key"
+
+
+@pytest.mark.parametrize(("status", "words"), [(503, "answered 503"), (302, "redirects are not followed")])
+def test_a_webhook_that_refuses_has_not_taken_the_order(status: int, words: str) -> None:
+    with receiver() as got:
+        got.answer = lambda _: (status, {})
+        with pytest.raises(MachineNotOrdered, match=words):
+            WebhookProvider(got.url).start(ORDER)
+
+
+def test_an_address_that_nobody_answers_at_has_not_taken_the_order() -> None:
+    with receiver() as got:
+        url = got.url
+    with pytest.raises(MachineNotOrdered, match="did not answer"):
+        WebhookProvider(url).stop(ORDER)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi import checks
 
-from dashboard import jobs
+from dashboard import jobs, node_calls
 from dashboard.api.routes import api
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.teams.services import create_token
@@ -82,6 +82,8 @@ def _events(monkeypatch: pytest.MonkeyPatch) -> None:
     """Newest events of streams, as if there were a broker."""
     newest = jobs.NewestEvents({"_seq": "bigint", "extra": None}, [{"_seq": 1, "extra": [1.5]}])
     monkeypatch.setattr(jobs, "newest_events", lambda *_, **__: newest)
+    monkeypatch.setattr(node_calls, "copied_blocks", lambda _: [])
+    monkeypatch.setattr(node_calls, "begin_search", lambda *_, **__: None)
 
 
 @pytest.fixture(autouse=True)

@@ -25,11 +25,13 @@ from dashboard.operations.selectors import dataflow_history, estate_history
 from dashboard.tasks import recording
 from dashboard.tasks.recording import BACK, RAREST_S, SHARE, TURN, LookPace, Recorder, RecorderThread
 from dashboard.teams.permissions import viewer_of
+from scheduler.contracts.reports import Reports
 from scheduler.history.memory_history import MemoryHistory
 from scheduler.history.series import ALARM, KINDS, METRICS, OVER, SECOND, Annotation, Series
 from scheduler.model.errors import NotFound, WeirError
 from tests.dashboard.building import World, document, running
 from tests.dashboard.test_workers import meter, report
+from tests.pages.markup import Markup
 from workers.engine.observed import TaskFlow
 
 NOW_S = 1_800_000_000
@@ -317,3 +319,31 @@ def test_seconds_between_two_rare_looks_have_the_values_of_the_later(
     cpu = Series("slot", "n1/0", "cpu")
     points = history.read([cpu], SECOND, begin_s=NOW_S - 5, end_s=NOW_S + 4)[cpu]
     assert [points.at(second) for second in range(NOW_S - 5, NOW_S + 4)] == [0.25] * 6 + [None, None, 0.25]
+
+
+def test_how_a_querys_checkpoint_stands_is_kept_over_time(world: World, client: Client, monkeypatch) -> None:
+    """Its age as of the node's report; and nothing of what is not known, as of a query without state."""
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    of_query = {
+        "state": "running", "committed_at_ms": 7_500, "state_kb": 2_048, "restarts": 3, "failures": 2,
+        "phases_ms": {"logging": 4, "committing": 6}}
+    queries = [bundle for fragment in load_estate().fragments.values() for bundle in fragment.queries]
+
+    def values(document: dict) -> list[list]:
+        slots: dict[str, dict] = {}
+        for bundle in queries:
+            slots.setdefault(bundle.slot.rpartition("/")[2], {"state": "running", "fragments": {}})[
+                "fragments"][bundle.id] = document
+        reports = Reports.of({"n1": {"at_ms": 10_000, "slots": slots}})
+        monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=reports))
+        measured = values_of(view_for(viewer_of(world.root)))
+        metrics = ("checkpoint_age_ms", "state_mb", "batch_committing_ms", "batch_logging_ms", "restarts")
+        return [[measured.get(Series("query", bundle.id, metric)) for metric in metrics] for bundle in queries]
+
+    assert values(of_query) == [[2_500, 2.0, 6, 4, 3]] * len(queries)
+    client.force_login(world.carla)
+    page = client.get(f"/dataflows/{record.pk}/").text
+    assert Markup(page).values("data-query") == [bundle.id for bundle in queries]
+    assert "2048 kB" in page.replace("\u202f", "").replace(",", "") and "failed 2 times" in page
+    assert values({"state": "running"}) == [[None, None, None, None, 0]] * len(queries)
+    assert client.get(f"/dataflows/{record.pk}/").status_code == 200

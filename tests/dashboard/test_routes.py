@@ -17,12 +17,12 @@ from django.test import Client
 from django.urls import get_resolver
 from django.utils import timezone
 
-from dashboard import jobs
+from dashboard import jobs, node_calls
 from dashboard.alerts.models import MuteRow
 from dashboard.approvals.services import comment_on, set_rules
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.selectors import samples
-from dashboard.controllers.models import RoundRow
+from dashboard.controllers.models import MachineOrder, RoundRow
 from dashboard.controllers.stored_rounds import DECISIONS
 from dashboard.live.live_protocol import _SUBJECTS, build
 from dashboard.operations.estate_store.estate_loader import load_estate
@@ -133,14 +133,17 @@ class Everything:
             task=load_estate().submitted[str(several.pk)].running["work"], alternate="all", by=world.carla,
             until=timezone.now() + timedelta(days=1))
         set_calendar(actor=world.ana, team=world.city, name="hook", days=[])
+        MachineOrder.objects.create(
+            node="n1", size="D1", slots=1, per_hour=0.1, state="recommended", ordered=timezone.now(),
+            next_try=timezone.now())
         proposal = planned(world.carla, world.city, document("hush-later", visibility="private", window=7))
         self._names = {
             "dataflow_id": record.pk, "one": record.pk, "other": links.pk, "proposal_id": proposal.pk,
             "task_id": load_estate().submitted[str(record.pk)].running["sense"], "slug": "city", "name": "hook",
             "token_id": token.pk, "number": 1,
-            "look_id": "none", "username": "vera", "provider_id": "oidc",
+            "look_id": "none", "search_id": "none", "username": "vera", "provider_id": "oidc",
             "way": "pause", "task": "out", "team": "city", "controller": "defragmentation", "kind": "latency",
-            "step": "source",
+            "process": "0", "step": "source",
             "comment_id": comment_on(actor=world.carla, proposal_id=proposal.pk, text="Why 7?").pk,
             "run_id": start_replay(actor=world.carla, proposal_id=proposal.pk).pk,
         } | measured(world) | alerted(world) | _parts(str(record.pk))
@@ -168,6 +171,7 @@ class Everything:
             "help/<slug:slug>": {"slug": "review"},
             "teams/<slug:slug>/rules/<int:number>/<slug:way>": {"way": "agree"},
             "proposals/<uuid:proposal_id>/<slug:way>": {"way": "approve"},
+            "dataflows/<uuid:dataflow_id>/machines/<slug:node>/<slug:way>": {"way": "order"},
             "profiles/<uuid:profile_id>/<slug:way>": {"way": "set_aside"},
             "profiles/sweeps/<uuid:sweep_id>/<slug:way>": {"way": "cancel"},
             "api/sweeps/<uuidstr:sweep_id>/<slug:way>": {"way": "cancel"},
@@ -178,6 +182,8 @@ class Everything:
             "api/near-misses": {"team": "city", "text": text, "format": "json"},
             "api/streams": {"team": "city", "text": text, "format": "json"},
             "api/streams/looks": {"team": "city", "text": text, "format": "json", "task": "sense"},
+            "api/estate/tasks/<str:task_id>/searches": {"where": "_seq > 1"},
+            "estate/tasks/<slug:task_id>/search": {"where": "_seq > 1"},
             "api/dataflows": {"team": "city", "text": text, "format": "json"},
             "api/teams/<slug:slug>/secrets/<str:name>": {"value": "x"},
             "api/teams/<slug:slug>/containment": {"on": False},
@@ -295,6 +301,8 @@ def everything(world: World, monkeypatch: pytest.MonkeyPatch, settings: Any) -> 
     monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", SERVER)
     settings.WEBHOOK_HOSTS = ["127.0.0.1:9"]
     monkeypatch.setattr(jobs, "newest_events", lambda *_, **__: jobs.NewestEvents())  # there is no broker
+    monkeypatch.setattr(node_calls, "copied_blocks", lambda _: [])
+    monkeypatch.setattr(node_calls, "begin_search", lambda *_, **__: None)
     return Everything(world)
 
 
@@ -331,7 +339,8 @@ def test_no_row_lets_another_team_in_where_it_is_a_teams(everything: Everything)
             assert marks[:4] == "----", (method, pattern)
         if not pattern.startswith(("healthz", "readyz", "metrics", "api/openapi.json")):
             assert marks[0] == "-", (method, pattern)
-        own = (  # tokens and choices of one's own; leaving; what one says
+        own = (  # tokens and choices of one's own; leaving; what one says; a search, which the trail has and no more
+            "api/estate/tasks/<str:task_id>/searches", "estate/tasks/<slug:task_id>/search",
             "api/tokens", "tokens/new", "teams/<slug:slug>/members/remove", "api/notice-choices",
             "alerts/notifications/set", "api/proposals/<uuidstr:proposal_id>/comments",
             "proposals/<uuid:proposal_id>/comments")

@@ -15,6 +15,7 @@ from django.utils import timezone
 from dashboard.approvals.replays import in_steps
 from dashboard.approvals.services import cancel_proposal
 from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.pages.templatetags.weir import steps_below
 from dashboard.simulations import selectors, services, simulation_driver
 from dashboard.simulations.lifecycle import CANCELLED, DONE, FAILED, QUEUED
 from dashboard.simulations.models import SimulationRun
@@ -297,6 +298,8 @@ def test_the_page_asks_shows_and_cancels(world: World) -> None:
     shown = client.get(page).content.decode()
     assert 'data-result="CE"' in shown and 'data-result="WPA"' in shown and 'data-run="done"' in shown
     assert 'data-forecast-of="sense"' in shown
+    assert steps_below([1.0, 0.9, 0.85, 0.84, 0.2], 0.9) == 2, "what is above its band is not missed"
+    assert ">Missed</abbr>" in shown
     figures = client.get(f"/simulations/{run.pk}/plots.json").json()
     assert [trace["name"] for trace in figures["reached"]["data"]] == ["CE", "WPA"]
     for given in ({"algorithms": []}, {"algorithms": ["CE"], "hours": "many"}, {"algorithms": ["CE"], "times": "inf"}):

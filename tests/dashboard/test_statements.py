@@ -40,8 +40,8 @@ def statements(act: Callable[[], object]) -> int:
     """How often it asks the database. In how many statements rows are written is the database's to say."""
     with CaptureQueriesContext(connection) as captured:
         act()
-    asked = [query["sql"] for query in captured.captured_queries]
-    return sum(not sql.startswith(("INSERT", "SAVEPOINT", "RELEASE")) for sql in asked)
+    texts = [query["sql"] for query in captured.captured_queries]
+    return sum(not sql.startswith(("INSERT", "SAVEPOINT", "RELEASE")) for sql in texts)
 
 
 @pytest.mark.parametrize("count", [5, 50])
@@ -68,7 +68,7 @@ def test_quiet_jobs_ask_as_often_with_more_dataflows(
         monkeypatch.setattr(jobs, name, answer)
     recorder = Recorder()
 
-    def asked(at: datetime) -> dict[str, int]:
+    def count_at(at: datetime) -> dict[str, int]:
         now_s = int(at.timestamp())
         slots.work(20)
         counters.append(slots.read(lambda ids: {}))
@@ -82,10 +82,10 @@ def test_quiet_jobs_ask_as_often_with_more_dataflows(
             "recorder, each second": statements(lambda: recorder.tick(now_s - 2)),
             "recorder, each ten": statements(lambda: recorder.tick(now_s))}
 
-    found = [asked(at + timedelta(seconds=20 * (number + 1))) for number in range(3)][-1]  # the first note what is new
+    *_, counts = [count_at(at + timedelta(seconds=20 * number)) for number in (1, 2, 3)]  # the first note what is new
     most = {"controllers": 30, "alerts": 21, "bills": 18, "nodes": 3, "guard": 5, "clock": 8,
             "recorder, each second": 3, "recorder, each ten": 11}
-    assert {job: number for job, number in found.items() if number > most[job]} == {}
+    assert {job: number for job, number in counts.items() if number > most[job]} == {}
 
 
 def test_why_things_are_left_is_noted_at_once_for_all(world: World) -> None:
@@ -131,16 +131,16 @@ def test_a_controller_that_has_nothing_to_do_is_left_alone(
 
 
 def test_rules_of_all_teams_are_read_at_once(world: World) -> None:
-    def asked() -> int:
+    def round_of_alerts() -> int:
         return statements(lambda: evaluating.evaluate_round(now_s=next(moments)))
 
     moments = iter(range(1_800_000_000, 1_900_000_000, 3_600))  # each a moment for every rule
-    before = [asked() for _ in range(5)][-1]  # people have been told that the broker is away
+    before = [round_of_alerts() for _ in range(5)][-1]  # people have been told that the broker is away
     teams = Team.objects.bulk_create(Team(slug=f"team-{number}", name=f"Team {number}") for number in range(10))
     RuleRow.objects.bulk_create(
         RuleRow(team=team, scope=scope_of(team), kind="latency", threshold=1.0, clear_threshold=1.0, for_s=1,
                 clear_for_s=1, severity="info") for team in teams)
-    assert asked() == before
+    assert round_of_alerts() == before
 
 
 def test_what_slots_take_is_noted_at_once_for_all(world: World) -> None:

@@ -39,8 +39,8 @@ def test_other_texts_are_stored_as_they_are() -> None:
     row.payload = {"text": f"\\\\{BAD}"}
     row.save()
     row.refresh_from_db()
-    kept = BAD if connection.vendor == "sqlite" else BAD.replace("\0", "\ufffd")
-    assert row.payload == {"text": f"\\\\{kept}"}
+    as_stored = BAD if connection.vendor == "sqlite" else BAD.replace("\0", "\ufffd")
+    assert row.payload == {"text": f"\\\\{as_stored}"}
 
 
 @pytest.mark.parametrize(("way", "body"), [

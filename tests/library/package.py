@@ -9,6 +9,8 @@ import pytest
 
 VERSION = "1.2"
 MODULE = '''
+import sys
+
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -59,6 +61,13 @@ def counted(table, state, arguments):
     types = [("_seq", pa.int64()), ("_time", pa.int64()), ("_born", pa.int64()), ("count", pa.int64()),
              ("largest", pa.float64()), ("at", pa.timestamp("us", tz="UTC"))]
     return pa.table(rows, schema=pa.schema(types)), [count, largest]
+
+
+def talks(table, arguments):
+    for number in table["n"].to_pylist():
+        print("heard", number)
+        print("doubts", number, file=sys.stderr)
+    return table.select(["_seq", "_time", "_born", "n"])
 
 
 def fails(table, arguments):

@@ -38,8 +38,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "forecast": {"method": "random", "by": ["sensor_id"], "interval": 1800},
     "exact_average": {"window": 3, "by": ["at", "sensor_id"]},
     "roll_up": {"blocks": 2},
-    "python_by_key": {"function": "sensors.checks:counted", "version": "1.2", "by": ["sensor_id"],
-                      "reads": ["value", "at"], "columns": ["count:bigint", "largest:double", "at:double"]},
+    "python_by_key": {"function": "sensors.checks:summed", "version": "1.2", "by": ["sensor_id"],
+                      "reads": ["value"], "columns": ["sum:double"]},
 }
 
 

@@ -118,6 +118,8 @@ def test_the_page_says_which_is_on_tries_a_policy_and_says_what_is_wrong_with_on
     assert 'data-trial="2"' in tried and "Propose this policy" in tried
     refused = client.get(f"{address}?{over(now_s, **form | {'guard_all': 'rte < 100'})}")
     assert refused.status_code == 400 and "Did you mean rate?" in refused.text
+    assert "Of all: The guard cannot be used" in refused.text
+    assert "<option disabled>all</option><option>few</option>" in page, "what is on is not offered"
     assert 'data-chart="saw-rate"' in refused.text and "try=" not in refused.text.partition("data-charts=")[2][:120]
     assert "Switch to" not in client_of("vera").get(address).text
 

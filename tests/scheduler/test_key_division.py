@@ -298,8 +298,8 @@ def running(*kinds: tuple[str, dict]) -> Estate:
 ])
 def test_who_reads_what_is_divided_by_key_is_told_where_it_lacks_order(kinds, lacking):
     estate = running(*kinds)
-    told = stateful_downstream(estate.fragments, ["f0"], tasks=estate.tasks, task_types=TYPES)
-    assert told == [f"t{number}" for number in lacking]
+    lacking_tasks = stateful_downstream(estate.fragments, ["f0"], tasks=estate.tasks, task_types=TYPES)
+    assert lacking_tasks == [f"t{number}" for number in lacking]
     last = len(kinds) - 1
     started = {"new": replace(estate.tasks[f"t{last}"], id="new")}
     assert reads_divided(estate, started, task_types=TYPES) == (["new"] if last in lacking else [])

@@ -35,7 +35,7 @@ class Retried(ABC):
         self._error = ""
         self._retry_at_ms: int | None = None
         self._failures = self._restarts = 0
-        self._log = logger().bind(**{kind: task[:12]})
+        self._log = logger().bind(**{kind: task[:12], "task": task})
         self._thread = threading.Thread(target=self._run, name=f"{kind} {task[:12]}", daemon=True)
 
     def start(self) -> None:

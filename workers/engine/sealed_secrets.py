@@ -109,7 +109,9 @@ def open_one(team: str, name: str, *, redis_url: str, data_dir: Path) -> str:
         Where this machine keeps its key, and copies of what it has read.
     """
     field = f"{team}/{name}"
-    return Vault(data_dir).open(_sealed(field, connect(redis_url), data_dir / COPY_FILE))
+    value = Vault(data_dir).open(_sealed(field, connect(redis_url), data_dir / COPY_FILE))
+    _opened.add(value)
+    return value
 
 
 def references_in(value: Any) -> Iterator[tuple[str, str]]:
@@ -125,10 +127,11 @@ def references_in(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def redacted(text: str) -> str:
-    """The text without any secret that this process has opened."""
-    for value in sorted(_opened, key=len, reverse=True):
+    """The text without any secret that this process has opened, as it is or within JSON."""
+    for value in sorted(_opened.copy(), key=len, reverse=True):
         if len(value) > 3:
-            text = text.replace(value, "•••")
+            for form in {value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}:
+                text = text.replace(form, "•••")
     return text
 
 

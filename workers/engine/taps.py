@@ -23,6 +23,8 @@ from workers.library.arrow_types import rows_in, spark_type
 from workers.library.json_values import shown
 
 LOOKS_S = 15  # a look counts for so long; who goes on looking repeats it
+SEARCHED_EVENTS = 200  # of each batch, for who searches; for who looks five
+SEARCHED_BLOCKS = 100  # of each channel that retains events
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +73,26 @@ def newest_events(broker: redis.Redis, stream: Tapped, *, count: int) -> NewestE
     return NewestEvents(types, [*now, *before])
 
 
-def _copied(broker: redis.Redis, stream: Tapped) -> dict[str, list[bytes]]:
-    """The blocks of each query that executes the task or copied of its stream, the newest first."""
+def copied_blocks(broker: redis.Redis, stream: Tapped) -> list[bytes]:
+    """The newest blocks of a stream, for who searches in them: what its channels retain, or what its valves have
+    copied, and copy from now on more of."""
+    retained = [block for blocks in _retained(broker, stream.retained_in, SEARCHED_BLOCKS) for block in blocks]
+    return retained or [
+        block for blocks in _copied(broker, stream, events=SEARCHED_EVENTS).values() for block in blocks]
+
+
+def _copied(broker: redis.Redis, stream: Tapped, *, events: int = 0) -> dict[str, list[bytes]]:
+    """The blocks of each query that executes the task or copied of its stream, the newest first; so many events of
+    each batch are wanted from now on, or with 0 as many as are."""
     [names] = answers_of(broker.pipeline(transaction=False).smembers(keys.tapped(stream.task)))
     copiers = sorted(name.decode(errors="replace") for name in names or ())
     queries = list(dict.fromkeys([*stream.queries, *stream.earlier, *copiers]))
     pipeline = broker.pipeline(transaction=False)
     for query in queries:
         pipeline.lrange(keys.tapped(stream.task, query), 0, -1)
-        pipeline.set(keys.tap(query), 1, ex=LOOKS_S)
-    copied = {query: blocks or [] for query, blocks in zip(queries, answers_of(pipeline)[::2], strict=True)}
+        pipeline.set(keys.tap(query), events or 1, ex=LOOKS_S, nx=not events)  # who searches is not stinted
+        pipeline.expire(keys.tap(query), LOOKS_S)
+    copied = {query: blocks or [] for query, blocks in zip(queries, answers_of(pipeline)[::3], strict=True)}
     if gone := [query for query in copiers if query not in stream.queries and not copied[query]]:
         broker.srem(keys.tapped(stream.task), *gone)
     return copied

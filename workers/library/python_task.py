@@ -28,6 +28,7 @@ from .python_calls import MARK, ON_ERROR, PROBLEM, STOP, call, results_of, wrong
 from .python_results import checked, complete
 from .spark_text import columns_ddl
 from .state import fold_batches
+from .task_prints import TaskPrints
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -158,9 +159,11 @@ def _stateless(
     given = _given(columns, on_error)
 
     produced = StructType.fromDDL(columns_ddl({**dict.fromkeys(STREAM, "bigint"), **given}))
+    prints = TaskPrints.of_what_is_built()
 
     def work(table: pa.Table) -> pa.Table:
-        return checked(call(function, table, dict(arguments)), columns, function)
+        with prints.told():
+            return checked(call(function, table, dict(arguments)), columns, function)
 
     def through(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
@@ -188,9 +191,12 @@ def _keyed(
     held = {name: "bigint" if name in STREAM else kind if kind in _TEXT else "string"
             for name, kind in {**dict.fromkeys(STREAM, "bigint"), **_given(columns, on_error)}.items()}
 
+    prints = TaskPrints.of_what_is_built()
+
     def work(states: dict[str, Any], frame: pd.DataFrame) -> Sequence[Sequence]:
-        return called_by_key(states, frame, function=function, arguments=arguments, columns=columns, kinds=kinds,
-                             on_error=on_error)
+        with prints.told():
+            return called_by_key(states, frame, function=function, arguments=arguments, columns=columns, kinds=kinds,
+                                 on_error=on_error)
 
     folded = fold_batches(inputs, work, by=by, columns=given,
                           gives=columns_ddl(held))

@@ -148,6 +148,12 @@ def task_being_built() -> str:
     return "" if folds is None else folds.task
 
 
+def query_being_built() -> str:
+    """The query of the running task that is being built, where one is."""
+    folds = _BUILDING.get()
+    return "" if folds is None else folds.fragment
+
+
 def fold_stream(
     inputs: DataFrame, fold: Fold, *, by: Sequence[str], reads: Sequence[str], kept: Sequence[str], added: str
 ) -> DataFrame:

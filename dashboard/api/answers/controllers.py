@@ -62,6 +62,7 @@ class RoundAnswer(Answer):
     changed: str | None = Field(description="When its change was in force")
     ended: str | None
     proposal: str | None
+    digest: str | None = Field(description="Of the proposal's plan as it is now: what approving it names")
     sweep: str | None
 
 
@@ -87,8 +88,9 @@ class DryRunAnswer(Answer):
 class MachineAnswer(Answer):
     """A machine that was ordered, by the name of its node: what it costs an hour, and what all its begun hours do.
 
-    ``state`` is ``ordered``, ``starting``, ``serving``, ``leaving``, ``stopped`` or ``gone``. ``error`` is what the
-    command said that failed last; empty for whoever does not administer the installation.
+    ``state`` is ``recommended``, ``declined``, ``ordered``, ``starting``, ``serving``, ``leaving``, ``stopped`` or
+    ``gone``; the first two cost nothing. ``error`` is what the provider said that failed last; empty for whoever does
+    not administer the installation.
     """
 
     node: str
@@ -108,7 +110,7 @@ class MachineAnswer(Answer):
 
 
 class MachinesAnswer(Answer):
-    """Who provides machines (``command`` or ``none``), their bounds, and the newest orders."""
+    """Who provides machines (``command``, ``webhook`` or ``none``), their bounds, and the newest orders."""
 
     provider: str
     most_slots: int

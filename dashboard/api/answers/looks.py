@@ -1,9 +1,9 @@
-"""What the API answers of looks at sources that do not run."""
+"""What the API answers of looks at sources that do not run, and of searches of streams that do."""
 
 from __future__ import annotations
 
 from dashboard.api.answers.common import Answer, answer_of
-from dashboard.explorer import source_looks
+from dashboard.explorer import source_looks, stream_searches
 from scheduler.contracts.looks import ColumnProposal, Unread
 
 
@@ -13,6 +13,13 @@ class LookBegun(Answer):
     id: str
 
 
+class SearchBegun(Answer):
+    """A search that was begun: ask for it by this id about every second, for it looks at what came since."""
+
+    id: str
+
+
 answer_of(Unread, name="UnreadMessage")
 answer_of(ColumnProposal)
 Look = answer_of(source_looks.Look)
+StreamSearch = answer_of(stream_searches.StreamSearch)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -41,16 +41,17 @@ from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.operations.latency_control.batch_modes import is_still_wanted
 from dashboard.operations.models import AlternateHold, BatchFigures, CutTask
+from dashboard.plans.choices import ScheduleChoice
 from dashboard.plans.selectors import plan_of
 from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS
 from scheduler.controllers import loop_values
 from scheduler.controllers.chaining import FUSES_BELOW, UNDO
-from scheduler.controllers.changes import BatchMode
+from scheduler.controllers.changes import Aspect, BatchMode
 from scheduler.controllers.controller_port import CommandProgress
 from scheduler.controllers.loop_values import ASKED, BEGUN, CHECKING, ENACTING, WITHDRAWING, Begin, Command, RollBack
 from scheduler.guards.policy_sources import CONTROLLERS
 from scheduler.model.errors import WeirError
-from scheduler.model.plan_kinds import DEFRAGMENT, ISOLATE, MOVE, SET, PlanKind
+from scheduler.model.plan_kinds import DEFRAGMENT, ISOLATE, MOVE, SCHEDULE, SET, PlanKind
 from scheduler.model.settings_of_fragments import USUAL
 
 ASKED_FOR = timedelta(minutes=1)
@@ -73,12 +74,15 @@ class PlanActuator:
         Why a round whose plan waits for its reviewers is better given up; empty where it is not.
     lapsed : callable, optional
         Why what the plan changed is as before, though nobody took it back; empty where it is not.
+    others : mapping of Aspect to PlanActuator, optional
+        By what a decision changes: who proposes it, where that is a plan of another kind.
     """
 
     kind: PlanKind
     options: Callable[[Mapping[str, Any]], dict[str, Any] | None]
     outdated: Callable[[RoundRow, Proposal], str] = lambda row, proposal: ""
     lapsed: Callable[[Proposal], str] = lambda proposal: ""
+    others: Mapping[Aspect, PlanActuator] = field(default_factory=dict)
 
     def progress(self, rows: Sequence[RoundRow]) -> Mapping[str, CommandProgress]:
         """What has become of rounds, by their proposals."""
@@ -150,15 +154,16 @@ class PlanActuator:
         """Not while another plan is being enacted: each makes the figures that the next one is weighed by."""
         record = DataflowRecord.objects.select_related("team").get(pk=row.target)
         mine = Proposal.objects.filter(dataflow=record)
-        if record.status not in SITE_PLAN_KINDS[self.kind.name].proposed_from or mine.open().exists() or (
+        own = self.others.get(Aspect(row.decision["changes"][0]["aspect"]), self)
+        if record.status not in SITE_PLAN_KINDS[own.kind.name].proposed_from or mine.open().exists() or (
                 Proposal.objects.under_way().exists()):
             return False
-        options = self.options(row.decision)
+        options = own.options(row.decision)
         if options is None:
             row.stuck = "What it is about is there no more."
             row.save(update_fields=["stuck"])
             return False
-        proposal = open_proposal(audit, record, self.kind.name, options=options, loop_round=row)
+        proposal = open_proposal(audit, record, own.kind.name, options=options, loop_round=row)
         audit.subject, audit.details = record, {"proposal": str(proposal.pk), "round": row.key}
         return True
 
@@ -281,7 +286,10 @@ class CutActuator(PlanActuator):
         return done
 
 
-ADAPTATION = PlanActuator(SET, _switches, outdated=_held_meanwhile)
+RESCHEDULING = PlanActuator(SCHEDULE, lambda decision: {
+    "schedule": ScheduleChoice.of(**json.loads(decision["arguments"]["schedule"])).as_option()})
+ADAPTATION = PlanActuator(
+    SET, _switches, outdated=_held_meanwhile, others={Aspect.SCHEDULE: RESCHEDULING})
 DEFRAGMENTATION = PlanActuator(DEFRAGMENT, lambda decision: {"queries": decision["arguments"]["queries"].split()})
 CHAINING = PlanActuator(DEFRAGMENT, _chain, outdated=_has_eased)
 DEPLOYMENT = PlanActuator(MOVE, lambda decision: {

@@ -87,7 +87,7 @@ def _text(element: RunningElement, key: Sequence[str]) -> str:
     if not by:
         raise InvalidValue(f"{element.task} has one alternate for all keys.", remedy="Switch the task itself.")
     text = key_text_of(key) or ""
-    if len(key) != len(by) or len(text) > LONGEST_KEY:
+    if len(key) != len(by) or len(text) > LONGEST_KEY or not any(value.strip() for value in key):
         raise InvalidValue(
             f"That is no key of {element.task}, which is switched by {', '.join(by)}.",
             remedy=f"Give a value for each of these columns, {LONGEST_KEY} characters in all at most.")

@@ -8,24 +8,28 @@ back only what it has ordered itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 from django.conf import settings
 
 from dashboard.approvals.drains import drain_of, pause_s
-from dashboard.audit.trail import audited
+from dashboard.audit.trail import Audit, audited
 from dashboard.controllers.machine_providers import MachineNotOrdered, MachineProvider, machine_provider
 from dashboard.controllers.machine_states import (
+    DECLINED,
     GONE,
     LEAVING,
     MACHINE_LIFECYCLE,
     OPEN_STATES,
     ORDERED,
+    RECOMMENDED,
     SERVING,
     STARTING,
     STOPPED,
+    UNPAID_STATES,
 )
 from dashboard.controllers.models import MachineOrder
 from dashboard.controllers.site_world import StoredWorld
@@ -34,17 +38,27 @@ from dashboard.operations.estate_store.offered_slots import offered_slots, silen
 from dashboard.operations.live_view.nodes import take_out_node
 from dashboard.operations.models import NodeRow
 from dashboard.operations.services import drain_node
+from dashboard.teams.models import User
+from dashboard.teams.permissions import require_superuser, viewer_of
 from scheduler.adaptation.machine_orders import MachineBounds, OrderedMachine, StartMachine, StopMachine, orders_for
 from scheduler.controllers.alternate_adaptation import NAME, slots_wanted
 from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.controllers.evidence.adaptations import evidence as evidence_of
-from scheduler.model.errors import WeirError
+from scheduler.controllers.loop_values import RECOMMENDS
+from scheduler.controllers.vetoes import PEACE_S
+from scheduler.model.errors import NotFound, WeirError
 from scheduler.simulation.elastic import RentedVm, VmClass
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 15, 600  # after an order that the provider did not take
 ENDS_WITHIN = timedelta(seconds=120)  # a stopped machine's agent; before that nobody asks whether it reports
 
 log = structlog.get_logger(__name__)
+
+
+class MachineBoundsReached(WeirError):
+    """Machines on order have as many slots, or cost as much, as the operator lets them."""
+
+    code = "machine_bounds_reached"
 
 
 def is_wanted() -> bool:
@@ -136,23 +150,29 @@ def _decide(*, at: datetime) -> None:
     evidence = evidence_of(StoredWorld(at))
     if evidence is None:
         return
-    wanted = slots_wanted(evidence, policies_of(CONTROLLERS[NAME]))
+    policies = policies_of(CONTROLLERS[NAME])
+    wanted = slots_wanted(evidence, policies)
+    advised = wanted + slots_wanted(evidence, policies, mode=RECOMMENDS)
     orders = list(MachineOrder.objects.filter(state__in=OPEN_STATES))
-    newest = MachineOrder.objects.first()
-    failed = MachineOrder.objects.filter(gave_up=True).first()
-    decided = orders_for(
-        wanted, _free_slots(), [_machine(order) for order in orders],
-        [VmClass(size.name, size.slots, 1.0, 1.0, size.hour) for size in settings.VM_SIZES.values()],
-        bounds=MachineBounds(settings.MACHINE_SLOTS, settings.MACHINE_PRICE), at_s=at.timestamp(),
+    paid = MachineOrder.objects.exclude(state__in=UNPAID_STATES)
+    newest, failed = paid.first(), paid.filter(gave_up=True).first()
+    decide = partial(
+        orders_for, free_slots=_free_slots(), machines=[_machine(order) for order in orders],
+        kinds=[VmClass(size.name, size.slots, 1.0, 1.0, size.hour) for size in settings.VM_SIZES.values()],
+        bounds=_bounds(), at_s=at.timestamp(),
         ordered_s=None if newest is None else newest.ordered.timestamp(),
         failed_s=None if failed is None else failed.ordered.timestamp())
+    decided = decide(advised)  # what only a recommendation needs is not given back either
+    starts = [each for each in decide(wanted) if isinstance(each, StartMachine)]
+    advice = [] if starts else [each for each in decided if isinstance(each, StartMachine)]
     with audited(actor=None, verb="machine.decide") as audit:
-        latest = MachineOrder.objects.select_for_update().first()
+        latest = paid.select_for_update().first()
         is_alone = (None if latest is None else latest.pk) == (None if newest is None else newest.pk)
-        for each in decided:  # unless somebody else has decided meanwhile
-            if isinstance(each, StartMachine) and is_alone:
-                row = _ordered(each, at=at)
-                audit.also(verb="machine.order", subject=row, team=None, why=row.why, size=row.size)
+        for each in starts if is_alone else ():  # unless somebody else has decided meanwhile
+            row = _ordered(each, at=at)
+            audit.also(verb="machine.order", subject=row, team=None, why=row.why, size=row.size)
+        _advise(audit, advice, is_wanted=not starts and any(
+            isinstance(each, StartMachine) for each in decide(advised, ordered_s=None, failed_s=None)), at=at)
         audit.nothing_changed()  # but for what has its own row
     by_node = {order.node: order for order in orders}
     for each in decided:
@@ -160,14 +180,90 @@ def _decide(*, at: datetime) -> None:
             _move(by_node[each.node], LEAVING, {"why_back": each.why, "next_try": at})
 
 
-def _ordered(order: StartMachine, *, at: datetime) -> MachineOrder:
+def _advise(audit: Audit, advice: Sequence[StartMachine], *, is_wanted: bool, at: datetime) -> None:
+    """Recommend machines where none is recommended, and not for a day after one was declined; ``is_wanted`` says
+    whether those that are recommended are wanted still."""
+    recommended = MachineOrder.objects.select_for_update().filter(state=RECOMMENDED)
+    if not is_wanted:
+        for row in recommended:
+            row.state, row.ended, row.why_back = DECLINED, at, "Nobody wants its slots any more."
+            row.save(update_fields=["state", "ended", "why_back"])
+            audit.also(verb="machine.withdraw", subject=row, team=None, why=row.why_back)
+        return
+    if recommended.exists() or MachineOrder.objects.filter(
+            declined_by__isnull=False, ended__gt=at - timedelta(seconds=PEACE_S)).exists():
+        return
+    for each in advice:
+        row = _ordered(each, at=at, state=RECOMMENDED)
+        audit.also(verb="machine.recommend", subject=row, team=None, why=row.why, size=row.size)
+
+
+def order_machine(*, actor: User, node: str, at: datetime) -> MachineOrder:
+    """Order a machine that is recommended; by an administrator of the installation.
+
+    Raises
+    ------
+    NotFound
+        No machine of that name was recommended.
+    InvalidTransition
+        It was ordered or declined meanwhile.
+    MachineBoundsReached
+        With it machines would have more slots, or cost more, than the operator lets them.
+    """
+    return _answer(actor, node, "machine.order", ORDERED, {"ordered": at, "next_try": at})
+
+
+def decline_machine(*, actor: User, node: str, at: datetime) -> MachineOrder:
+    """Decline a machine that is recommended: none is for a day; by an administrator of the installation.
+
+    Raises
+    ------
+    NotFound, InvalidTransition
+        As `order_machine`.
+    """
+    return _answer(actor, node, "machine.decline", DECLINED, {
+        "ended": at, "declined_by": actor, "why_back": f"{actor.username} declined it."})
+
+
+def _answer(actor: User, node: str, verb: str, state: str, changes: Mapping[str, object]) -> MachineOrder:
+    require_superuser(viewer_of(actor))
+    with audited(actor=actor, verb=verb) as audit:
+        row = MachineOrder.objects.select_for_update().filter(node=node).first()
+        if row is None:
+            raise NotFound(f"No machine {node} is recommended.", remedy="See those that are: `./weir node machines`.")
+        MACHINE_LIFECYCLE.check(row.state, state)
+        if state == ORDERED:
+            _require_bounds(row)
+        row.state = state
+        for name, value in changes.items():
+            setattr(row, name, value)
+        row.save(update_fields=["state", *changes])
+        audit.subject, audit.details = row, {"size": row.size, "why": row.why}
+        return row
+
+
+def _bounds() -> MachineBounds:
+    return MachineBounds(settings.MACHINE_SLOTS, settings.MACHINE_PRICE)
+
+
+def _require_bounds(row: MachineOrder) -> None:
+    orders, bounds = [row, *MachineOrder.objects.select_for_update().filter(state__in=OPEN_STATES)], _bounds()
+    slots, per_hour = sum(each.slots for each in orders), sum(each.per_hour for each in orders)
+    if slots > bounds.most_slots or per_hour > bounds.most_per_hour + 1e-9:
+        raise MachineBoundsReached(
+            f"With {row.node} machines on order would have {slots} slots and cost {per_hour:.4g} an hour; "
+            f"{bounds.most_slots} and {bounds.most_per_hour:.4g} may be.",
+            remedy="Wait until one is given back, or raise WEIR_MACHINE_SLOTS and WEIR_MACHINE_PRICE.", node=row.node)
+
+
+def _ordered(order: StartMachine, *, at: datetime, state: str = ORDERED) -> MachineOrder:
     stem = re.sub(r"[^A-Za-z0-9]", "", order.kind.name).lower()[:40] or "machine"
     number = MachineOrder.objects.count() + 1
     while NodeRow.objects.filter(name=f"{stem}-{number}").exists():
         number += 1
     return MachineOrder.objects.create(
         node=f"{stem}-{number}", size=order.kind.name, slots=order.kind.cores, per_hour=order.kind.per_hour,
-        why=order.why, ordered=at, next_try=at)
+        why=order.why, ordered=at, next_try=at, state=state)
 
 
 def _machine(order: MachineOrder) -> OrderedMachine:

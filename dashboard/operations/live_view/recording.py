@@ -11,7 +11,7 @@ from dashboard import jobs
 from dashboard.operations.live_view.dataflow_use import taken_by_dataflows
 from dashboard.operations.live_view.estate_view import View, exact_rate, sources_and_sinks
 from dashboard.operations.live_view.findings import Finding
-from scheduler.contracts.reports import NodeReport
+from scheduler.contracts.reports import NodeReport, checkpoint_age_ms
 from scheduler.history.series import (
     ALARM,
     DATAFLOW,
@@ -154,6 +154,9 @@ def _node(name: str, report: NodeReport) -> Named:
         for query, run in slot.fragments.items():
             for metric in ("rate_per_s", "batch_ms", "trigger_ms", "cpu", "memory"):
                 yield series_of(QUERY, query, metric), getattr(run, metric)
+            yield series_of(QUERY, query, "restarts"), run.restarts
+            yield series_of(QUERY, query, "state_mb"), run.state_kb / 1024 if run.state_kb else None
+            yield series_of(QUERY, query, "checkpoint_age_ms"), checkpoint_age_ms(run, at_ms=report.at_ms)
             for phase, took_ms in run.phases_ms.items():
                 if f"batch_{phase}_ms" in METRICS:  # an agent of a later version may tell of others
                     yield series_of(QUERY, query, f"batch_{phase}_ms"), took_ms

@@ -30,7 +30,7 @@ def catalogue() -> Catalogue:
 
 def node_sizes() -> dict[str, VmSize]:
     """The size of each node that has one: as the settings say, and as machines were ordered."""
-    if not settings.MACHINE_COMMAND:
+    if not (settings.MACHINE_COMMAND or settings.MACHINE_WEBHOOK):
         return settings.NODE_SIZES
     ordered = NodeRow.objects.filter(size__in=settings.VM_SIZES).values_list("name", "size")
     return {name: settings.VM_SIZES[size] for name, size in ordered} | settings.NODE_SIZES

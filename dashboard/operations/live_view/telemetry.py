@@ -24,9 +24,9 @@ def record_nodes(*, at: datetime) -> int:
     nodes.update(seen=at)
     for name, machine, threads, speed in nodes.values_list("name", "machine", "threads", "speed"):
         report = reports[name]
-        known = {"machine": machine, "threads": threads, "speed": speed}
+        before = {"machine": machine, "threads": threads, "speed": speed}
         # An agent of an older version tells neither threads nor speed.
-        told = {"machine": report.machine[:120], "threads": report.threads or None, "speed": report.speed or speed}
-        if told != known:
-            nodes.filter(name=name).update(**told)
+        now = {"machine": report.machine[:120], "threads": report.threads or None, "speed": report.speed or speed}
+        if now != before:
+            nodes.filter(name=name).update(**now)
     return len(reports)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,6 +12,8 @@ from django import template
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from dashboard.plans.models import PlanRecord
+from scheduler.adaptation.adaptation_port import AdaptationProblem
 from scheduler.model.latency_limits import in_words
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.model.profile import counted_threads
@@ -144,9 +147,21 @@ def latency(ms: float | None) -> str:
 
 
 @register.filter
-def verb(kind: str) -> str:
-    """What a plan of this kind does."""
-    return PLAN_KINDS[kind].verb
+def plan_verb(plan: PlanRecord) -> str:
+    """What a plan does, as a title: of what it sets, what that is."""
+    if "policy" in plan.options:
+        return "Set a policy of"
+    if "alternate" in plan.options:
+        return "Switch"
+    if "real_time" in plan.options:
+        return "Set the batches of"
+    return PLAN_KINDS[plan.kind].verb
+
+
+@register.filter
+def steps_below(reached: Sequence[float], least: float) -> int:
+    """In how many steps of a simulation throughput was below its band."""
+    return sum(each < least - AdaptationProblem.tolerance - 1e-9 for each in reached)
 
 
 @register.filter

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 from uuid import UUID
 
 from django.contrib.auth.decorators import login_required
@@ -61,6 +62,7 @@ def dataflow_task(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRes
                 stream_id(stream["source"], task), {}), "events": _events(live["tasks"].get(stream["source"]))}
             for stream in graph["streams"] if stream["target"] == task],
         "outgoing": _output(request, record, task) or _events(running),
+        **_log(request, record, task),
     })
 
 
@@ -80,6 +82,14 @@ def _output(request: HttpRequest, record: DataflowRecord, task: str) -> str:
     """Where the events that an output keeps are read; empty for other tasks."""
     outputs = {output["task"] for output in operations.outputs(request.viewer, record.pk)}
     return reverse("output_events", args=[record.pk, task]) if task in outputs else ""
+
+
+def _log(request: HttpRequest, record: DataflowRecord, task: str) -> dict[str, str]:
+    """Where the task's log is read; nowhere for others than its team, for lines may show values of events."""
+    if not request.viewer.sees_private_of(record.team_id):
+        return {}
+    return {f"log_{what}": f"{reverse(name, args=[record.pk])}?{urlencode({'task': task})}"
+            for what, name in (("page", "dataflow_log"), ("lines", "dataflow_log_lines"))}
 
 
 def _events(running: Any) -> str:

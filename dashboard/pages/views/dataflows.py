@@ -193,6 +193,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "notable": operations.notable_events(request.viewer, dataflow_id),
         "shared": _sharing(tasks), "may_remove": may and record.status in {RUNNING, PAUSED},
         "may_change": may and record.status == RUNNING,
+        "may_read_log": record.status == RUNNING and request.viewer.sees_private_of(record.team_id),
         "may_pause": may and record.status == RUNNING, "may_resume": may and record.status == PAUSED,
         "is_dynamic": any(is_dynamic(task["type"]) for task in tasks),
         "dynamic": dynamic_tasks(request.viewer, dataflow_id), "may_switch": may and record.status == RUNNING,

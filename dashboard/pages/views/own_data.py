@@ -222,7 +222,8 @@ def _shown(
     others: list[Problem], *, status: int = 200,
 ) -> HttpResponse:
     context: dict[str, Any] = {
-        "step": step, "steps": STEPS, "team": team, "teams": teams.teams_to_submit_for(request.viewer),
+        "step": step, "steps": STEPS, "earlier": list(STEPS)[:list(STEPS).index(step)], "team": team,
+        "teams": teams.teams_to_submit_for(request.viewer),
         "errors": errors, "others": others, "may_keep_secrets": request.viewer.has_role(team.pk, Role.ADMIN)}
     if step == "columns":
         answers, context["seen"] = _seen(request, answers)

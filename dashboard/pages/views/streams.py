@@ -11,7 +11,7 @@ from django.template.loader import render_to_string
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
-from dashboard.explorer import source_looks, streams
+from dashboard.explorer import source_looks, stream_searches, streams
 from dashboard.pages.event_table import event_table
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Team
@@ -35,6 +35,34 @@ def running_task_events(request: HttpRequest, task_id: str) -> HttpResponse:
     except WeirError as error:
         context["problem"] = error
     return render(request, "parts/events.html", context)
+
+
+@require_POST
+@login_required
+def search_begin(request: HttpRequest, task_id: str) -> JsonResponse:
+    """Search a running task's stream: where what is found is read, or why it is not searched."""
+    try:
+        search_id = stream_searches.begin_search(
+            actor=request.user, task_id=task_id, where=request.POST.get("where", ""))
+    except NotFound:
+        raise
+    except WeirError as error:
+        return JsonResponse({"address": "", "html": render_to_string("parts/events.html", {"problem": error})})
+    return JsonResponse({"address": reverse("search", args=[search_id])})
+
+
+@require_safe
+@login_required
+def search(request: HttpRequest, search_id: str) -> HttpResponse:
+    """What a search has found so far, as a table; it looks at what came since the last question."""
+    try:
+        progress = stream_searches.search(request.viewer, search_id)
+    except NotFound:
+        raise
+    except WeirError as error:
+        return render(request, "parts/events.html", {"problem": error})
+    return render(request, "parts/search.html", {
+        "search": progress, **event_table(progress.events, progress.types)})
 
 
 @require_POST

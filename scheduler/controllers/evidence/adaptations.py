@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,18 +19,20 @@ from scheduler.model.alternates import is_dynamic
 from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.ports import expect
 from scheduler.performance.alternate_costs import alternate_figures
-from scheduler.performance.alternates_at_work import LEAST_METERED_S, NOTHING, meter_key
+from scheduler.performance.alternates_at_work import LEAST_METERED_S, meter_key
 from scheduler.simulation.elastic import Alternate, ElasticDataflow
 from scheduler.simulation.problem import profit_of, value_of
 
 from .expected_rates import expected_course, name_of, sources_of, told_expectations
 from .lines import KeptSeries, Line
+from .offered_bundles import offered_bundles
 from .rate_forecasts import RateForecast
 from .world import AdaptedElement, QueryBatches, World
 
+POINT_S = 20.0  # over so long what is recorded is averaged
 WINDOW_S = 60.0  # over so long what comes is averaged: it is expected to last where there is no forecast (WAAF)
 SETTLES_S = 30.0
-MOST_FRAMES, MOST_POINTS = 1_500, 360  # of a dry run, and of a chart
+MOST_FRAMES = 1_500  # of a dry run
 LEAST = 1e-9  # seconds for an event, or events out for one: what is less counts as that
 LEAST_CORES = 0.01  # of a slot that is full: its tasks do a little all the same
 LEAST_WORTH = 0.01  # of an alternate that is on and of which nobody knows what it is worth
@@ -79,48 +81,34 @@ def effect(loop_round: Round, world: World) -> Effect | None:
         lack = None if seen is None else _lack(seen, measured)
         if seen is not None and lack is not None:
             figures_then = {LACK: lack} | ({} if seen.event_us is None else {EVENT_US: seen.event_us})
-            samples.append(MeasureSample(at_s, figures_then))
+            samples.append(MeasureSample(at_s, figures_then, load=sum(seen.rates_per_s.values())))
     return Effect(begin_s, tuple(samples))
 
 
 @dataclass(frozen=True, slots=True)
 class AdaptationPoint:
-    """A dataflow at a moment: what comes from outside (events/s), throughput Ω, value Γ, what its tasks cost an hour,
-    and profit Θ as if that lasted. None where it was not measured."""
+    """A dataflow at a moment: throughput Ω, value Γ, what its queries cost an hour, and profit Θ as if that lasted.
+    None where it was not measured."""
 
-    at_s: float
-    rate_per_s: float
     throughput: float | None
-    value: float
+    value: float | None
     per_hour: float | None
     profit: float | None
 
 
-def course_of(
-    world: World, name: str, begin_s: float, end_s: float, on_at: Callable[[float], Mapping[str, str]]
-) -> list[AdaptationPoint]:
-    """What a dataflow with goals came to over kept history; nothing where it does not run.
-
-    Parameters
-    ----------
-    on_at : callable
-        By moment (s) the alternate that was on of each running task, as far as that is known.
-    """
-    figures, elements, points = _Figures(world, [name], begin_s, end_s), world.elements(), []
-    for at_s in figures.times_s[::math.ceil(len(figures.times_s) / MOST_POINTS) or 1]:
-        measured = figures.at(at_s)
-        seen = _adapted(world, name, elements, measured, on_at(at_s))
-        if seen is None:
+def points_now(world: World) -> dict[str, AdaptationPoint]:
+    """What each running dataflow with goals comes to, by the means of the newest points."""
+    measured = _Figures(world, world.goals, world.now_s - POINT_S, world.now_s).recent()
+    points, elements = {}, world.elements()
+    for name in world.goals:
+        if (seen := _adapted(world, name, elements, measured)) is None:
             continue
-        lack = _lack(seen, measured)
-        problem, value = seen.problem, value_of(seen.elastic, seen.active)
-        per_s = seen.conditions.rates_per_s
+        lack, problem, value = _lack(seen, measured), seen.problem, value_of(seen.elastic, seen.active)
         per_hour = None if seen.event_us is None else (
-            seen.event_us / 1e6 * sum(per_s.values()) * problem.largest.per_hour)
-        points.append(AdaptationPoint(
-            at_s, sum(per_s.values()), None if lack is None else 1 - lack, value, per_hour,
-            None if per_hour is None else profit_of(
-                seen.elastic, problem.goal, value=value, cost=per_hour * problem.hours)))
+            seen.event_us / 1e6 * sum(seen.rates_per_s.values()) * problem.largest.per_hour)
+        points[name] = AdaptationPoint(
+            None if lack is None else 1 - lack, value, per_hour, None if per_hour is None else profit_of(
+                seen.elastic, problem.goal, value=value, cost=per_hour * problem.hours))
     return points
 
 
@@ -205,7 +193,7 @@ def _deciders(world: World, elements: Mapping[str, AdaptedElement]) -> dict[str,
 
 def _adapted(
     world: World, name: str, elements: Mapping[str, AdaptedElement], measured: _Measured,
-    on: Mapping[str, str] = NOTHING, forecasts: Mapping[str, RateForecast] | None = None,
+    forecasts: Mapping[str, RateForecast] | None = None,
 ) -> AdaptedDataflow | None:
     """A dataflow as adaptation looks at it; None where it does not work, or nothing of it is measured.
 
@@ -213,8 +201,6 @@ def _adapted(
     ----------
     elements : mapping of str to AdaptedElement
         The dynamic tasks that it decides about.
-    on : mapping of str to str, optional
-        By running task the alternate that was on, where it is not the one that is.
     forecasts : mapping of str to RateForecast, optional
         By source; without them it is looked at by what was measured alone.
     """
@@ -230,14 +216,17 @@ def _adapted(
             estate.tasks[task].type not in world.task_types for task in tasks):
         return None
     expect(world.prices.meters, [meter_key(task) for task in tasks])
-    ways = {task: _ways(world, task, elements.get(task), measured, on.get(task)) for task in tasks}
+    ways = {task: _ways(world, task, elements.get(task), measured) for task in tasks}
     switchable = {task for task, (alternates, _) in ways.items() if len(alternates) > 1}
-    teams = {task: {estate.submitted[user].team for user in estate.users.get(task, ())} for task in switchable}
     left_alone = tuple(f"{name_of(submitted.running, task)} stays as it is: {each.why_not}."
                  for task, each in elements.items() if task in ways and each.why_not)
     seen = {task: _offered(world, task, homes[task], measured) for task in sources}
     courses = {} if forecasts is None else {
         task: expected_course(forecasts.get(task), per_s, world.now_s) for task, per_s in seen.items()}
+    expected = seen | {task: sum(course) / len(course) for task, course in courses.items()}
+    bundles = None if forecasts is None else offered_bundles(world, name, [expected[task] for task in sources])
+    changeable = switchable if bundles is None else set(tasks)
+    teams = {task: {estate.submitted[user].team for user in estate.users.get(task, ())} for task in changeable}
     errors = [each.error for task in sources if forecasts and (each := forecasts.get(task)) is not None]
     return AdaptedDataflow(
         name, submitted.team, world.goals[name],
@@ -247,12 +236,12 @@ def _adapted(
         {task: on for task, (_, on) in ways.items()},
         {task: name_of(submitted.running, task) for task in switchable},
         {task: tuple(sorted(own - {submitted.team})) for task, own in teams.items()},
-        seen | {task: sum(course) / len(course) for task, course in courses.items()},
-        _waiting({task: homes[task] for task in tasks}, parents, measured), _room(world, homes, tasks, measured),
+        expected, _waiting({task: homes[task] for task in tasks}, parents, measured),
+        _room(world, homes, tasks, measured),
         max(world.prices.slot_hour(node_of(bundle.slot)) for home in homes.values() for bundle in home.queries),
         _event_us(homes.values(), sources, measured), left_alone,
         Forecast(courses, error=max(errors, default=0.0)) if courses else None,
-        tuple(told_expectations(submitted.running, seen, courses, forecasts or {})))
+        tuple(told_expectations(submitted.running, seen, courses, forecasts or {})), bundles)
 
 
 def _event_us(homes: Iterable[Fragment], sources: Sequence[str], measured: _Measured) -> float | None:
@@ -265,7 +254,7 @@ def _event_us(homes: Iterable[Fragment], sources: Sequence[str], measured: _Meas
 
 
 def _ways(
-    world: World, task: str, element: AdaptedElement | None, measured: _Measured, was_on: str | None = None
+    world: World, task: str, element: AdaptedElement | None, measured: _Measured
 ) -> tuple[dict[str, Alternate], str]:
     """The alternates of a running task that may be on, and the one that is; one that has none has one way."""
     running = world.estate.tasks[task]
@@ -275,7 +264,7 @@ def _ways(
             "", 1.0, max(LEAST, world.costs.task_event_us(kind) / 1e6),
             max(LEAST, _selectivity(world, task, measured, kind.selectivity)))}, ""
     figures = alternate_figures(world.estate, task, task_types=world.task_types, prices=world.prices)
-    on = next((each.name for each in figures if each.name == was_on), "") or next(
+    on = next(
         each.name for each in figures if each.is_on)
     may = {on} if element is None or element.why_not else {on, *(element.allowed & element.worth.keys())}
     worth = {} if element is None else element.worth

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from scheduler.contracts.reports import Reports
+from scheduler.controllers.bundle_adaptation import BundleOffer
 from scheduler.controllers.controller_port import Effect
 from scheduler.controllers.dry_run import Frame
 from scheduler.controllers.loop_values import Round
@@ -183,6 +184,13 @@ class World(Clock, Protocol):
 
     def elements(self) -> Mapping[str, AdaptedElement]:
         """By running task the dynamic ones whose policy names controllers."""
+
+    def schedule_in_force(self, dataflow: str) -> BundleOffer | None:
+        """The schedule that a submitted dataflow runs by; None where it runs without one."""
+
+    def schedule_for(self, dataflow: str, source_per_s: float) -> BundleOffer:
+        """The schedule that such a dataflow would get by the same pair for a rate; a ``WeirError`` where there is none.
+        """
 
     # Limits
 

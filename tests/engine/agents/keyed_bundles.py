@@ -89,8 +89,8 @@ class Plans:
             self.estate(), {bundle.id: slot}, outputs={"o"}, homes={bundle.id: fragment}).after
         self.generation += 1
 
-    def last(self, left: frozenset[str]) -> None:
-        """Only those remain that do something."""
+    def drop(self, left: frozenset[str]) -> None:
+        """Those that have left are dropped, as the site does as soon as it hears of it."""
         for name in KEYED:
             staying = tuple(bundle for bundle in self.fragments[name].bundles if bundle.id not in left)
             self.fragments[name] = replace(self.fragments[name], bundles=staying)

@@ -24,6 +24,10 @@ def play(turns_between: list[int], seed: int, patch: pytest.MonkeyPatch) -> int:
     world.want(plans.estate())
     for turns in turns_between:
         some_turns(world, turns)
+        if chance.random() < 0.5:
+            plans.drop(world.left())
+            world.want(plans.estate())
+            some_turns(world, 5)
         if plans.before and not plans.is_calm(world) and chance.random() < 0.5:
             plans.divide_back()
         else:
@@ -49,7 +53,7 @@ def come_to_rest(world: World, plans: Plans) -> None:
         if plans.is_calm(world):
             break
     assert plans.is_calm(world), "a plan is never over"
-    plans.last(world.left())
+    plans.drop(world.left())
     world.want(plans.estate())
     for _ in range(200):
         turn(world)

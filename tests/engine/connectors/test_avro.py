@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from workers.engine.connectors import avro
 from workers.engine.connectors.avro import HEADER, Registry, SchemaLimits
 from workers.engine.connectors.contract import SourceAway, SourceRefused
 from workers.engine.connectors.formats import UnreadableMessage
@@ -145,6 +146,19 @@ def test_each_record_is_read_by_the_schema_that_it_was_written_with(server: Serv
     assert registry.values_of(framed(11, chain)) == chain
     tree = {"v": 1, "below": [{"v": 2, "below": []}]}
     assert registry.values_of(framed(10, tree)) == tree
+
+
+def test_of_many_schemas_those_that_fit_are_kept_and_others_asked_for_again(
+    registry: Registry, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes = {number: len(SCHEMAS[number]["schema"]) for number in (1, 2)}
+    monkeypatch.setattr(avro, "MOST_SCHEMA_BYTES", sum(sizes.values()) - 1)
+    values = {1: {"id": 1, "customer": None, "total": 1.0, "paid": True}, 2: {"id": 1, "more": "x"}}
+    for number in (1, 1, 2, 2, 1):
+        assert registry.values_of(framed(number, values[number])) == values[number]
+    assert server.asked == [f"/schemas/ids/{number}" for number in (1, 2, 1)]
+    monkeypatch.setattr(avro, "MOST_SCHEMA_BYTES", 0)
+    assert registry.values_of(framed(2, values[2])) == values[2], "what is too large by itself is used, and not kept"
 
 
 @pytest.mark.parametrize(("body", "why"), [

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from scheduler.model.bounds import PACKET_BYTES
 from workers.engine.connectors import kafka_source
 from workers.engine.connectors.avro import Registry
 from workers.engine.connectors.contract import Message, Opening, SourceRefused
@@ -76,6 +78,20 @@ def test_a_message_without_a_value_is_told_where_no_key_is_asked_for(rig: KafkaR
     reader.close(for_good=True)
     assert not messages and "has no value" in letter.reason and letter.sample == b"deleted"
     assert reader.position()["offsets"][rig.topics[0]]["0"] == 1
+
+
+def test_a_message_that_decompresses_to_too_much_is_told_and_takes_no_other_with_it(
+    rig: KafkaRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kafka_source, "PACKET_BYTES", replace(PACKET_BYTES, most=10_000))
+    for size in (10_000, 10_001, 1):
+        rig._producer.produce(rig.topics[0], b"x" * size, partition=0)
+    assert rig._producer.flush(30) == 0
+    reader = open_kafka(Opening("t", config_of(rig, columns=[], format="text")))
+    messages, [letter] = take(reader, 3)
+    reader.close(for_good=True)
+    assert sorted(len(message.body) for message in messages) == [1, 10_000]
+    assert "more than 10,000 bytes" in letter.reason and not letter.sample
 
 
 def test_one_look_takes_few_large_messages(rig: KafkaRig, monkeypatch: pytest.MonkeyPatch) -> None:

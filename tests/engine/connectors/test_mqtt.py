@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paho.mqtt import publish as publishing
 
+from scheduler.model.bounds import PACKET_BYTES
 from workers.engine.connectors import mqtt_source
 from workers.engine.connectors.contract import Message, Opening, SourceRefused
+from workers.engine.connectors.formats import SAMPLE_BYTES
 from workers.engine.connectors.mqtt_source import LastMessages, MqttReader, open_mqtt
 
 from .authority import Authority
@@ -82,6 +84,32 @@ def test_every_qos_gives_each_message_once_while_nothing_fails(plain, monkeypatc
     assert {message.extras["mqtt_topic"] for message in messages} == {messages[0].place}
     assert take(reader, 0) == []
     reader.close(for_good=True)
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+@pytest.mark.parametrize("version", ["3.1.1", "5"])
+def test_a_packet_larger_than_one_may_be_is_a_dead_letter_and_takes_no_other_with_it(plain, monkeypatch, qos, version):
+    monkeypatch.setattr(mqtt_source, "PACKET_BYTES", replace(PACKET_BYTES, most=10_000))
+    source = opening(plain, monkeypatch, qos=qos, version=version)
+    reader = open_mqtt(source)
+    topic = source.config["topics"][0].replace("#", "a").replace("+", "a")
+    for size in (9_000, 3_000_000, 10):
+        publishing.single(topic, b"x" * size, qos=1, hostname="127.0.0.1", port=plain.port)
+    sizes, lost = [], []
+    for _ in range(100):
+        polled = reader.poll(0.2)
+        reader.written()
+        sizes += [len(message.body) for message in polled.messages]
+        lost += polled.lost
+        if len(sizes) + len(lost) == 3:
+            break
+    reader.close(for_good=False)
+    assert sizes == [9_000, 10]
+    [letter] = lost
+    assert "more than 10,000 bytes" in letter.reason and letter.place == topic and len(letter.sample) <= SAMPLE_BYTES
+    again = open_mqtt(source)
+    assert not again.poll(0.5).lost, "it was acknowledged"
+    again.close(for_good=True)
 
 
 def test_what_may_be_unacknowledged_becomes_one_block(generous, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 import redis
 
 from tests.conftest import running_broker
+from tests.library.package import install_package
 from workers.launcher.broker import free_port
 
 from . import plugin, recording
@@ -26,6 +27,8 @@ TRIGGER_MS = 400  # a batch costs the same however few its events are, and two c
 def test_types(tmp_path_factory):
     """A folder with a package of task types for tests, importable here and in slots, and its types."""
     folder = plugin.install(tmp_path_factory.mktemp("plugin"))
+    with pytest.MonkeyPatch.context() as patch:  # for slots, which find it beside those types
+        install_package(folder, patch)
     sys.path.insert(0, str(folder))
     sys.modules.pop("weir_test_types", None)
     import weir_test_types
@@ -49,7 +52,7 @@ def rig(tmp_path_factory, test_types, replayed, with_jar):
     data_dir = with_jar(tmp_path_factory.mktemp("data"))
     with running_broker(tmp_path_factory.mktemp("broker")) as url, redis.Redis.from_url(url) as client, running_agent(
         client, url, data_dir, slots=2, plugin=plugin_folder, task_types=catalogue(*types),
-        WEIR_REPLAY_DIRS=str(replayed), WEIR_FILE_S="2",
+        WEIR_REPLAY_DIRS=str(replayed), WEIR_FILE_S="2", WEIR_PYTHON_PACKAGES="sensors",
     ) as rig:
         rig.trigger_ms = TRIGGER_MS
         began_s = time.monotonic()

@@ -65,20 +65,20 @@ class Batch:
         sender.start()
         self._host.serve(self._there)
         sender.join()
-        length, said = HEAD.unpack(self._here.recv(HEAD.size, socket.MSG_WAITALL))
-        return said, self._here.recv(length, socket.MSG_WAITALL) if length else b""
+        length, letter = HEAD.unpack(self._here.recv(HEAD.size, socket.MSG_WAITALL))
+        return letter, self._here.recv(length, socket.MSG_WAITALL) if length else b""
 
     def work(self, events: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
         rows = pa.RecordBatch.from_pylist([{"_key": key, "n": number} for key, number in events], schema=READS)
-        said, answer = self._ask(WORK, rows.serialize().to_pybytes())
-        assert said == DONE, answer.decode()
+        letter, answer = self._ask(WORK, rows.serialize().to_pybytes())
+        assert letter == DONE, answer.decode()
         made = pa.ipc.read_record_batch(pa.py_buffer(answer), GIVES) if answer else None
         return [] if made is None else [(row["key"], row["sum"]) for row in made.to_pylist()]
 
     def refused(self, events: Sequence[tuple[str, int]]) -> str:
         rows = pa.RecordBatch.from_pylist([{"_key": key, "n": number} for key, number in events], schema=READS)
-        said, answer = self._ask(WORK, rows.serialize().to_pybytes())
-        assert said == FAILED
+        letter, answer = self._ask(WORK, rows.serialize().to_pybytes())
+        assert letter == FAILED
         return answer.decode()
 
     def save(self) -> None:
@@ -144,18 +144,18 @@ def test_a_fold_begins_with_what_it_inherits_and_a_failure_names_its_code(tmp_pa
     fold = definition(tmp_path, inherited=Inherited(str(tmp_path / "begun"), "t", 1))
     batch = Batch(FoldHost(), tmp_path / "folds" / "0", 7, fold)
     assert batch.work([("a", 2)]) == [("a", 42)]
-    assert __file__ in (told := batch.refused([("a", -1)])) and "-1 is negative" in told
+    assert __file__ in (failure := batch.refused([("a", -1)])) and "-1 is negative" in failure
     assert fold_files.newest(tmp_path / "folds" / "0", upto=7) is None, "nothing was saved"
 
 
-@given(kept=st.lists(st.integers(0, 60), unique=True, max_size=40), at=st.integers(0, 61))
+@given(batches=st.lists(st.integers(0, 60), unique=True, max_size=40), at=st.integers(0, 61))
 def test_the_newest_states_up_to_a_batch_count(
-    tmp_path_factory: pytest.TempPathFactory, kept: list[int], at: int
+    tmp_path_factory: pytest.TempPathFactory, batches: list[int], at: int
 ) -> None:
     folder = tmp_path_factory.mktemp("files")
-    for batch in sorted(kept):
+    for batch in sorted(batches):
         fold_files.keep(folder, batch, str(batch))
-    left = sorted(kept)[-fold_files.KEPT:]
+    left = sorted(batches)[-fold_files.KEPT:]
     assert sorted(int(path.name) for path in folder.iterdir()) == left
     before = [batch for batch in left if batch < at]
     assert fold_files.begin(folder, at) == (str(before[-1]) if before else None)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 pytest.importorskip("pyspark")
 
 from workers.engine.spark.listener import QueryListener, Work, parse_phases, parse_progress, parse_work
+from workers.engine.spark.queries import OpenQuery
 
 
 def progress(run_id: str, batch: int, *, trigger_ms: int, asking_ms: int, name: str = "f1-0") -> dict:
@@ -39,6 +42,16 @@ def test_a_batch_is_told_by_its_phases():
     assert parse_phases({}) == {}
 
 
+def test_a_batch_tells_how_long_its_state_took_and_when_it_was_done():
+    document = progress("r", 3, trigger_ms=100, asking_ms=40) | {
+        "timestamp": "2026-05-01T12:00:00.250Z", "stateOperators": [{"commitTimeMs": 7}, {"commitTimeMs": 5}, {}]}
+    document["durationMs"] |= {"addBatch": 50}
+    assert parse_phases(document) == {"asking": 40, "working": 50, "committing": 12}
+    assert parse_progress(document).committed_at_ms == 1_777_636_800_250 + 100
+    for timestamp in (None, "soon"):
+        assert parse_progress(document | {"timestamp": timestamp}).committed_at_ms is None
+
+
 def test_work_adds_up_over_batches_and_restarts_but_a_batch_that_is_seen_twice_counts_once():
     listener = QueryListener(lambda run_id: None)
     listener._keep(progress("first", 7, trigger_ms=40, asking_ms=10))
@@ -49,3 +62,15 @@ def test_work_adds_up_over_batches_and_restarts_but_a_batch_that_is_seen_twice_c
     assert listener.work("f1-0") == Work(batches=3, busy_ms=85)
     assert listener.work("f1-1") == Work(batches=1, busy_ms=9)
     assert listener.work("unknown") == Work()
+
+
+def test_what_an_open_batch_has_done_so_far_counts_and_never_falls_when_it_ends():
+    listener, busy_ms = QueryListener(lambda run_id: None), [0]
+    query = OpenQuery(SimpleNamespace(_jsq=None), lambda: False, lambda: 0, lambda: busy_ms[0])
+    figures = []
+    for batch in range(3):
+        for busy_ms[0] in (10, 400, 900, 0):  # the last: it has ended, and Spark has not said so yet
+            figures.append(listener.work("f1-0", query).busy_ms)
+        listener._keep(progress("r", batch, trigger_ms=1_000, asking_ms=50))
+    assert figures == [10, 400, 900, 900, 960, 1350, 1850, 1850, 1910, 2300, 2800, 2800]
+    assert listener.work("f1-0") == Work(batches=3, busy_ms=2850)

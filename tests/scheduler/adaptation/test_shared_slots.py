@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from scheduler.adaptation.adaptation_registry import ADAPTATIONS
 from scheduler.adaptation.shared_slots import (
     GAIN,
     MOST_CORES,
+    MOST_TASKS,
     AdaptationRoom,
     candidate_of,
     choose_on_slots,
@@ -113,3 +115,24 @@ def test_however_much_comes_a_choice_is_made(case: tuple) -> None:
     assert answer.chosen.throughput >= answer.now.throughput and answer.more_slots > MOST_CORES
     with pytest.raises(ValueError, match="more to do"):
         offer_of(problem, flood, algorithm="CE")
+
+
+def test_of_more_tasks_than_an_algorithm_is_asked_for_what_is_on_stays_or_a_neighbour_is_chosen() -> None:
+    count = MOST_TASKS + 1
+    ways = {"dear": Alternate("dear", 1.0, 1e-5), "cheap": Alternate("cheap", 0.5, 1e-6)}
+    tasks = {f"t{number}": {"only": Alternate("only", 1.0, 1e-6)} for number in range(count - 1)} | {"last": ways}
+    names = list(tasks)
+    problem = AdaptationProblem(
+        ElasticDataflow(tasks, tuple(itertools.pairwise(names))), (slot_class(0.1, tasks=count),), BreakEven(2.0, 1.0),
+        step_s=60.0, billing="seconds")
+
+    def nobody(*_: object, **__: object) -> None:
+        raise AssertionError("an algorithm was asked")
+
+    conditions, active = Conditions({"t0": 1.0}), {task: next(iter(on)) for task, on in tasks.items()}
+    room = AdaptationRoom({"n1/1": 1e-6}, {name: {"n1/1": 1.0} for name in names})
+    answer = choose_on_slots(
+        problem, conditions, active, room, kind=replace(ADAPTATIONS["CE"], deploy=nobody, adapt=nobody))
+    assert answer.switches in ({}, {"last": "cheap"})
+    with pytest.raises(ValueError, match=f"{count} tasks"):
+        offer_of(problem, conditions, algorithm="CE")

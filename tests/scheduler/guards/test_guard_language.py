@@ -211,6 +211,12 @@ def test_an_element_that_names_too_many_streams_is_refused() -> None:
     assert str(GUARD_STREAMS.most) in refused.value.remedy
 
 
+def test_a_guard_that_is_wrong_names_its_alternate() -> None:
+    with pytest.raises(InvalidGuard, match=r"Of y: .*line 1") as refused:
+        read_element(GuardedElement("e", (GuardedAlternate("x"), GuardedAlternate("y", "rate >"))), CATALOG)
+    assert refused.value.facts["alternate"] == "y" and refused.value.remedy
+
+
 def test_an_element_of_too_many_temporal_words_is_refused() -> None:
     def element(words: int) -> GuardedElement:
         guard = " OR ".join(f"mean(rate, '{seconds} s') > 1" for seconds in range(1, words + 1))

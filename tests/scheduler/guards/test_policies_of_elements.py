@@ -35,6 +35,11 @@ def test_a_policy_is_read_back_as_it_was_stored(policy: ElementPolicy) -> None:
     assert policy_in(json.loads(json.dumps(policy.document()))) == policy
 
 
+def test_reviewers_read_values_in_three_digits() -> None:
+    assert ElementPolicy({"a": "rate > 1"}, {"a": 4 / 7, "b": "rate / 3"}).words == (
+        "a while rate > 1, worth 0.571; b always, worth rate / 3")
+
+
 def test_what_the_document_says_is_in_force_until_another_policy_is_set() -> None:
     stated = policy_of("t", WAYS, USUAL, "activation")
     assert stated == stated_policy(WAYS, "activation") and stated.guards == {"a": "rate > 1"} and stated.decides

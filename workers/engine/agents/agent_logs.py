@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from contextlib import suppress
 from typing import TextIO
 
@@ -31,6 +32,17 @@ def configure(stream: TextIO, **always: object) -> None:
         _ALWAYS[name] = value
 
 
+def passed_on(stream: TextIO) -> Callable[[str], None]:
+    """Writes what other processes log, line by line, to the same stream; lines that it cannot write are lost."""
+    lossy = _Lossy(stream)
+
+    def write(text: str) -> None:
+        lossy.write(text)
+        lossy.flush()
+
+    return write
+
+
 class _Lossy:
     """A stream that loses what it cannot write."""
 
@@ -38,7 +50,7 @@ class _Lossy:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        with suppress(OSError):
+        with suppress(OSError, ValueError):  # it may have been closed
             self._stream.write(text)
 
     def flush(self) -> None:

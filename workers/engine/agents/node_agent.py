@@ -35,7 +35,7 @@ from workers.engine.worker_settings import Settings, from_environment
 from workers.library.registry import task_types
 from workers.processes import adopt_orphans
 
-from .agent_logs import configure, logger
+from .agent_logs import configure, logger, passed_on
 from .node_store import NewestDesired, NodeStore
 from .started_fragments import FileLock
 from .supervising.archiver import Archiver
@@ -43,6 +43,7 @@ from .supervising.broker_sync import DesiredStateWatcher, ReportPublisher, conne
 from .supervising.broker_users import CONNECTORS, BrokerUsers
 from .supervising.confinement import Confinement, command_of, trusted_environment, unconfined
 from .supervising.lease import Lease, LeaseState
+from .supervising.log_keeper import LogAnswers, LogKeeper
 from .supervising.look_runner import LookRunner
 from .supervising.qos_agent import NodeQos, QosThread, reports_of
 from .supervising.secret_opening import Opener
@@ -82,21 +83,19 @@ class NodeAgent:
         self._users = BrokerUsers(self._broker, settings.redis_url, self._store)
         self._confinement = (Confinement if slot_argv is None else unconfined)(settings, self._users)
         self._lease = Lease(self._broker, settings.node, folder=self._store.folder)
-        self._stopping = threading.Event()
-        self._wake = threading.Event()
-        self._news = threading.Event()
-        self._lease_state = LeaseState.UNKNOWN
+        self._stopping, self._wake, self._news = threading.Event(), threading.Event(), threading.Event()
+        self._lease_state, self._version = LeaseState.UNKNOWN, 0
         self._slots: list[SlotProcess] = []
         self._connectors: SlotProcess | None = None  # while there are connectors
         self._spare: Spare | None = None
         self._trial_runner: TrialRunner | None = None  # from when on it has its folder to itself
         self._look_runner: LookRunner | None = None  # likewise
         self._archiver: Archiver | None = None
-        self._version = 0
         self._meters: dict[tuple[str, int], TreeMeter] = {}  # by slot (or spare) and process
         self._shares: dict[str, UsageAttribution] = {}
         self._newest = newest = NewestDesired(self._store)
         self._opener = Opener(settings, newest)
+        self._logs = LogKeeper(data_folder=str(settings.data_dir), echo=passed_on(sys.stdout))
         self._passing = PassingRecords(self._store)
         self._spiller = Spiller(
             Channels(self._broker), spill_folder(settings.data_dir, settings.node),
@@ -132,19 +131,21 @@ class NodeAgent:
         self._qos = NodeQos(
             self._broker, self._store, reports=lambda: reports_of(self._slots), chance=random.Random(),
             on_intervals=self._poke_slots, on_event=publisher.send_event)
-        managing = QosThread(self._qos, clock_s=time.time, cycle_s=self._settings.supervisor_cycle_s)
-        spilling = SpillThread(self._spiller, clock_ms=_now_ms)
         files = FileThread(FileKeeper.of(self._settings, report=self._log.warning))
+        threads = (
+            publisher, watcher, SpillThread(self._spiller, clock_ms=_now_ms),
+            QosThread(self._qos, clock_s=time.time, cycle_s=self._settings.supervisor_cycle_s),
+            self._look_runner, self._trial_runner, LogAnswers(self._broker, self._settings.node, self._logs))
         while not self._stopping.is_set():
             if not self._wait_until(self._may_serve, "the broker does not grant the lease of this node's name"):
                 break
             self._users.look(is_away=self._lease_state is not LeaseState.HELD)
-            for thread in (watcher, publisher, self._trial_runner, self._look_runner, spilling, files, managing):
+            for thread in (*threads, files):
                 if not thread.is_alive():
                     thread.start()
             self._serve(publisher)
         files.stop(within_s=CLOSE_S)
-        for thread in (self._trial_runner, self._look_runner, managing, spilling, watcher, publisher):
+        for thread in reversed(threads):
             thread.stop()
         if self._lease_state is LeaseState.HELD:
             self._lease.give_back()
@@ -158,7 +159,7 @@ class NodeAgent:
         def made(kind: type[SlotProcess], name: str, **more: Any) -> SlotProcess:
             return kind(
                 name, self._slot_argv(name), env={}, on_news=self._on_news, on_event=publisher.send_event,
-                enclose=self._confinement.enclosed, answer=self._opener.answer, **more)
+                enclose=self._confinement.enclosed, answer=self._opener.answer, log=self._logs.listen, **more)
 
         self._spare = made(Spare, SPARE) if self._settings.spares else None
         if self._settings.class_archive and not self._settings.spark_master:

@@ -99,12 +99,17 @@ class Registry:
                 schema = fastavro.parse_schema(json.loads(document["schema"]))
             except Exception as error:
                 raise UnreadableMessage(f"has schema {number}, which is no Avro schema: {str(error)[:200]}") from None
-            self._schemas[number] = schema, SchemaLimits(schema)
-            self._sizes[number] = len(document["schema"])
-            while sum(self._sizes.values()) > MOST_SCHEMA_BYTES:
-                oldest = next(iter(self._sizes))
-                del self._sizes[oldest], self._schemas[oldest]
+            known = schema, SchemaLimits(schema)
+            self._keep(number, known, len(document["schema"]))
+            return known
         return self._schemas[number]
+
+    def _keep(self, number: int, known: tuple[Any, SchemaLimits], size: int) -> None:
+        """Keep a schema, and let the oldest go where all together are too large."""
+        self._schemas[number], self._sizes[number] = known, size
+        while sum(self._sizes.values()) > MOST_SCHEMA_BYTES:
+            oldest = next(iter(self._sizes))
+            del self._sizes[oldest], self._schemas[oldest]
 
     def _asked(self, number: int) -> Mapping[str, Any]:
         """The registry's answer to a schema's number."""

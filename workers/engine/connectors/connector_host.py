@@ -158,7 +158,7 @@ class ConnectorHost:
             message, now_ms = words_of(error), _now_ms()
             if before is None or before.error != message:
                 self._on_event("connector_failed", task=task, error=message)
-                self._log.warning("source cannot begin", connector=task[:12], error=message)
+                self._log.warning("source cannot begin", connector=task[:12], task=task, error=message)
             self._unready[task] = replace(
                 before or ConnectorReport(RETRYING, now_ms), error=message, retry_at_ms=now_ms + UNREADY_MS,
                 restarts=before.restarts + 1 if before else 0)

@@ -18,6 +18,7 @@ from collections.abc import Collection, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from scheduler.model.bounds import PACKET_BYTES
 from workers.library.live_events import AVRO
 from workers.library.reach import require_allowed
 
@@ -133,7 +134,9 @@ class KafkaReader:
             place = f"{topic}[{partition}] at {offset}"
             extras = self._extras(message)
             of = f"{topic}[{partition}]"
-            if message.value() is not None and self._registry is not None:
+            if len(message) > PACKET_BYTES.most:  # a few bytes of a producer's become a gigabyte, which nobody copies
+                lost.append(DeadLetter(f"is of more than {PACKET_BYTES.most:,} bytes", place))
+            elif message.value() is not None and self._registry is not None:
                 try:
                     messages.append(Message(
                         place=place, values=self._registry.values_of(message.value()), extras=extras, partition=of))

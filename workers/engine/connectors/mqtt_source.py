@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from scheduler.model.bounds import PACKET_BYTES
 from workers.library.reach import host_and_port, require_allowed
 
 from .certificates import tls_context
@@ -26,6 +27,7 @@ from .contract import (
     LINGER_S,
     MOST_BYTES,
     MOST_MESSAGES,
+    DeadLetter,
     Message,
     Opening,
     Polled,
@@ -33,6 +35,7 @@ from .contract import (
     SourceAway,
     SourceRefused,
 )
+from .formats import SAMPLE_BYTES
 
 CONNECT_S = 10.0
 KEEP_ALIVE_S = 30
@@ -44,6 +47,7 @@ ALMOST = 16  # brokers commonly hold back after 20 unacknowledged ones
 SILENCE_S = 0.001  # after so many, this is taken for holding back
 REMEMBERED_TOPICS = 2_000  # whose last messages are known again, those that spoke last
 REMEMBER_S = 1.0  # between two positions that hold them
+RECEIVED_BYTES = 1 << 20  # at a time
 
 
 def open_mqtt(opening: Opening) -> MqttReader:
@@ -110,6 +114,14 @@ def _digest(text: bytes) -> str:
     return base64.b64encode(hashlib.blake2b(text, digest_size=6).digest()).decode()
 
 
+class _CutPacket(bytearray):
+    """The beginning of a packet that is larger than one may be: the protocol lets it be 256 MB."""
+
+    def __iadd__(self, received: Any) -> _CutPacket:
+        super().__iadd__(received[:max(0, PACKET_BYTES.most - len(self))])
+        return self
+
+
 class MqttReader:
     """A client with a session of its own, driven by the thread that polls."""
 
@@ -128,6 +140,7 @@ class MqttReader:
         self._subscribed: list[Any] | None = None
         self._got: list[tuple[Message, int, int]] = []
         self._got_bytes = 0
+        self._lost: list[DeadLetter] = []
         self._unacknowledged: list[tuple[int, int]] = []
         self._seen = LastMessages.of(opening.position)
         self._remember_s = 0.0
@@ -139,6 +152,7 @@ class MqttReader:
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
         self._client.on_message = self._on_message
+        self._bound_packets()
         self._secure(self._client)
         try:
             self._connect()
@@ -152,7 +166,7 @@ class MqttReader:
 
     def poll(self, timeout_s: float) -> Polled:
         deadline = time.monotonic() + timeout_s
-        while not self._got and (left := deadline - time.monotonic()) > 0:
+        while not self._got and not self._lost and (left := deadline - time.monotonic()) > 0:
             self._turn(left)
         if self._got:
             deadline = time.monotonic() + LINGER_S
@@ -166,12 +180,13 @@ class MqttReader:
                     break
         got, self._got, self._got_bytes = self._got, [], 0
         self._unacknowledged += [(mid, qos) for _, mid, qos in got if qos]
+        lost, self._lost = self._lost, []
         now_s = time.monotonic()
         position = None
         if self._seen.has_changed and now_s >= self._remember_s:
             self._remember_s = now_s + REMEMBER_S
             position = self._seen.position()
-        return Polled([message for message, _, _ in got], position)
+        return Polled([message for message, _, _ in got], position, lost)
 
     def written(self) -> None:
         for mid, qos in self._unacknowledged:
@@ -196,6 +211,18 @@ class MqttReader:
             self._client.loop(0.2)
 
     # -- the connection ------------------------------------------------------------------------------------------------
+
+    def _bound_packets(self) -> None:
+        """Let the client keep no more of a packet than one may have: it keeps all of it, and copies that."""
+        client, receive = self._client, self._client._sock_recv
+
+        def received(size: int) -> bytes:
+            packet = client._in_packet
+            if packet["remaining_length"] > PACKET_BYTES.most and not isinstance(packet["packet"], _CutPacket):
+                packet["packet"] = _CutPacket(packet["packet"])
+            return receive(min(size, RECEIVED_BYTES))
+
+        client._sock_recv = received
 
     def _secure(self, client: Any) -> None:
         config = self._config
@@ -261,6 +288,12 @@ class MqttReader:
         self._subscribed = reasons
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
+        if isinstance(self._client._in_packet["packet"], _CutPacket):
+            self._lost.append(DeadLetter(
+                f"is of more than {PACKET_BYTES.most:,} bytes", message.topic, bytes(message.payload[:SAMPLE_BYTES])))
+            if message.qos:
+                self._unacknowledged.append((message.mid, message.qos))
+            return
         body = bytes(message.payload)
         if not self._seen.is_new(message.topic, body, is_retained=message.retain):
             if message.qos:

@@ -111,11 +111,11 @@ class FoldHost:
             self.forget(connection)
             return False
         try:
-            said, answer = DONE, self._answer(connection, what, body)
+            letter, answer = DONE, self._answer(connection, what, body)
         except Exception:  # the query is told, and fails by it
-            said, answer = FAILED, traceback.format_exc().encode()
+            letter, answer = FAILED, traceback.format_exc().encode()
         with suppress(OSError):  # it reads no more; its end is heard next
-            connection.sendall(HEAD.pack(len(answer), said) + answer)
+            connection.sendall(HEAD.pack(len(answer), letter) + answer)
         return True
 
     def forget(self, connection: socket.socket) -> None:

@@ -10,6 +10,7 @@ import json
 import threading
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -26,6 +27,7 @@ class BatchProgress:
     batch_ms: int
     rows_per_s: float
     phases_ms: dict[str, int] = field(default_factory=dict)
+    committed_at_ms: int | None = None  # when it was done, since the epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +68,20 @@ def parse_phases(document: dict[str, Any]) -> dict[str, int]:
     durations = dict(document.get("durationMs", {}))
     if "addBatch" in durations:
         durations["addBatch"] = max(0, durations["addBatch"] - _waited_ms(document))
-    return {
+    phases = {
         phase: sum(durations.get(name, 0) for name in names)
         for phase, names in PHASES.items() if any(name in durations for name in names)}
+    states = [int(state.get("commitTimeMs") or 0) for state in document.get("stateOperators") or ()]
+    return {**phases, "committing": sum(states)} if states else phases  # within “working”
+
+
+def _committed_at_ms(document: dict[str, Any]) -> int | None:
+    """When the batch was done: its offsets and its state are in the checkpoint since then."""
+    try:
+        began = datetime.fromisoformat(document["timestamp"])
+    except (KeyError, TypeError, ValueError):
+        return None
+    return round(began.timestamp() * 1000) + document.get("durationMs", {}).get("triggerExecution", 0)
 
 
 def parse_progress(document: dict[str, Any]) -> BatchProgress:
@@ -80,6 +93,7 @@ def parse_progress(document: dict[str, Any]) -> BatchProgress:
         batch_ms=max(0, batch_ms - _waited_ms(document)),
         rows_per_s=round(float(rows_per_s), 1),
         phases_ms=parse_phases(document),
+        committed_at_ms=_committed_at_ms(document),
     )
 
 

@@ -54,6 +54,8 @@ def start(
     """
     if file_sink is not None:
         frame = staged(frame, file_sink)
+    # The query's thread takes it along, and the threads of its tasks: what they log says whose it is.
+    frame.sparkSession.sparkContext.setLocalProperty("mdc.fragment", name)
     writer = frame.writeStream.queryName(name).option("checkpointLocation", str(checkpoint)).format("noop")
     if rests is not None:  # Spark calls it an update; without an aggregation it is the same
         query = writer.outputMode("update").trigger(realTime=f"{LONGEST_OPEN_S:.0f} seconds").start()

@@ -80,6 +80,7 @@ def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[s
     # Compilers stay as threads of their own for good: what they took is told apart (workers/engine/measuring/load.py).
     java_options = f"-XX:+UseSerialGC -XX:-UseDynamicNumberOfCompilerThreads -Xss1m -Djava.io.tmpdir={scratch}/tmp"
     java_options += f" -Duser.home={scratch}/tmp"  # the home of whoever it runs as is not its own
+    java_options += f" -Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
     return {
         "spark.master": settings.spark_master or f"local[{settings.threads}]",
         # So many threads wait for answers, they do not share out work: nothing is split by itself.

@@ -1,13 +1,18 @@
-"""`./weir node list`, `machines`, and `drain`, `undrain`, `remove` with a name: machines whose slots the estate has."""
+"""`./weir node list`, `machines`, and `drain`, `undrain`, `remove` with a name: machines whose slots the estate has;
+`order`, `decline` with the name of one that is recommended."""
 
 from __future__ import annotations
 
 from argparse import ArgumentParser
 
 from django.core.management.base import BaseCommand, CommandError
+from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals.drains import Drain, QueryThere, drain_of
+from dashboard.approvals.services.machine_ordering import decline_machine, order_machine
+from dashboard.commands.actors import actor_of
+from dashboard.controllers.machine_states import UNPAID_STATES
 from dashboard.controllers.machines_told import machines_told
 from dashboard.operations.live_view.nodes import take_out_node, unpinned
 from dashboard.operations.selectors import nodes
@@ -23,6 +28,11 @@ class Command(BaseCommand):
         words = parser.add_subparsers(dest="word", required=True)
         words.add_parser("list", help="name, slots, class of machine, and when it was heard of")
         words.add_parser("machines", help="those that were ordered for adaptation, and what became of them")
+        for word, text in (("order", "start a machine that is recommended for adaptation"),
+                           ("decline", "do not start it; none is recommended for a day")):
+            answer = words.add_parser(word, help=text)
+            answer.add_argument("name")
+            answer.add_argument("--as", dest="username", help="who asks; otherwise the first administrator")
         drain = words.add_parser("drain", help="place nothing new on it, and move to others what can move")
         drain.add_argument("name")
         undrain = words.add_parser("undrain", help="use it again as any other")
@@ -30,7 +40,7 @@ class Command(BaseCommand):
         remove = words.add_parser("remove", help="offer its slots no more")
         remove.add_argument("name")
 
-    def handle(self, *, word: str, name: str = "", **_: object) -> None:
+    def handle(self, *, word: str, name: str = "", username: str | None = None, **_: object) -> None:
         if word == "list":
             self._list()
             return
@@ -40,6 +50,12 @@ class Command(BaseCommand):
         try:
             if word == "drain":
                 self._drain(name)
+            elif word == "order":
+                order_machine(actor=actor_of(username), node=name, at=timezone.now())
+                self.stdout.write(f"{name} is ordered.")
+            elif word == "decline":
+                decline_machine(actor=actor_of(username), node=name, at=timezone.now())
+                self.stdout.write(f"{name} is declined.")
             elif word == "undrain":
                 undrain_node(name=name)
                 self.stdout.write(f"{name} is used again.")
@@ -77,13 +93,17 @@ class Command(BaseCommand):
     def _machines(self) -> None:
         listing = machines_told(with_errors=True)
         if listing["provider"] == "none":
-            self.stdout.write("No machine is ordered: WEIR_MACHINE_COMMAND names no command.")
+            self.stdout.write("No machine is ordered: WEIR_MACHINE_COMMAND names no command, nor WEIR_MACHINE_WEBHOOK "
+                              "an address.")
         for each in listing["machines"]:
             until = "was paid until" if each["ended"] else "is paid until"
+            slots = "a slot" if each["slots"] == 1 else f"{each['slots']} slots"
+            paid = f"for {each['per_hour']:.4g} {listing['currency']} an hour" if each["state"] in UNPAID_STATES else (
+                f"ordered {each['ordered']:%Y-%m-%d %H:%M} UTC, {until} {each['paid_until']:%Y-%m-%d %H:%M} UTC, "
+                f"{each['cost']:.4g} {listing['currency']}")
             self.stdout.write(
-                f"{each['node']}: {each['state']}, {each['size']} with {each['slots']} slots, ordered "
-                f"{each['ordered']:%Y-%m-%d %H:%M} UTC, {until} {each['paid_until']:%Y-%m-%d %H:%M} UTC, "
-                f"{each['cost']:.4g} {listing['currency']}. {each['why']} {each['why_back']} {each['error']}".rstrip())
+                f"{each['node']}: {each['state']}, {each['size']} with {slots}, {paid}. "
+                f"{each['why']} {each['why_back']} {each['error']}".rstrip())
 
     def _list(self) -> None:
         reports = jobs.read_live((), {}).reports

@@ -6,9 +6,9 @@ import pytest
 import redis
 from pyspark.sql import functions as F
 
-from workers.engine.channels import keys
+from workers.engine.channels import block_codec, keys
 from workers.engine.channels.histogram import histogram_of
-from workers.engine.taps import Tapped, newest_events
+from workers.engine.taps import SEARCHED_EVENTS, Tapped, copied_blocks, newest_events
 
 from .rig import Rig, wait_until
 
@@ -155,6 +155,20 @@ def test_a_tap_shows_a_stream_that_is_in_no_channel_and_changes_nothing(rig: Rig
     wait_until(lambda: len(rig.events("a.0")) == 1_000, what="all events", alive=(query,))
     assert [event["_seq"] for event in rig.events("a.0")] == list(range(1_000))
     assert rig.events("a.1") == []
+
+
+def test_more_of_each_batch_is_copied_for_who_searches(rig: Rig) -> None:
+    """And no more than there is room for; who looks meanwhile takes nothing away."""
+    broker = redis.Redis.from_url(rig.config.redis_url)
+    query = two_tasks(rig, limit=100_000)
+
+    def sizes() -> list[int]:
+        newest_events(broker, SECOND, count=5)
+        return [sum(batch.num_rows for batch in block_codec.decode_block(block))
+                for block in copied_blocks(broker, SECOND)]
+
+    wait_until(lambda: max(sizes(), default=0) > 5, what="more than somebody sees who looks", alive=(query,))
+    assert max(sizes()) <= SEARCHED_EVENTS
 
 
 def test_nothing_is_copied_while_nobody_looks(rig: Rig) -> None:

@@ -48,14 +48,14 @@ _SAYINGS, _PULSES = Codec(SlotSaying), Codec(int)
 _PARTS = {"fragments": QUERY_REPORTS, "connectors": Codec(ConnectorReport), "sinks": Codec(SinkReport)}
 
 
-def lines_of(stream: IO[bytes]) -> Iterator[bytes]:
+def lines_of(stream: IO[bytes], *, most_bytes: int = MOST_BYTES) -> Iterator[bytes]:
     """Lines of a process, each with its end; what is longer than a line may be comes empty."""
-    while line := stream.readline(MOST_BYTES):
-        if line.endswith(b"\n") or len(line) < MOST_BYTES:
+    while line := stream.readline(most_bytes):
+        if line.endswith(b"\n") or len(line) < most_bytes:
             yield line
             continue
         while line and not line.endswith(b"\n"):
-            line = stream.readline(MOST_BYTES)
+            line = stream.readline(most_bytes)
         yield b""
 
 

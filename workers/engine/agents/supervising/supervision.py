@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import IO, Any
 
 from workers.engine.sealed_secrets import references_in
 from workers.processes import descendants, reap, spawn
@@ -57,6 +57,8 @@ class SlotProcess:
         Answers what the process asks for, with a line.
     works_for : callable, optional
         Whether a query is one that the process may tell of: by its id.
+    log : callable, optional
+        Takes its standard error, and what gives its name by then; without it that is the agent's own.
     """
 
     def __init__(
@@ -71,13 +73,13 @@ class SlotProcess:
         enclose: Callable[[str, Sequence[str]], tuple[list[str], dict[str, str]]] | None = None,
         answer: Callable[[SlotProcess, Mapping[str, Any]], bytes] | None = None,
         works_for: Callable[[str], bool] = lambda _: True,
+        log: Callable[[IO[bytes], Callable[[], str]], None] | None = None,
     ) -> None:
-        self.name = name
+        self.name, self.log = name, log
         self._enclose, self._answer, self._works_for = enclose, answer, works_for
         self.ordered: frozenset[tuple[str, str]] = frozenset()  # secrets in the commands that this process was given
         self._spare = spare
-        self.restarts = 0
-        self.since_ms: int | None = None
+        self.restarts, self.since_ms = 0, None
         self.report: dict[str, Any] = {}
         self._argv = list(argv)
         self._env = dict(env)
@@ -295,8 +297,13 @@ class _Driver:
 
     def __init__(self, argv: Sequence[str], env: Mapping[str, str], *, owner: SlotProcess) -> None:
         self.owner = owner
-        self.process = spawn(argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=None)
+        self.process = spawn(
+            argv, env=env, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=None if owner.log is None else subprocess.PIPE)
         self._reader = threading.Thread(target=self._read, name=f"slot {owner.name}", daemon=True)
+        if owner.log is not None:
+            listening = (self.process.stderr, lambda: self.owner.name)
+            threading.Thread(target=owner.log, args=listening, name=f"log of {owner.name}", daemon=True).start()
 
     def listen(self) -> None:
         """Begin to read."""

@@ -52,10 +52,10 @@ final class Control {
   private final String run;
   private final long batch;
   private final Map<String, String> state;
-  private final boolean tapped;
+  private final int tapped; // events of a batch that somebody wants to see
   private final Map<String, Optional<String>> inWave = new ConcurrentHashMap<>(); // alternates, by running task
 
-  private Control(String run, long batch, Map<String, String> state, boolean tapped) {
+  private Control(String run, long batch, Map<String, String> state, int tapped) {
     this.run = run;
     this.batch = batch;
     this.state = state;
@@ -90,13 +90,13 @@ final class Control {
 
   private static Control read(Broker broker, String fragment, String run, long batch, Long switchesFrom) {
     List<Object> replies = broker.pipeline(List.of(
-        new Object[] {"HGETALL", Keys.valve(fragment)}, new Object[] {"EXISTS", Keys.tap(fragment)}));
+        new Object[] {"HGETALL", Keys.valve(fragment)}, new Object[] {"GET", Keys.tap(fragment)}));
     Map<String, String> state = state((List<?>) replies.get(0));
     List<Object[]> changes = boundaries(state, fragment, batch, switchesFrom);
     boolean changed = !changes.isEmpty();
     for (String field : overtaken(state, batch)) changes.add(new Object[] {"HDEL", Keys.valve(fragment), field, field + ":from"});
     if (!changes.isEmpty()) broker.writes(changes);
-    return new Control(run, batch, changed ? fetch(broker, fragment) : state, Long.valueOf(1).equals(replies.get(1)));
+    return new Control(run, batch, changed ? fetch(broker, fragment) : state, Tap.wanted(replies.get(1)));
   }
 
   private static Map<String, String> fetch(Broker broker, String fragment) {
@@ -188,8 +188,8 @@ final class Control {
         beginning.get("fences").get(stated.position).asLong(), beginning.get("batch_bases").get(stated.position).asLong());
   }
 
-  /** Whether somebody looks at the fragment's streams. */
-  boolean isTapped() {
+  /** How many events of each batch somebody who looks at the fragment's streams wants to see; 0 where nobody does. */
+  int tapped() {
     return tapped;
   }
 

@@ -33,6 +33,11 @@ final class EventBuffer {
     return size;
   }
 
+  /** About how much memory it takes. */
+  long bytes() {
+    return allocator.getAllocatedMemory();
+  }
+
   /** The block of what was added; the buffer is empty then. */
   byte[] take() {
     rows.finish();

@@ -9,19 +9,30 @@ import org.apache.spark.sql.catalyst.InternalRow;
  */
 final class Tap {
   private static final int EVENTS = 5;
+  private static final int MOST_EVENTS = 200; // for who searches
   private static final int BLOCKS = 10; // of the newest batches
   private static final int MOST_BYTES = 1 << 20;
   private static final int KEPT_S = 60;
 
   private final Valve.Spec spec;
+  private final int wanted;
   private EventBuffer events; // made with the first event
 
-  Tap(Valve.Spec spec) {
+  Tap(Valve.Spec spec, int wanted) {
     this.spec = spec;
+    this.wanted = wanted;
+  }
+
+  /** How many events of a batch are wanted by what stands in the broker; 0 where nothing does. */
+  static int wanted(Object reply) {
+    if (!(reply instanceof byte[])) return 0;
+    String text = Redis.text(reply);
+    int most = text.matches("[0-9]{1,6}") ? Integer.parseInt(text) : EVENTS;
+    return Math.max(EVENTS, Math.min(most, MOST_EVENTS));
   }
 
   boolean wantsMore() {
-    return events == null || events.size() < EVENTS;
+    return events == null || events.size() < EVENTS || (events.size() < wanted && events.bytes() < MOST_BYTES);
   }
 
   void add(InternalRow event) {

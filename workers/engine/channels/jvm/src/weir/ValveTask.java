@@ -48,7 +48,7 @@ final class ValveTask implements OpenBatch.Member {
     long wave = control.wave() == null ? 0 : control.wave();
     if (control.publishes(spec.position)) outlets.add(new Outlet(spec, broker, batchId, wave));
     for (Partitioning how : control.routes(spec.position)) outlets.add(new Outlet(spec, broker, batchId, wave, how));
-    tap = control.isTapped() ? new Tap(spec) : null;
+    tap = control.tapped() > 0 ? new Tap(spec, control.tapped()) : null;
     context.addTaskCompletionListener((TaskCompletionListener) this::finish);
     OpenBatch.join(context, this);
     if (isPublishing() && context.numPartitions() > 1) {

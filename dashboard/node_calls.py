@@ -1,0 +1,62 @@
+"""What the site asks of nodes while somebody waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.conf import settings
+
+from dashboard.jobs import broker, broker_needed
+from scheduler.contracts.logs import LogAnswer, LogOrder
+from workers.engine import log_store, search_store
+from workers.engine.search_store import CopiedBlock, SearchProgress
+from workers.engine.taps import Tapped
+
+ANSWER_S = 2.0
+
+
+def read_logs(orders: Sequence[LogOrder]) -> dict[str, LogAnswer]:
+    """What nodes answer in time, by node; raises ``BrokerAway``."""
+    with broker_needed("so logs cannot be read."):
+        return log_store.ask(broker(settings.REDIS_URL), orders, within_s=ANSWER_S)
+
+
+def begin_search(search_id: str, facts: Mapping[str, Any], *, owner: str) -> None:
+    """Begin a search, in the place of what this owner searched before; raises ``BrokerAway``."""
+    with broker_needed("so nothing can be searched."):
+        search_store.begin(broker(settings.REDIS_URL), search_id, facts, owner=owner)
+
+
+def copied_blocks(stream: Tapped) -> list[CopiedBlock]:
+    """What is copied of a stream for who searches in it; raises ``BrokerAway``."""
+    with broker_needed("so nothing can be searched."):
+        return search_store.blocks_of(broker(settings.REDIS_URL), stream)
+
+
+def new_blocks(search_id: str, stream: Tapped) -> list[CopiedBlock]:
+    """What is copied of a stream and no question of a search has looked at yet; raises ``BrokerAway``."""
+    with broker_needed("so nothing can be searched."):
+        client = broker(settings.REDIS_URL)
+        blocks = search_store.blocks_of(client, stream)
+        return [block for block in blocks if search_store.is_new(client, search_id, block)]
+
+
+def add_to_search(
+    search_id: str, block: CopiedBlock, events: Sequence[Mapping[str, Any]], *, keep: int
+) -> None:
+    """Keep what a search found in a block; raises ``BrokerAway``."""
+    with broker_needed("so nothing can be searched."):
+        search_store.add(broker(settings.REDIS_URL), search_id, block, events, keep=keep)
+
+
+def search_progress(search_id: str, *, owner: str) -> SearchProgress | None:
+    """What has come of a search that this owner began, or None; raises ``BrokerAway``."""
+    with broker_needed("so it is not known what was found."):
+        return search_store.progress(broker(settings.REDIS_URL), search_id, owner=owner)
+
+
+def end_search(search_id: str) -> None:
+    """Forget a search; raises ``BrokerAway``."""
+    with broker_needed("so the search ends by itself."):
+        search_store.end(broker(settings.REDIS_URL), search_id)

@@ -1,0 +1,185 @@
+"""Logs as people read them: the newest lines of a dataflow, of one of its tasks, and of a process of a node."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from uuid import UUID
+
+from dashboard import node_calls
+from dashboard.catalog.permissions import dataflow_for
+from dashboard.operations.estate_store.readable import is_readable, is_told_to_all
+from dashboard.operations.live_view.estate_view import View, view_for
+from dashboard.teams.permissions import Viewer, require_superuser
+from dashboard.teams.services import InvalidValue
+from scheduler.contracts.logs import INFO, LEVELS, LINES, MOST_LINES, SEARCHED, LogAnswer, LogLine, LogOrder
+from scheduler.model.errors import NotFound, PermissionDenied
+from scheduler.model.fragment import Fragment, node_of
+
+__all__ = ["INFO", "LEVELS", "LINES", "MOST_LINES", "LogQuestion", "ReadLog", "dataflow_log", "process_log"]
+CONNECTORS, SPARE = "connectors", "spare"  # processes of a node besides its slots
+_MARK = re.compile(r"[0-9a-f]{1,16}:\d{1,18}")  # of one node's answer
+
+
+@dataclass(frozen=True, slots=True)
+class LogQuestion:
+    """Which lines: of at least this ``level`` (``info``, ``warning``, ``error``), with this text in them whatever its
+    case, the newest ``count``, behind ``after`` of an earlier answer."""
+
+    level: str = INFO
+    search: str = ""
+    count: int = LINES
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLogLine:
+    """A line. ``at_ms`` is when it was written, since the epoch; ``process`` is a slot's index, ``spare`` or
+    ``connectors``; ``task`` is the dataflow's own name of it, and empty where the line is its query's."""
+
+    at_ms: int
+    level: str
+    node: str
+    process: str
+    query: str
+    task: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """Lines, the oldest first; ``after`` to go on from here; how many older ones were left out; and the nodes that did
+    not answer."""
+
+    lines: Sequence[ReadLogLine]
+    after: str
+    left_out: int
+    missing: Sequence[str]
+
+
+def dataflow_log(
+    viewer: Viewer, dataflow_id: UUID | str, question: LogQuestion, *, task: str = ""
+) -> ReadLog:
+    """The newest lines of a dataflow's queries and tasks, or of one task and the queries that it works in.
+
+    Raises
+    ------
+    NotFound
+        There is no such dataflow for them, or it has no such task in the estate.
+    PermissionDenied
+        They are of no team of the dataflow, or its events are read with another team's credential: lines may show
+        values of events.
+    InvalidValue
+        There is no such level.
+    BrokerAway
+        The broker does not answer.
+    """
+    record = dataflow_for(viewer, dataflow_id)
+    if not viewer.sees_private_of(record.team_id):
+        raise PermissionDenied(
+            "Lines of a log may show values of events.", remedy="Members of the dataflow's team read them.",
+            team=record.team.slug)
+    view, key = view_for(viewer), str(record.pk)
+    entry = view.estate.submitted.get(key)
+    running = dict(entry.running) if entry else {}
+    if task and task not in running:
+        raise NotFound("This dataflow has no such task that runs.", remedy="See its graph for those that there are.")
+    wanted = {running[task]} if task else set(running.values())
+    readable = {name for name in wanted if _is_told(viewer, view, name)}
+    if wanted and not readable:
+        raise PermissionDenied(
+            "These events are read with another team's credential.", remedy="Only members of that team read its log.")
+    names = {number: name for name, number in running.items()}
+    return _read(_orders_of(viewer, view, readable, question), question, names, view, key)
+
+
+def process_log(viewer: Viewer, node: str, process: str, question: LogQuestion) -> ReadLog:
+    """The newest lines that a process of a node writes, whosever they are; for administrators.
+
+    Raises
+    ------
+    NotFound
+        There is no such node or process.
+    PermissionDenied
+        The viewer does not administer the installation.
+    InvalidValue, BrokerAway
+        As `dataflow_log` raises them.
+    """
+    require_superuser(viewer)
+    view = view_for(viewer)
+    slots = {slot.index for slot in view.estate.slots if slot.node == node}
+    if not slots or process not in {CONNECTORS, SPARE, *map(str, slots)}:
+        raise NotFound("There is no such process.", remedy="Name a slot's index, “spare” or “connectors” of a node.")
+    return _read({node: LogOrder("", node, process=process)}, question, {}, view, "")
+
+
+def _orders_of(
+    viewer: Viewer, view: View, tasks: Collection[str], question: LogQuestion
+) -> dict[str, LogOrder]:
+    """What each node is asked, by node."""
+    queries: dict[str, list[str]] = {}
+    for fragment in view.fragments():
+        if tasks.isdisjoint(fragment.active_tasks):
+            continue
+        is_told = all(_is_told(viewer, view, name) for name in fragment.active_tasks)
+        for node, query in _queries_of(fragment):
+            queries.setdefault(node, []).extend([query] if is_told else [])
+    return {node: LogOrder("", node, queries=tuple(names), tasks=tuple(sorted(tasks)))
+            for node, names in queries.items()}
+
+
+def _is_told(viewer: Viewer, view: View, task_id: str) -> bool:
+    """Whether a viewer may read what leaves a running task; most are found in the estate that is at hand."""
+    return is_told_to_all(view.estate, task_id) or is_readable(viewer, task_id)
+
+
+def _queries_of(fragment: Fragment) -> Iterator[tuple[str, str]]:
+    """The queries that work at a fragment, with their nodes, and those whose work they go on with."""
+    for bundle in fragment.queries:
+        for query in (bundle.id, *fragment.inherited_by(bundle)[0]):
+            yield node_of(bundle.slot), query
+
+
+def _read(
+    orders: dict[str, LogOrder], question: LogQuestion, names: dict[str, str], view: View, dataflow_id: str
+) -> ReadLog:
+    if question.level not in LEVELS:
+        raise InvalidValue(
+            f"There is no level {question.level[:40]}.", remedy=f"Name one of {', '.join(LEVELS)}.", parameter="level")
+    count = max(1, min(question.count, MOST_LINES))
+    marks = dict(part.split("=", 1) for part in question.after.split(",") if "=" in part)
+    reporting = [name for name in sorted(orders) if view.node_report(name) is not None]
+    answers = node_calls.read_logs([
+        replace(orders[node], id=secrets.token_hex(16), level=question.level, search=question.search[:SEARCHED],
+                count=count, after=mark if _MARK.fullmatch(mark := marks.get(node, "")) else "")
+        for node in reporting]) if reporting else {}
+    entries = sorted(
+        ((node, line) for node, answer in answers.items() for line in answer.lines), key=lambda each: each[1].at_ms)
+    newest = entries[-count:]
+    return ReadLog(
+        [_line(node, line, names, view, dataflow_id) for node, line in newest], _mark(marks, answers),
+        len(entries) - len(newest) + sum(answer.left_out for answer in answers.values()),
+        sorted(orders.keys() - answers.keys()))
+
+
+def _mark(marks: dict[str, str], answers: dict[str, LogAnswer]) -> str:
+    """Where the next question goes on; as before at nodes that did not answer."""
+    marks = marks | {node: answer.after for node, answer in answers.items()}
+    return ",".join(f"{node}={mark}" for node, mark in sorted(marks.items()) if _MARK.fullmatch(mark))
+
+
+def _line(node: str, line: LogLine, names: dict[str, str], view: View, dataflow_id: str) -> ReadLogLine:
+    return ReadLogLine(
+        line.at_ms, line.level, node, line.process, line.query, names.get(line.task, line.task),
+        view.in_words(line.text, dataflow_id))
+
+
+def as_text(log: ReadLog) -> Iterable[str]:
+    """Lines as a file has them, each with its end."""
+    for line in log.lines:
+        at = datetime.fromtimestamp(line.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        whose = line.task or line.query or line.process
+        yield f"{at} {line.level:7} {line.node}/{line.process} {whose}: {line.text}\n"

@@ -1,0 +1,152 @@
+"""Bundles that adaptation adds and takes on the site: the plan is that of any other schedule, and can be taken back."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from dashboard import jobs
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import prepare_proposal, roll_back_proposal
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.services import choose_goals
+from dashboard.controllers.models import ReasonRow, RoundRow
+from dashboard.controllers.offered_schedules import schedule_for, schedule_in_force
+from dashboard.operations.estate_store.estate_loader import load_estate
+from scheduler.history.series import QUERY, Series
+from scheduler.model.costs import Costs
+from scheduler.model.dataflow_goals import DataflowGoals
+from scheduler.model.errors import NotEnactable
+from tests.dashboard.building import World, approved, enacted, running
+from tests.dashboard.controlling import Loop, measured, phases
+from tests.dashboard.schedules import at, rescheduled, scheduled
+from tests.pages.scheduling import linear
+
+ADAPTATION = "adaptation"
+GOALS = DataflowGoals(most_per_hour=5.0, least_per_hour=0.01)
+
+
+@pytest.fixture
+def loop(profiled: World, monkeypatch: pytest.MonkeyPatch) -> Loop:
+    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading())
+    known = Costs.task_event_us
+    monkeypatch.setattr(
+        Costs, "task_event_us", lambda own, kind: 8_000.0 if kind.name == "pi_viete" else known(own, kind))
+    loop = Loop(profiled)
+    loop.set("acts", controller=ADAPTATION)
+    return loop
+
+
+@pytest.fixture
+def record(profiled: World) -> DataflowRecord:
+    """Its schedule is for 20 events/s."""
+    record = scheduled(profiled, at(20))
+    choose_goals(actor=profiled.carla, dataflow_id=record.pk, goals=GOALS)
+    return record
+
+
+def comes(loop: Loop, record: DataflowRecord, per_s: float) -> None:
+    """Two minutes of that."""
+    estate = load_estate()
+    tasks = set(estate.submitted[str(record.pk)].running.values())
+    queries = {bundle.id for task in tasks for bundle in estate.fragments[estate.places[task][0]].queries}
+    measured(loop.at - timedelta(seconds=120), loop.at, dataflow=str(record.pk), queries=queries, tasks=tasks,
+             cores=1.0, rate_per_s=per_s, behind={Series(QUERY, query, "trigger_ms"): 1000.0 for query in queries})
+
+
+def bundles(record: DataflowRecord) -> int:
+    estate = load_estate()
+    return sum(
+        not bundle.leaving for task in estate.submitted[str(record.pk)].running.values()
+        for bundle in estate.fragments[estate.places[task][0]].queries)
+
+
+def decided() -> Proposal:
+    turn = RoundRow.objects.filter(controller=ADAPTATION).first()
+    assert turn is not None, [row.why for row in ReasonRow.objects.filter(controller=ADAPTATION)]
+    return prepare_proposal(proposal_id=Proposal.objects.get(round=turn).pk)
+
+
+def test_more_comes_than_the_schedule_holds_and_bundles_are_added(loop: Loop, record: DataflowRecord) -> None:
+    before = bundles(record)
+    comes(loop, record, 40.0)
+    loop.run()
+    proposal = decided()
+    assert (proposal.plan.kind, proposal.status, proposal.author) == ("schedule", "executing", None)
+    assert proposal.plan.options["schedule"] == {
+        "pair": ["MBA", "SAM"], "rate_per_s": 50.0, "routing": "slot_aware"}
+    enacted(proposal)
+    assert bundles(record) > before
+    now = schedule_in_force(str(record.pk))
+    assert now is not None and now.sustained_per_s >= 50.0
+    loop.run()
+    assert phases(ADAPTATION) == ["checking"]
+
+
+def test_little_comes_and_bundles_are_taken(profiled: World, loop: Loop, record: DataflowRecord) -> None:
+    enacted(approved(rescheduled(profiled, record, at(50)), profiled.ana))
+    many = bundles(record)
+    comes(loop, record, 10.0)
+    loop.run()
+    enacted(decided())
+    assert bundles(record) < many
+    [change] = RoundRow.objects.get(controller=ADAPTATION).decision["changes"]
+    assert (change["before"], change["after"]) == ("50", "12.5")
+
+
+def test_what_does_not_keep_its_promise_is_taken_back(loop: Loop, record: DataflowRecord) -> None:
+    before = bundles(record)
+    comes(loop, record, 40.0)
+    loop.run()
+    enacted(decided())
+    loop.run()
+    for _ in range(13):  # most of what could leave still does not
+        loop.at += timedelta(seconds=60)
+        estate = load_estate()
+        tasks = estate.submitted[str(record.pk)].running
+        measured(loop.at - timedelta(seconds=60), loop.at, dataflow=str(record.pk), queries={"none"},
+                 tasks=set(tasks.values()) - {tasks["out"]}, cores=1.0, rate_per_s=40.0,
+                 behind={Series("task", tasks["out"], "rate_per_s"): 4.0})
+    loop.run()
+    turn = RoundRow.objects.get(controller=ADAPTATION)
+    assert turn.phase == "rolling_back", turn.why
+    proposal = Proposal.objects.get(round=turn)
+    assert proposal.status == "rolling_back"
+    enacted(proposal)
+    assert bundles(record) == before
+    now = schedule_in_force(str(record.pk))
+    assert now is not None and now.source_per_s == 20.0, "the schedule before is the one in force"
+
+
+def test_a_schedule_that_is_done_is_taken_back_by_hand_too(profiled: World, record: DataflowRecord) -> None:
+    before = bundles(record)
+    done = enacted(approved(rescheduled(profiled, record, at(50)), profiled.ana))
+    assert done.status == "done" and bundles(record) > before
+    enacted(roll_back_proposal(actor=profiled.ana, proposal_id=done.pk))
+    assert bundles(record) == before
+
+
+def test_a_recommended_schedule_waits_for_people(profiled: World, loop: Loop, record: DataflowRecord) -> None:
+    loop.set("recommends", controller=ADAPTATION)
+    before = bundles(record)
+    comes(loop, record, 40.0)
+    loop.run()
+    proposal = decided()
+    assert proposal.status == "pending" and bundles(record) == before
+    enacted(approved(proposal, profiled.ana))
+    assert bundles(record) > before
+
+
+def test_slots_that_are_not_there_are_said(loop: Loop, record: DataflowRecord) -> None:
+    comes(loop, record, 200.0)
+    loop.run()
+    assert not RoundRow.objects.filter(controller=ADAPTATION).exists()
+    assert "would have to be there" in ReasonRow.objects.get(controller=ADAPTATION, dataflow=record).why
+
+
+def test_without_a_schedule_nothing_is_offered(profiled: World, loop: Loop) -> None:
+    record = running(profiled.carla, profiled.city, linear("plain"), profiled.ana)
+    assert schedule_in_force(str(record.pk)) is None
+    with pytest.raises(NotEnactable):
+        schedule_for(str(record.pk), 50.0)

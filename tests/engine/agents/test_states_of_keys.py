@@ -1,0 +1,60 @@
+"""Who goes on with some keys takes their states out of what each of those before has left, in a text or in a store."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.contracts.savepoints import RestorePoint, Savepoint
+from scheduler.model.ring import KEY_GROUPS, key_group
+from workers.engine.agents.fold_stores import FOLDER, FoldStores
+from workers.engine.agents.reconciling.fragment_run import FragmentRun
+from workers.engine.agents.reconciling.instructions import TakeOver
+from workers.engine.agents.reconciling.record_actuator import RecordActuator
+from workers.library.key_states import states_of_keys
+from workers.library.state_store import StoreLocation
+
+
+def test_states_are_taken_out_of_texts_and_stores(tmp_path: Path) -> None:
+    (tmp_path / FOLDER).mkdir()
+    states = {f"k{number}": [number] for number in range(100)}
+    halves = [{key: state for key, state in states.items() if int(key[1:]) % 2 == half} for half in (0, 1)]
+    pointer = StoreLocation(str(tmp_path / FOLDER), "f1-0.t-0", 0).create(halves[0], {})
+    ended = {
+        "f1-0": Savepoint(states={"t": [str(pointer), None]}),
+        "f1-1": Savepoint(states={"t": [json.dumps(halves[1]), '{"k5":1}']})}
+    begun: dict[str, RestorePoint] = {}
+    store = SimpleNamespace(
+        fold_stores=FoldStores(tmp_path), ended=ended.get, ended_ms=lambda _: 0, received_ms=lambda _: None,
+        record_begun=begun.__setitem__)
+    actuator = RecordActuator(SimpleNamespace(store=store))
+    ranges = {"f2-0": ((60_000, 10_000),), "f2-1": ((4_464, 30_000), (34_464, 25_536))}
+    for name, own in ranges.items():
+        point = RestorePoint(states={"t": []})
+        actuator.do(FragmentRun(name, now_ms=0), TakeOver(point, ("f1-0", "f1-1"), own))
+    taken = {name: [json.loads(text or "{}") for text in point.states["t"]] for name, point in begun.items()}
+    assert {**taken["f2-0"][0], **taken["f2-1"][0]} == states
+    assert {key for key in states if (key_group(key) - 60_000) % KEY_GROUPS < 10_000} == set(taken["f2-0"][0])
+    assert sorted(key for name in ranges for key in taken[name][1]) == ["k5"]
+
+
+@given(
+    states=st.dictionaries(st.text(max_size=4), st.integers(), max_size=20),
+    tokens=st.lists(st.integers(0, KEY_GROUPS - 1), min_size=1, max_size=5, unique=True),
+    of=st.lists(st.integers(0, 2), min_size=20, max_size=20))
+def test_each_state_goes_to_the_one_that_has_its_key(states, tokens, of):
+    texts: list[dict] = [{}, {}, {}]
+    for (key, state), place in zip(states.items(), of, strict=False):
+        texts[place][key] = state
+    tokens = sorted(tokens)
+    taken: dict[str, int] = {}
+    for token, behind in zip(tokens, (*tokens[1:], tokens[0] + KEY_GROUPS), strict=True):
+        own = json.loads(states_of_keys(map(json.dumps, texts), [(token, behind - token)]) or "{}")
+        assert not own.keys() & taken.keys()
+        assert all((key_group(key) - token) % KEY_GROUPS < behind - token for key in own)
+        taken |= own
+    assert taken == states and states_of_keys([None, None], [(0, 1)]) is None

@@ -1,0 +1,58 @@
+"""What drivers, Spark and the code of tasks write, read from a node by whose it is."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+import pytest
+
+from scheduler.contracts.logs import ERROR, INFO, WARNING, LogLine, LogOrder
+from scheduler.model.fragment import Fragment, RunningTask
+from workers.engine import log_store
+
+from .rig import NODE, Rig, estate_of
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("afterwards_nothing")]
+
+
+def lines(rig: Rig, **wanted) -> list[LogLine]:
+    """What the node answers."""
+    order = LogOrder(uuid.uuid4().hex, NODE, **wanted)
+    answers = log_store.ask(rig.broker, [order], within_s=60)
+    return list(answers[NODE].lines)
+
+
+def test_what_a_task_prints_and_how_a_query_fails_is_told_of_them_and_of_no_other(
+    rig: Rig, tmp_path: Path
+) -> None:
+    broken = tmp_path / "broken"
+    tasks = [
+        RunningTask("lg-count", "numbers", {"rate_per_s": 20.0}, ()),
+        RunningTask("lg-talks", "python", {
+            "function": "sensors.checks:talks", "version": "1.2", "columns": ["n:bigint"]}, ("lg-count",)),
+        RunningTask("lg-out", "kept", {}, ("lg-talks",)),
+        RunningTask("lh-count", "numbers", {"rate_per_s": 20.0}, ()),
+        RunningTask("lh-breaks", "fragile", {"broken_while": str(broken)}, ("lh-count",)),
+        RunningTask("lh-out", "kept", {}, ("lh-breaks",)),
+    ]
+    rig.publish(estate_of([
+        Fragment("lg1-0", ("lg-count", "lg-talks", "lg-out"), f"{NODE}/0", 3, {}),
+        Fragment("lh1-0", ("lh-count", "lh-breaks", "lh-out"), f"{NODE}/0", 3, {})], tasks, slots=2))
+    rig.wait_running("lg1-0", "lh1-0")
+    printed = rig.wait(lambda: lines(rig, tasks=("lg-talks",)), what="what the task prints")
+    assert {(line.query, line.task, line.process) for line in printed} == {("lg1-0", "lg-talks", "0")}
+    assert any(line.level == INFO and line.text.startswith("heard ") for line in printed)
+    assert any(line.level == WARNING and line.text.startswith("doubts ") for line in printed)
+
+    broken.touch()
+    for logger in ("Executor: ", "MicroBatchExecution: "):  # a thread of a task, and the query's own
+        failed = rig.wait(lambda logger=logger: [
+            line for line in lines(rig, queries=("lh1-0",), level=ERROR, search=logger) if "is broken" in line.text],
+            what="Spark's own lines of the failure")
+        assert any("PythonException" in line.text and "\n" in line.text for line in failed), "with its traceback"
+    of_weir = rig.wait(lambda: lines(rig, queries=("lh1-0",), search="fragment failed"), what="Weir's own line")
+    broken.unlink()
+    assert {line.level for line in of_weir} == {WARNING}
+    assert not [line for line in lines(rig, queries=("lg1-0",), tasks=("lg-talks",)) if "broken" in line.text]
+    assert {"lg1-0", "lh1-0"} <= {line.query for line in lines(rig, process="0", count=1_000)}
