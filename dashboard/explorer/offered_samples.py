@@ -28,8 +28,8 @@ def offered_samples(viewer: Viewer) -> list[OfferedSample]:
     """All samples: first those with most tasks in the estate, then by name; it takes one query."""
     by_sample = _fingerprints()
     wanted = frozenset().union(*by_sample.values())
-    there = frozenset(tasks_for(viewer).filter(pk__in=wanted).values_list("pk", flat=True))
-    offered = [OfferedSample(sample, len(by_sample[sample.slug] & there)) for sample in catalog.samples()]
+    running = frozenset(tasks_for(viewer).filter(pk__in=wanted).values_list("pk", flat=True))
+    offered = [OfferedSample(sample, len(by_sample[sample.slug] & running)) for sample in catalog.samples()]
     return sorted(offered, key=lambda each: (-each.in_estate, each.sample.name))
 
 

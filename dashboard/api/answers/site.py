@@ -54,6 +54,8 @@ class TaskTypeRow(Answer):
     terminal: str | None
     version: int
     movable_state: bool
+    by_key: bool
+    passes_key: bool
     effects: list[str] | None
     connector: str | None
     writer: str | None

@@ -70,12 +70,12 @@ def test_the_example_comes_through_a_real_server(
             monkeypatch.setenv(name, value)
         config = config_of(sample, source) | {
             name: rig.task().config[name] for name in ("server", "servers", "topics") if name in rig.task().config}
-        told: list[tuple[LookState, pa.RecordBatch | None]] = []
+        looks: list[tuple[LookState, pa.RecordBatch | None]] = []
         events: list[dict[str, Any]] = []
 
         def tell(state: LookState, batch: pa.RecordBatch | None) -> None:
-            told.append((state, batch))
-            if state.state == "looking" and len(told) == 1 and kind.startswith("mqtt"):
+            looks.append((state, batch))
+            if state.state == "looking" and len(looks) == 1 and kind.startswith("mqtt"):
                 rig.publish(example_of(sample))  # it keeps none for who comes later
             if batch is not None:
                 events[:] = rows_in(batch)
@@ -84,8 +84,8 @@ def test_the_example_comes_through_a_real_server(
             rig.produce(example_of(sample))
         look(LookOrder("0" * 32, "n1", rig.task().type, config, count=1, waits_s=60.0), task_types(),
              opened=lambda given: given, tell=tell)
-        until(lambda: told[-1][0].is_over)
-        assert told[-1][0].state == DONE and told[-1][0].unread == (), told[-1][0]
+        until(lambda: looks[-1][0].is_over)
+        assert looks[-1][0].state == DONE and looks[-1][0].unread == (), looks[-1][0]
         [event] = events
         assert set(event) == {"_seq", "_time", "_born", *layout_of(config).columns}
 
