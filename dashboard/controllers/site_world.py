@@ -187,8 +187,10 @@ class StoredWorld:
     @cached_property
     def goals(self) -> Mapping[str, DataflowGoals]:
         """Of dataflows that run: as they were chosen, or as their documents say."""
-        rows = DataflowRecord.objects.filter(status=dataflows.RUNNING).exclude(goals=None, goals_chosen=None)
-        return {str(row.pk): goals for row in rows if (goals := row.goals_in_force) is not None}
+        rows = self.view.records.values() if "view" in self.__dict__ else DataflowRecord.objects.filter(
+            status=dataflows.RUNNING).exclude(goals=None, goals_chosen=None)
+        return {str(row.pk): goals for row in rows
+                if row.status == dataflows.RUNNING and (goals := row.goals_in_force) is not None}
 
     @property
     def algorithm(self) -> str:

@@ -6,14 +6,16 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from decimal import Decimal
+from itertools import islice
 
 from .errors import InvalidProfile, Problem
 from .profile import Point, Profile
 
 REQUIRED = ("task", "threads", "peak_rate_tuples_s", "cpu_pct", "mem_pct")
+MOST_PROBLEMS = 100  # that one answer tells
 # Beside them, where they are known; a file may leave any of these columns out.
 OPTIONAL = (
     "origin", "idle_cpu_pct", "idle_mem_pct", "event_cpu_pct", "rough", "at_least", "version", "machine", "config",
@@ -97,7 +99,8 @@ def read_entries(text: str) -> tuple[ProfileEntry, ...]:
     Raises
     ------
     InvalidProfile
-        Something cannot be read or cannot be; every such place is in ``facts["problems"]``, with line and column.
+        Something cannot be read or cannot be; such places are in ``facts["problems"]``, with line and column: all of
+        them, or the first hundred, for an answer of each place of a long file would be a hundred times as long.
     """
     reader = csv.DictReader(io.StringIO(text), strict=True)
     problems: list[Problem] = []
@@ -105,9 +108,11 @@ def read_entries(text: str) -> tuple[ProfileEntry, ...]:
     try:
         header = tuple(name.strip() for name in reader.fieldnames or ())
         reader.fieldnames = header
-        problems.extend(_of_header(header))
+        problems.extend(islice(_of_header(header), MOST_PROBLEMS))
         for row in reader if not problems else ():
             _take(row, reader.line_num, rows, problems)
+            if len(problems) >= MOST_PROBLEMS:
+                break
     except csv.Error as error:
         problems.append(_problem(reader.line_num + 1, f"The line is no CSV: {error}", "Correct the quotes."))
     entries = [] if problems else [entry for key, key_rows in rows.items() if (entry := _made(key, key_rows, problems))]
@@ -119,7 +124,8 @@ def read_entries(text: str) -> tuple[ProfileEntry, ...]:
 
 def require_none(problems: Iterable[Problem]) -> None:
     """Raise ``InvalidProfile`` with all of these problems of a file, by their places, where there are any."""
-    listed = sorted(problems, key=lambda problem: (problem.line or 0, problem.column or 0))
+    first = islice(problems, MOST_PROBLEMS)
+    listed = sorted(first, key=lambda problem: (problem.line or 0, problem.column or 0))
     if listed:
         raise InvalidProfile(
             f"{len(listed)} problem{'s' if len(listed) > 1 else ''} in the profiles; the first, on line "
@@ -155,18 +161,18 @@ def write_entries(entries: Iterable[ProfileEntry]) -> str:
     return out.getvalue()
 
 
-def _of_header(header: tuple[str, ...]) -> list[Problem]:
+def _of_header(header: tuple[str, ...]) -> Iterator[Problem]:
     known, seen = (*REQUIRED, *OPTIONAL), set[str]()
-    problems_found = [_problem(1, f"There is no column {name}", f"The columns are {', '.join(REQUIRED)}.")
-             for name in REQUIRED if name not in header]
+    for name in REQUIRED:
+        if name not in header:
+            yield _problem(1, f"There is no column {name}", f"The columns are {', '.join(REQUIRED)}.")
     for column, name in enumerate(header, 1):
         if name not in known:
-            problems_found.append(_problem(
-                1, f"Nobody knows a column {name!r}", f"Leave it out; known are {', '.join(known)}.", column))
+            yield _problem(
+                1, f"Nobody knows a column {name!r}", f"Leave it out; known are {', '.join(known)}.", column)
         elif name in seen:
-            problems_found.append(_problem(1, f"There is a second column {name}", "Leave one of them out.", column))
+            yield _problem(1, f"There is a second column {name}", "Leave one of them out.", column)
         seen.add(name)
-    return problems_found
 
 
 def _take(row: Mapping[str | None, str | None], line: int, rows: _Rows, problems: list[Problem]) -> None:

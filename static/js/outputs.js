@@ -64,10 +64,10 @@ export class Output {
   show(html) {
     if (html === this.html) return;
     this.html = html;
-    const left = this.body.querySelector(".table-wrap")?.scrollLeft ?? 0;
+    const { scrollLeft = 0, scrollTop = 0 } = this.body.querySelector(".table-wrap") ?? {};
     this.body.innerHTML = html;
     const wrap = this.body.querySelector(".table-wrap");
-    if (wrap) wrap.scrollLeft = left;
+    if (wrap) Object.assign(wrap, { scrollLeft, scrollTop });
   }
 }
 

@@ -176,6 +176,7 @@ def test_the_page_follows_the_lines_and_its_form_and_file_ask_for_the_same(
     parameters = {"task": "parse", "level": "warning", "search": "a <b>&"}
     page = Markup(client.get(reverse("dataflow_log", args=[dataflow.pk]), parameters).text)
     [lines] = page.values("data-output")
+    assert "output-list" in page.values("id"), "what scripts look for"
     nodes.lines["n1"] = [LogLine(1_000, ERROR, "0", "<script>1</script>", "f1")]
     shown = client.get(lines).text
     assert Markup(shown).values("data-line") == [ERROR] and "<script>" not in shown

@@ -9,6 +9,7 @@ import pytest
 from dashboard.approvals.lifecycle import LIFECYCLE as PROPOSALS
 from dashboard.catalog.lifecycle import LIFECYCLE as DATAFLOWS
 from dashboard.pages.templatetags import weir
+from dashboard.plans.models import PlanRecord
 
 
 @pytest.mark.parametrize(("value", "shown"), [
@@ -75,3 +76,13 @@ def test_the_water_stands_higher_before_the_weir() -> None:
     assert with_sharing["up"] == without["up"]
     assert with_sharing["down"] != without["down"]
     assert weir.weir_paths(0, 0)["line"].startswith("M0 80.0H190")
+
+
+@pytest.mark.parametrize(("kind", "options", "shown"), [
+    ("set", {"task": "work", "alternate": "few"}, "Switch"),
+    ("set", {"task": "work", "policy": None}, "Set a policy of"),
+    ("set", {"real_time": {"q": True}}, "Set the batches of"), ("pause", {}, "Pause")])
+def test_a_plan_that_sets_something_is_titled_by_what_it_sets(
+    kind: str, options: dict[str, object], shown: str
+) -> None:
+    assert weir.plan_verb(PlanRecord(kind=kind, options=options)) == shown

@@ -171,6 +171,15 @@ def test_all_mistakes_are_told_and_unknown_columns_are_one():
         read_profiles(f"{HEADER},colour\na,1,1,1,1,red\n")
 
 
+@pytest.mark.parametrize("text", [
+    ",".join(f"c{number}" for number in range(10_000)), f"{HEADER}\n" + "a,x,y,z,w\n" * 10_000,
+    f"{HEADER}\n" + "a,1,5,10\n" * 10_000])
+def test_of_many_mistakes_no_more_are_told_than_somebody_reads(text: str):
+    with pytest.raises(InvalidProfile) as caught:
+        read_profiles(text)
+    assert len(caught.value.facts["problems"]) == 100 and len(str(caught.value.facts)) < 100_000
+
+
 NAN = float("nan")
 
 

@@ -128,7 +128,7 @@ def test_a_promoted_server_gets_the_users_of_a_node(whole, tmp_path):
         replica.acl_setuser(users.name(SLOTS), enabled=True, passwords=["+other"], keys=["*"], commands=["+@all"])
     whole.kill_primary()
     patiently(lambda: (users.look(is_away=False), connect(url).ping()))
-    with pytest.raises(redis.NoPermissionError):
+    with pytest.raises(redis.exceptions.NoPermissionError):
         connect(url).get("weir:secrets")
     assert connect(url).role()[0] == b"master"
 

@@ -27,6 +27,7 @@ import selectors
 import socket
 import struct
 import sys
+import threading
 import traceback
 from collections import OrderedDict
 from contextlib import suppress
@@ -162,6 +163,13 @@ def _read(connection: socket.socket, length: int) -> bytes | None:
     return bytes(bytes_read)
 
 
+def _end_with_slot(path: str) -> None:
+    """End when standard input does, whatever is worked on."""
+    sys.stdin.buffer.read()
+    Path(path).unlink(missing_ok=True)
+    os._exit(0)
+
+
 def main(path: str) -> None:
     """Serve at a Unix socket until standard input ends, as it does with the slot."""
     with suppress(Exception):  # a fold that needs what is not there says so
@@ -170,18 +178,16 @@ def main(path: str) -> None:
     gc.freeze()
     host, listening = FoldHost(), socket.socket(socket.AF_UNIX)
     Path(path).unlink(missing_ok=True)
-    os.umask(0o077)  # whoever may write to it has a fold worked on that they send
+    usual = os.umask(0o077)  # whoever may write to it has a fold worked on that they send
     listening.bind(path)
+    os.umask(usual)
     listening.listen(_WAITING)
+    threading.Thread(target=_end_with_slot, args=(path,), daemon=True).start()
     with selectors.DefaultSelector() as selector:
-        selector.register(sys.stdin, selectors.EVENT_READ)
         selector.register(listening, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
-                if key.fileobj is sys.stdin:
-                    Path(path).unlink(missing_ok=True)
-                    return
-                elif key.fileobj is listening:
+                if key.fileobj is listening:
                     selector.register(listening.accept()[0], selectors.EVENT_READ)
                 elif not host.serve(key.fileobj):
                     selector.unregister(key.fileobj)

@@ -91,7 +91,8 @@ class HostProcess:
 
     def _start(self) -> subprocess.Popen:
         return subprocess.Popen(
-            [sys.executable, "-m", "workers.engine.spark.fold_host", self.socket], stdin=subprocess.PIPE)
+            [sys.executable, "-m", "workers.engine.spark.fold_host", self.socket],
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)  # what a slot writes there is for its agent
 
     def _attend(self) -> None:
         while True:

@@ -32,6 +32,7 @@ COMMANDS = (
     "-@all", "+@read", "+@write", "+@pubsub", "+@connection", "+@transaction", "+@scripting", "-@admin", "-@dangerous",
     "-scan", "-randomkey", "-dbsize", "-pubsub", "-script", "+script|load", "+script|exists", "-function", "-fcall",
     "-fcall_ro", "-copy", "-move", "-client|tracking", "+time", "+role")
+UNKNOWN = ("?",)  # rules that no user has
 TOPICS = (f"&{keys.channel('')}*", f"&{keys.valve('')}*")
 
 
@@ -72,8 +73,9 @@ class BrokerUsers:
         with self._lock:
             if self.is_refused:
                 return
-            if (run := self._broker.info("server")["run_id"]) != self._run:  # a replica has users of its own
-                self._rules, self._run = {}, run
+            with suppress(redis.ResponseError):  # who may not ask has one server alone
+                if (run := self._broker.info("server")["run_id"]) != self._run:  # a replica has users of its own
+                    self._rules, self._run = dict.fromkeys(self._rules, UNKNOWN), run
             own = key_patterns.of_fragments(tuple(self._fragments(coming).values()))
             rehearsal = key_patterns.named_after(f"rehearsal-{self._store.node}-", more="*")
             try:
