@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from dashboard import jobs
-from dashboard.catalog.document_checks import parse_document
 from dashboard.operations.services import register_node
 from dashboard.plans.scheduling_problem import problem_of_new
 from dashboard.profiles.estimates import estimated_tasks
+from scheduler.model.documents import read_document
 from scheduler.model.errors import InsufficientSlots
 from tests.dashboard.building import World
 
@@ -16,7 +16,7 @@ from tests.dashboard.building import World
 @pytest.mark.parametrize("sample", jobs.samples(), ids=lambda sample: sample["slug"])
 def test_every_sample_has_schedules_at_its_own_rate(world: World, sample: dict) -> None:
     register_node(name="n1", slots=2)
-    dataflow = parse_document(sample["text"], format="yaml")
+    dataflow = read_document(sample["text"], format="yaml", task_types=jobs.task_types())  # whatever servers it names
     comparison = problem_of_new(dataflow, team=world.city).compare()
     assert comparison.schedules, comparison.errors
     assert all(isinstance(error, InsufficientSlots) for error in comparison.errors.values())

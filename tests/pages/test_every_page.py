@@ -106,7 +106,7 @@ def test_the_document_of_the_readme_is_valid_and_keeps_what_it_says() -> None:
     checked = check_document(document, format="yaml")
     assert checked.problems == ()
     configs = {task.id: task.config for task in checked.dataflow.tasks}
-    assert list(configs["parse"]["fields"]) == ["temperature"] == list(configs["warm"]["ranges"])
+    assert "obs = 'temperature'" in configs["warm"]["query"]
 
 
 def test_the_log_in_page_is_sound(db) -> None:

@@ -77,7 +77,9 @@ def test_a_task_of_a_dataflow_is_shown_beside_its_graph(world: World, client_of:
     panel = Markup(client.get(f"/dataflows/{traffic.pk}/tasks/parse").text)
     assert panel.every("h3")[0].text == "parse" and panel.links(f"/dataflows/{jams.pk}/")
     sense, parse = (traffic.uses.get(task_id=name).running_task_id for name in ("sense", "parse"))
-    assert panel.values("data-output") == [f"/estate/tasks/{running_id}/events" for running_id in (parse, sense)]
+    assert panel.values("data-output") == [
+        *(f"/estate/tasks/{running_id}/events" for running_id in (parse, sense)),
+        f"/dataflows/{traffic.pk}/log/lines?task=parse"]
     assert "sensor_id" in panel.one("data-part", "columns").text
     sink = Markup(client.get(f"/dataflows/{traffic.pk}/tasks/out").text)
     assert f"/dataflows/{traffic.pk}/outputs/out" in sink.values("data-output")

@@ -49,7 +49,7 @@ def test_a_slot_takes_its_cores_and_no_more() -> None:
 
 def test_a_local_slot_has_nothing_of_a_cluster() -> None:
     local = conf_of(Settings())
-    assert local["spark.master"] == "local[64]" and local["spark.authenticate"] == "true"
+    assert local["spark.master"] == f"local[{Settings().threads}]" and local["spark.authenticate"] == "true"
     assert not {"spark.cores.max", "spark.executor.cores", "spark.executor.memory"} & local.keys()
 
 
