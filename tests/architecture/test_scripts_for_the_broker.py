@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
-from .sources import python_files
+from .sources import ROOT, python_files, tree
 
-ROOT = Path(__file__).resolve().parents[2]
 SENDS = {"eval", "eval_ro", "register_script", "script_load"}
 # Only the site and the agent itself, which have the broker's own password, call what these send.
 OF_SITE_AND_AGENT = {
@@ -19,7 +17,7 @@ OF_SITE_AND_AGENT = {
 def test_a_script_for_slots_is_one_that_the_agent_loads() -> None:
     sending = {
         path.relative_to(ROOT).as_posix() for path in python_files("workers")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SENDS}
     assert sending == {*OF_SITE_AND_AGENT, "workers/engine/channels/scripts.py"}
 

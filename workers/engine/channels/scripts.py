@@ -1,13 +1,15 @@
-"""The Lua scripts that change channels, holds of live sources and sinks, and claims: every change that two writers could
-meet in is one atomic script.
+"""The Lua scripts that change channels, holds of live sources and sinks, and claims.
+
+Every change that two writers could meet in is one atomic script. The JVM side carries the same files in its jar.
 
 A node's own processes run what is here, and no other script (``agents/supervising/broker_users.py``): each of them ends
-in a time that grows with what is stored. The JVM side carries the same files in its jar.
+in a time that grows with what is stored.
 """
 
 from __future__ import annotations
 
 import hashlib
+import math
 import time
 from functools import cache
 from pathlib import Path
@@ -51,14 +53,15 @@ def run(client: redis.Redis, name: str, keys: list[str], args: list[object]) -> 
         The broker has lost the script, this process may load none, and nobody else did in time.
     """
     script = client.register_script(source(name))
-    deadline_s = time.monotonic() + PATIENCE_S
+    deadline_s = math.inf
     while True:
         try:
             return script(keys=keys, args=args, client=client)
         except redis.exceptions.NoPermissionError as refusal:
             if not isinstance(refusal.__context__, redis.exceptions.NoScriptError):
                 raise  # of the keys: it was not loading that was refused
-            if time.monotonic() > deadline_s:
+            deadline_s = min(deadline_s, time.monotonic() + PATIENCE_S)
+            if time.monotonic() >= deadline_s:
                 raise redis.ConnectionError(
-                    "The broker has lost Weir's scripts, which the node's agent loads: see whether that runs.") from None
+                    "The broker has lost Weir's scripts, which the node's agent loads: see whether it runs.") from None
         time.sleep(ASKS_AGAIN_S)

@@ -21,6 +21,13 @@ final class Broker {
   private static final int IDLE_CONNECTIONS = 8;
   private static final Map<String, Broker> BROKERS = new ConcurrentHashMap<>();
 
+  /** The broker is there, and has lost what this user may not load: it is as good as away until the agent has. */
+  private static final class ScriptsLost extends IOException {
+    ScriptsLost(Redis.Refusal refusal) {
+      super("it has lost Weir's scripts, which the node's agent loads: see whether it runs", refusal);
+    }
+  }
+
   /** What to do with a connection. */
   interface Use<T> {
     T with(Redis redis) throws IOException;
@@ -65,11 +72,16 @@ final class Broker {
   /** Runs what may be repeated, again and on a new connection while the broker is away. */
   <T> T call(Use<T> use) {
     long deadline = System.currentTimeMillis() + PATIENCE_MS;
+    boolean isBack = false;
     while (true) {
       try {
         return once(use);
       } catch (IOException away) {
         forgetIdle();
+        if (away instanceof ScriptsLost && !isBack) { // its agent has as long for them, however long it was away
+          isBack = true;
+          deadline = System.currentTimeMillis() + PATIENCE_MS;
+        }
         if (System.currentTimeMillis() > deadline) throw new IllegalStateException("the broker does not answer: " + away.getMessage(), away);
         pause(100);
       }
@@ -161,13 +173,13 @@ final class Broker {
       digest = sha1(text);
     }
 
-    /** Loads all scripts. A node's own processes may load none: to them the broker is away until their agent has. */
+    /** Loads all scripts, where this user may: a node's own processes have them from their agent. */
     private static void loadAll(Redis redis) throws IOException {
       try {
         for (Script script : values()) redis.call("SCRIPT", "LOAD", script.text);
       } catch (Redis.Refusal refusal) {
         if (!refusal.getMessage().startsWith("NOPERM")) throw refusal;
-        throw new IOException("it has lost Weir's scripts, which the node's agent loads: see whether that runs", refusal);
+        throw new ScriptsLost(refusal);
       }
     }
 
