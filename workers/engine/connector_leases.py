@@ -11,37 +11,9 @@ from collections.abc import Callable, Sequence
 
 import redis
 
-HELD_MS = 10_000  # after which what another node holds that is to let go is taken by force
+from workers.engine.channels import scripts
 
-# KEYS: hash, set of the node.  ARGV: node, name, 1 by force
-_TAKE = """
-local holder = redis.call('HGET', KEYS[1], 'node')
-if holder and holder ~= '' and holder ~= ARGV[1] and ARGV[3] ~= '1' then return 0 end
-redis.call('HSET', KEYS[1], 'node', ARGV[1])
-redis.call('SADD', KEYS[2], ARGV[2])
-return 1
-"""
-# KEYS: hash, set of the node, set of the next one.  ARGV: node, name, next node
-_PASS = """
-redis.call('SREM', KEYS[2], ARGV[2])
-if redis.call('HGET', KEYS[1], 'node') ~= ARGV[1] then return 0 end
-redis.call('HSET', KEYS[1], 'node', ARGV[3])
-redis.call('SADD', KEYS[3], ARGV[2])
-return 1
-"""
-# KEYS: hash, set of the node, what goes...  ARGV: node, name, seconds after which it does
-_END = """
-redis.call('SREM', KEYS[2], ARGV[2])
-local holder = redis.call('HGET', KEYS[1], 'node')
-if holder and holder ~= '' and holder ~= ARGV[1] then return 0 end
-for i = 3, #KEYS do redis.call('EXPIRE', KEYS[i], ARGV[3]) end
-return 1
-"""
-# KEYS: hash, what has the token.  ARGV: node
-_TOKEN = """
-if (redis.call('HGET', KEYS[1], 'node') or '') ~= ARGV[1] then return 0 end
-return redis.call('HINCRBY', KEYS[2], 'fence', 1)
-"""
+HELD_MS = 10_000  # after which what another node holds that is to let go is taken by force
 
 
 class Holding:
@@ -62,13 +34,13 @@ class Holding:
 
     def take(self, name: str, node: str, *, by_force: bool = False) -> bool:
         """Hold it from now on; False where another does."""
-        script = self._broker.register_script(_TAKE)
-        return bool(script(keys=[self._state(name), self._held(node)], args=[node, name, int(by_force)]))
+        return bool(scripts.run(
+            self._broker, "take_hold", [self._state(name), self._held(node)], [node, name, int(by_force)]))
 
     def pass_on(self, name: str, node: str, *, to: str) -> bool:
         """Let another node hold it from now on; False where this one does not."""
-        script = self._broker.register_script(_PASS)
-        return bool(script(keys=[self._state(name), self._held(node), self._held(to)], args=[node, name, to]))
+        return bool(scripts.run(
+            self._broker, "pass_hold", [self._state(name), self._held(node), self._held(to)], [node, name, to]))
 
     def end(self, name: str, node: str, *, whole: Sequence[str], after_s: int = 0) -> bool:
         """Nobody is to hold it any more, and all of it goes; False where another holds it.
@@ -78,12 +50,12 @@ class Holding:
         after_s : int, optional
             In how many seconds; at once by default.
         """
-        script = self._broker.register_script(_END)
-        return bool(script(keys=[self._state(name), self._held(node), *whole], args=[node, name, after_s]))
+        return bool(scripts.run(
+            self._broker, "end_hold", [self._state(name), self._held(node), *whole], [node, name, after_s]))
 
     def token(self, name: str, node: str, meta: str) -> int | None:
         """A new fencing token of what has that key; None where the node does not hold it any more."""
-        return int(self._broker.register_script(_TOKEN)(keys=[self._state(name), meta], args=[node])) or None
+        return int(scripts.run(self._broker, "hold_token", [self._state(name), meta], [node])) or None
 
     def holder(self, name: str) -> str:
         """The node that holds it; "" where none does."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from workers.engine.agents.node_store import NodeStore
 from workers.engine.agents.started_fragments import SlotStore
 from workers.engine.agents.supervising import key_patterns
 from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
-from workers.engine.channels import keys
+from workers.engine.channels import keys, scripts
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.look_store import key as look_key
 from workers.library.model_store import ModelName, StoredVersion, connected, store_version, stored_versions
@@ -49,6 +50,42 @@ FORBIDDEN = (
     "SET weir:desired:z:f1-0. x", "SET weir:lease:f1-0 x", "SET weir:trial:f1-0:result x", "SET weir:keyed:f1-0 x",
     "HGETALL weir:look:f1-0", "RPUSH weir:qos:f1-0:reports x", "LPUSH weir:tapped:of-others:f1-0 x",
     "SADD weir:tapped:t-of-others x", "HGETALL weir:switches:f1-0", "SMEMBERS weir:models:f1-0")
+# What holds the broker for as long as its sender likes, on keys that are the node's own. A script need never end, and a
+# broker ends none that has written; a command takes as long as what is stored times how often that is named.
+WITHOUT_END = (
+    "EVAL return(1) 0", "EVAL_RO return(1) 0", f"EVALSHA_RO {'0' * 40} 0", "SCRIPT LOAD return(1)", "SCRIPT KILL",
+    f"SCRIPT EXISTS {'0' * 40}", "SCRIPT DEBUG YES", "FCALL f 0", "FCALL_RO f 0", "FUNCTION LOAD x",
+    *(f"{command} weir:valve:f1-0 weir:valve:f1-0" for command in (
+        "SINTER", "SINTERSTORE weir:valve:f1-0", "SINTERCARD 2", "SUNION", "SUNIONSTORE weir:valve:f1-0", "SDIFF",
+        "SDIFFSTORE weir:valve:f1-0", "ZINTER 2", "ZINTERSTORE weir:valve:f1-0 2", "ZINTERCARD 2", "ZUNION 2",
+        "ZUNIONSTORE weir:valve:f1-0 2", "ZDIFF 2", "ZDIFFSTORE weir:valve:f1-0 2", "BITOP AND weir:valve:f1-0", "LCS",
+        "PFCOUNT", "PFMERGE weir:valve:f1-0")),
+    "SRANDMEMBER weir:valve:f1-0 -9", "HRANDFIELD weir:valve:f1-0 -9", "ZRANDMEMBER weir:valve:f1-0 -9")
+CHANNEL = tuple(of("f1-0.0") for of in (keys.channel, keys.meta, keys.readers))
+VALVE = (keys.valve("f1-0"),)
+HOLD = (keys.meter("f1-0"), keys.channel_meters("f1-0"))  # the script is told which keys
+CALLS: dict[str, tuple[tuple[str, ...], tuple[object, ...], object]] = {  # of each script: keys, arguments, its answer
+    "backpressure": (VALVE, (keys.channel(""), "f1-0.0"), [0, b"", 0, -1, 0]),
+    "claim": ((keys.handover("f1-0"),), ("manifest", "f2-0"), 0),
+    "close_tail": (VALVE, ("1", "2"), 1),
+    "commit": (CHANNEL, ("f1-0", "0-1"), 0),
+    "end_hold": (HOLD, ("n1", "t", 1), 1),
+    "hold_token": (HOLD, ("n1",), 0),
+    "intake": ((*CHANNEL, *VALVE, *HOLD, keys.ahead("f1-0")), (
+        "0", 0, 1, b"block", 1, "", "", 1, 0, 100, "", ""), 1),
+    "join": (CHANNEL, ("f1-1", "now"), [b"0-0", b""]),
+    "open_outlet": (VALVE, ("0", ""), 1),
+    "pass_hold": ((*HOLD, keys.ahead("f1-0")), ("n1", "t", "n2"), 0),
+    "refuse": ((keys.tapped("t"), *VALVE), (1, 1, "1-1", "reason", "place", "sample", b"event"), 1),
+    "register": (CHANNEL, ("f1-1",), b"0-0"),
+    "route": (VALVE, ("0:route:f2:", '{"a":1}', ""), 1),
+    "skip": (CHANNEL, ("f1-0", "0-0", "0-0", "0-0", 0, 0), b""),
+    "spill": (CHANNEL, ("f1-0", "0-0"), b""),
+    "take_hold": (HOLD, ("n1", "t", 0), 1),
+    "unregister": (CHANNEL, ("f1-0", 1), 0),
+    "waiting": (CHANNEL, ("f1-0", 4), 0),
+    "write": (CHANNEL, (0, 1, 0, 1, b"block", 0), 1),
+}
 OF_CONNECTORS = ("HGETALL weir:connector:t", "HGETALL weir:sink:f9-0.0", "SMEMBERS weir:sinks:n1")
 
 
@@ -120,6 +157,57 @@ def test_what_is_the_nodes_is_had(users, broker, role):
     assert broker.execute_command("ACL", "LOG") == []
     assert [version.version for version in stored_versions(
         redis.Redis.from_url(users._url, decode_responses=True), "city")["rides"]] == ["1-a"]
+
+
+def test_each_script_has_a_call() -> None:
+    assert CALLS.keys() == scripts.digests().keys()
+
+
+@pytest.mark.parametrize("role", [SLOTS, CONNECTORS])
+def test_weirs_own_scripts_are_run_by_their_digests(users, broker, role):
+    broker.script_flush()
+    users.look(is_away=False)  # the agent loads what the broker has lost
+    with as_role(users, role) as client:
+        for name, (names, arguments, answer) in CALLS.items():
+            broker.flushdb()
+            Channels(broker).open_channel("f1-0.0", schema_json="{}", readers=["f1-0"])
+            assert client.evalsha(scripts.digests()[name], len(names), *names, *arguments) == answer, name
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                client.evalsha(scripts.digests()[name], 1, "weir:secrets", *arguments)
+
+
+@pytest.mark.parametrize("role", [SLOTS, CONNECTORS, LOOKS])
+def test_nobody_holds_the_broker_for_as_long_as_they_like(users, role):
+    with as_role(users, role) as client:
+        for command in WITHOUT_END:
+            with pytest.raises(redis.exceptions.NoPermissionError, match="to run the"):
+                client.execute_command(*command.split())
+
+
+def test_a_call_waits_until_the_agent_has_loaded_what_the_broker_lost(users, broker, monkeypatch):
+    monkeypatch.setattr(scripts, "PATIENCE_S", 600.0)
+    broker.script_flush()
+    with as_role(users, SLOTS) as client, ThreadPoolExecutor(1) as elsewhere:
+        call = elsewhere.submit(scripts.run, client, "open_outlet", [*VALVE], ["0", ""])
+        while not broker.execute_command("ACL", "LOG"):
+            assert not call.done(), call.result()
+        users.look(is_away=False)
+        assert call.result() == 1
+
+
+def test_a_call_that_nobody_loads_for_ends_with_the_remedy(users, broker, monkeypatch):
+    monkeypatch.setattr(scripts, "PATIENCE_S", 0.0)
+    broker.script_flush()
+    with as_role(users, SLOTS) as client:
+        with pytest.raises(redis.exceptions.ConnectionError, match="lost Weir's scripts, which the node's agent loads"):
+            scripts.run(client, "open_outlet", [*VALVE], ["0", ""])
+        with pytest.raises(redis.exceptions.NoPermissionError):  # that of a key is said at once, and for what it is
+            scripts.run(client, "open_outlet", ["weir:secrets"], ["0", ""])
+
+
+def test_who_has_the_brokers_password_loads_for_itself(broker):
+    broker.script_flush()
+    assert scripts.run(broker, "open_outlet", [*VALVE], ["0", ""]) == 1
 
 
 def test_what_is_chosen_for_a_dynamic_task_by_key_is_read_and_not_written(users, broker):

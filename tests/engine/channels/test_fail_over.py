@@ -21,6 +21,7 @@ from workers.broker_address import replicated_service
 from workers.broker_client import ReplicatedRedis, connect, lacks_replica
 from workers.engine.agents.node_store import NodeStore
 from workers.engine.agents.supervising.broker_users import SLOTS, BrokerUsers
+from workers.engine.channels import keys, scripts
 from workers.engine.channels.channel_registry import Channels
 
 WORDS = st.text(alphabet="abcXYZ019", min_size=1, max_size=8)
@@ -131,6 +132,7 @@ def test_a_promoted_server_gets_the_users_of_a_node(whole, tmp_path):
     with pytest.raises(redis.exceptions.NoPermissionError):
         connect(url).get("weir:secrets")
     assert connect(url).role()[0] == b"master"
+    assert scripts.run(connect(url), "open_outlet", [keys.valve("rehearsal-n7-0")], ["0", ""]) == 1
 
 
 @BROKER

@@ -1,26 +1,67 @@
-"""The Lua scripts that change channels: every change that two writers could meet in is one atomic script.
+"""The Lua scripts that change channels, holds of live sources and sinks, and claims.
 
-The JVM side carries the same files in its jar.
+Every change that two writers could meet in is one atomic script. The JVM side carries the same files in its jar.
+
+A node's own processes run what is here, and no other script (``agents/supervising/broker_users.py``): each of them ends
+in a time that grows with what is stored.
 """
 
 from __future__ import annotations
 
+import hashlib
+import math
+import time
 from functools import cache
 from pathlib import Path
 
 import redis
 
 FOLDER = Path(__file__).parent / "lua"
+SHARED = "trim"
 NEEDS_TRIM = frozenset({"write", "commit", "register", "unregister", "spill", "skip", "intake", "waiting"})
+PATIENCE_S = 10.0  # of who may load none, with a broker that has lost them: its agent looks every few seconds
+ASKS_AGAIN_S = 0.1
 
 
 @cache
 def source(name: str) -> str:
     """The text of a script, with what it shares with others in front."""
     text = (FOLDER / f"{name}.lua").read_text(encoding="utf-8")
-    return (FOLDER / "trim.lua").read_text(encoding="utf-8") + text if name in NEEDS_TRIM else text
+    return (FOLDER / f"{SHARED}.lua").read_text(encoding="utf-8") + text if name in NEEDS_TRIM else text
+
+
+@cache
+def digests() -> dict[str, str]:
+    """The digest of each script, by its name."""
+    names = sorted(path.stem for path in FOLDER.glob("*.lua") if path.stem != SHARED)
+    return {name: hashlib.sha1(source(name).encode()).hexdigest() for name in names}
+
+
+def load(client: redis.Redis) -> None:
+    """Have the broker keep every script that it has not: then also those run them who may load none."""
+    for name, is_there in zip(digests(), client.script_exists(*digests().values()), strict=True):
+        if not is_there:
+            client.script_load(source(name))
 
 
 def run(client: redis.Redis, name: str, keys: list[str], args: list[object]) -> object:
-    """Run a script by its digest, loading it where the broker has lost it."""
-    return client.register_script(source(name))(keys=keys, args=args, client=client)
+    """Run a script by its digest, loading it where the broker has lost it, or waiting until the node's agent has.
+
+    Raises
+    ------
+    redis.ConnectionError
+        The broker has lost the script, this process may load none, and nobody else did in time.
+    """
+    script = client.register_script(source(name))
+    deadline_s = math.inf
+    while True:
+        try:
+            return script(keys=keys, args=args, client=client)
+        except redis.exceptions.NoPermissionError as refusal:
+            if not isinstance(refusal.__context__, redis.exceptions.NoScriptError):
+                raise  # of the keys: it was not loading that was refused
+            deadline_s = min(deadline_s, time.monotonic() + PATIENCE_S)
+            if time.monotonic() >= deadline_s:
+                raise redis.ConnectionError(
+                    "The broker has lost Weir's scripts, which the node's agent loads: see whether it runs.") from None
+        time.sleep(ASKS_AGAIN_S)

@@ -1,8 +1,9 @@
 """Users of the broker for a node's processes: one for its slots, one for its connector host, one for its looks.
 
 The agent makes them, with passwords that live as long as it does, and keeps the keys that each may touch in step with
-what the node works for. The broker's own password stays with the agent. A broker that was started anew may have
-forgotten them: they are made again. Where the agent may make none, its processes have the agent's own address.
+what the node works for. The broker's own password stays with the agent. They run the scripts that it loads, and no
+others. A broker that was started anew has lost these, and may have forgotten the users: both are made good. Where the
+agent may make none, its processes have the agent's own address.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import redis
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from workers.engine import look_store
-from workers.engine.channels import keys
+from workers.engine.channels import keys, scripts
 
 from ..agent_logs import logger
 from ..node_store import NodeStore
@@ -27,11 +28,16 @@ from . import key_patterns
 # Roles. The host's is also its process's name: it reads live sources, and writes sinks.
 SLOTS, CONNECTORS, LOOKS = "slots", "connectors", "looks"
 _TRIAL, _SHOWN = "trial", "shown"
-# Reading and writing what the patterns let through, and nothing that tells or touches more than its keys.
+# Reading and writing what the patterns let through, and nothing that tells or touches more than its keys. Of scripts
+# those that were loaded: one of an intruder's own would never have to end. Nor can one command among these take the
+# product of what is stored, and of how often that is named.
 COMMANDS = (
-    "-@all", "+@read", "+@write", "+@pubsub", "+@connection", "+@transaction", "+@scripting", "-@admin", "-@dangerous",
-    "-scan", "-randomkey", "-dbsize", "-pubsub", "-script", "+script|load", "+script|exists", "-function", "-fcall",
-    "-fcall_ro", "-copy", "-move", "-client|tracking", "+time", "+role")
+    "-@all", "+@read", "+@write", "+@pubsub", "+@connection", "+@transaction", "-@scripting", "+evalsha", "-@admin",
+    "-@dangerous", "-scan", "-randomkey", "-dbsize", "-pubsub", "-copy", "-move", "-client|tracking", "+time", "+role",
+    *(f"-{command}" for command in (
+        "sinter", "sinterstore", "sintercard", "sunion", "sunionstore", "sdiff", "sdiffstore", "zinter", "zinterstore",
+        "zintercard", "zunion", "zunionstore", "zdiff", "zdiffstore", "bitop", "lcs", "pfcount", "pfmerge",
+        "srandmember", "hrandfield", "zrandmember")))
 UNKNOWN = ("?",)  # rules that no user has
 TOPICS = (f"&{keys.channel('')}*", f"&{keys.valve('')}*")
 
@@ -79,6 +85,7 @@ class BrokerUsers:
             own = key_patterns.of_fragments(tuple(self._fragments(coming).values()))
             rehearsal = key_patterns.named_after(f"rehearsal-{self._store.node}-", more="*")
             try:
+                scripts.load(self._broker)  # before the users: who is let in finds them
                 sinks = [name.decode() for name in self._broker.smembers(keys.sinks(self._store.node))]
                 shown, trial = (self._passing.get(what, frozenset()) for what in (_SHOWN, _TRIAL))
                 self._set(SLOTS, {*own, *rehearsal, *shown, *trial})

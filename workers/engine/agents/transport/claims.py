@@ -7,15 +7,9 @@ from __future__ import annotations
 
 import redis
 
-from workers.engine.channels import keys
+from workers.engine.channels import keys, scripts
 
 CLAIM = "claim"
-_CLAIM = """
-if redis.call('HGET', KEYS[1], 'manifest') ~= ARGV[1] then return 0 end
-redis.call('HSETNX', KEYS[1], 'claim', ARGV[2])
-if redis.call('HGET', KEYS[1], 'claim') == ARGV[2] then return 1 end
-return 0
-"""
 
 
 def claim(broker: redis.Redis, fragment_id: str, heir: str, *, manifest: bytes) -> bool:
@@ -26,7 +20,7 @@ def claim(broker: redis.Redis, fragment_id: str, heir: str, *, manifest: bytes) 
     manifest : bytes
         Of what has come. Where that is not what is there any more, it was taken back meanwhile.
     """
-    return bool(broker.register_script(_CLAIM)(keys=[keys.handover(fragment_id)], args=[manifest, heir]))
+    return bool(scripts.run(broker, "claim", [keys.handover(fragment_id)], [manifest, heir]))
 
 
 def withdraw(broker: redis.Redis, fragment_id: str) -> str | None:

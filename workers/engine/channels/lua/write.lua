@@ -49,12 +49,14 @@ if (string.match(marks, ':(%d+)$') or '0') ~= wave then
   for _, place in ipairs(redis.call('HVALS', readers)) do
     if less(place, needed) then needed = place end
   end
-  local oldest, kept = parts(needed), ''
-  for from, of in string.gmatch(marks, '(%d+):(%d+)') do
-    if tonumber(from) <= oldest then kept = '' end
-    kept = kept .. from .. ':' .. of .. ','
+  local oldest, kept = parts(needed), {}
+  for mark in string.gmatch(marks, '[^,]+') do
+    local from = string.match(mark, '^(%d+):%d+$')
+    if from and tonumber(from) <= oldest then kept = {} end
+    if from then kept[#kept + 1] = mark end
   end
-  redis.call('HSET', meta, 'waves', kept .. ARGV[2] .. ':' .. wave)
+  kept[#kept + 1] = ARGV[2] .. ':' .. wave
+  redis.call('HSET', meta, 'waves', table.concat(kept, ','))
 end
 redis.call('XADD', stream, id, 'b', ARGV[5], 'n', ARGV[4], 't', ARGV[6])
 redis.call('HSET', meta, 'last', id, 'last_fence', ARGV[1])

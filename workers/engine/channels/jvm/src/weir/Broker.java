@@ -21,6 +21,13 @@ final class Broker {
   private static final int IDLE_CONNECTIONS = 8;
   private static final Map<String, Broker> BROKERS = new ConcurrentHashMap<>();
 
+  /** The broker is there, and has lost what this user may not load: it is as good as away until the agent has. */
+  private static final class ScriptsLost extends IOException {
+    ScriptsLost(Redis.Refusal refusal) {
+      super("it has lost Weir's scripts, which the node's agent loads: see whether it runs", refusal);
+    }
+  }
+
   /** What to do with a connection. */
   interface Use<T> {
     T with(Redis redis) throws IOException;
@@ -65,11 +72,16 @@ final class Broker {
   /** Runs what may be repeated, again and on a new connection while the broker is away. */
   <T> T call(Use<T> use) {
     long deadline = System.currentTimeMillis() + PATIENCE_MS;
+    boolean isBack = false;
     while (true) {
       try {
         return once(use);
       } catch (IOException away) {
         forgetIdle();
+        if (away instanceof ScriptsLost && !isBack) { // its agent has as long for them, however long it was away
+          isBack = true;
+          deadline = System.currentTimeMillis() + PATIENCE_MS;
+        }
         if (System.currentTimeMillis() > deadline) throw new IllegalStateException("the broker does not answer: " + away.getMessage(), away);
         pause(100);
       }
@@ -111,11 +123,12 @@ final class Broker {
 
   /** Sends commands that may be repeated, all at once. */
   List<Object> pipeline(List<Object[]> commands) {
-    List<Object> replies = call(redis -> redis.pipeline(commands));
-    if (replies.stream().anyMatch(Script::isUnknown)) {
-      call(Script::loadAll);
-      replies = call(redis -> redis.pipeline(commands));
-    }
+    List<Object> replies = call(redis -> {
+      List<Object> answers = redis.pipeline(commands);
+      if (answers.stream().noneMatch(Script::isUnknown)) return answers;
+      Script.loadAll(redis);
+      return redis.pipeline(commands);
+    });
     replies.forEach(Redis::checked);
     return replies;
   }
@@ -143,7 +156,7 @@ final class Broker {
     throw (E) thrown;
   }
 
-  /** A Lua script of {@code workers/engine/channels/lua}, sent by its digest and in full only where the broker lacks it. */
+  /** A Lua script of {@code workers/engine/channels/lua}, run by its digest, and loaded where the broker has lost it. */
   enum Script {
     WRITE("trim", "write"),
     COMMIT("trim", "commit"),
@@ -160,21 +173,18 @@ final class Broker {
       digest = sha1(text);
     }
 
-    private static Void loadAll(Redis redis) throws IOException {
-      for (Script script : values()) redis.call("SCRIPT", "LOAD", script.text);
-      return null;
+    /** Loads all scripts, where this user may: a node's own processes have them from their agent. */
+    private static void loadAll(Redis redis) throws IOException {
+      try {
+        for (Script script : values()) redis.call("SCRIPT", "LOAD", script.text);
+      } catch (Redis.Refusal refusal) {
+        if (!refusal.getMessage().startsWith("NOPERM")) throw refusal;
+        throw new ScriptsLost(refusal);
+      }
     }
 
     Object[] command(List<String> keys, Object... args) {
-      return command(true, keys, args);
-    }
-
-    Object[] commandInFull(List<String> keys, Object... args) {
-      return command(false, keys, args);
-    }
-
-    private Object[] command(boolean byDigest, List<String> keys, Object... args) {
-      List<Object> parts = new ArrayList<>(List.of(byDigest ? "EVALSHA" : "EVAL", byDigest ? digest : text, keys.size()));
+      List<Object> parts = new ArrayList<>(List.of("EVALSHA", digest, keys.size()));
       parts.addAll(keys);
       parts.addAll(List.of(args));
       return parts.toArray();
@@ -182,11 +192,13 @@ final class Broker {
 
     /** Runs the script alone. */
     Object run(Redis redis, List<String> keys, Object... args) throws IOException {
+      Object[] command = command(keys, args);
       try {
-        return redis.call(command(keys, args));
+        return redis.call(command);
       } catch (Redis.Refusal refusal) {
         if (!isUnknown(refusal)) throw refusal;
-        return redis.call(commandInFull(keys, args));
+        loadAll(redis);
+        return redis.call(command);
       }
     }
 

@@ -1,0 +1,46 @@
+"""A broker that has lost the scripts: a slot, which may load none, goes on once its agent has loaded them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
+
+from .rig import Rig, wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+SOURCE, COPY = "rehearsal-n1-a", "rehearsal-n1-b"  # a slot of that node reaches what is named so
+
+
+@pytest.fixture
+def users(broker: redis.Redis, broker_url: str, tmp_path: Path) -> Iterator[BrokerUsers]:
+    made = BrokerUsers(broker, broker_url, NodeStore(tmp_path, "n1"))
+    made.expect()
+    broker.execute_command("ACL", "LOG", "RESET")
+    yield made
+    for role in (SLOTS, CONNECTORS, LOOKS):
+        broker.execute_command("ACL", "DELUSER", made.name(role))
+
+
+def test_a_slot_goes_on_when_its_agent_has_loaded_what_the_broker_lost(
+    rig: Rig, broker: redis.Redis, users: BrokerUsers
+) -> None:
+    slot, arrived, wanted = rig.with_config(redis_url=users.url(SLOTS)), f"{COPY}.0", f"{SOURCE}.0"
+    ticks = slot.ticks(SOURCE, rate_per_s=200, writes=(wanted,))
+    source = slot.start(slot.publish(ticks, SOURCE, readers=(COPY,)), SOURCE)
+    copy = slot.start(slot.publish(slot.read(COPY, wanted), COPY), COPY)
+    wait_until(lambda: rig.numbers(arrived), what="events", alive=(source, copy))
+    assert broker.execute_command("ACL", "LOG") == []
+    broker.script_flush()
+    refusals = wait_until(lambda: broker.execute_command("ACL", "LOG"), what="a script that is missed")
+    assert all("script|load" in str(refusal) for refusal in refusals)
+    before = len(rig.numbers(arrived))
+    users.look(is_away=False)
+    wait_until(lambda: len(rig.numbers(arrived)) > before + 200, what="further events", alive=(source, copy))
+    numbers = rig.numbers(arrived)
+    assert numbers == list(range(len(numbers)))
