@@ -81,7 +81,9 @@ class Driver:
         conf = spark_conf(self.config)
         self.spark = open_session(at.settings, slot=0, slot_dir=at.folder / "slot", channel_conf=conf)
 
-    def start(self, name: str, tasks: tuple[Task, ...], *, trigger_ms: int, is_open: bool = True) -> Any:
+    def start(
+        self, name: str, tasks: tuple[Task, ...], *, trigger_ms: int, is_open: bool = True, real_time: bool = False
+    ) -> Any:
         """Start a chain that ends in an output, from its checkpoint where it has one.
 
         Parameters
@@ -94,23 +96,34 @@ class Driver:
             Between its batches.
         is_open : bool, optional
             Whether its output is published.
+        real_time : bool, optional
+            Whether its batches stay open, with groups of events as far apart as the trigger says.
         """
+        from workers.engine.channels import open_streams
         from workers.engine.spark import queries
         from workers.engine.spark.compile import Chain, compile_chain
 
         written = [channel_id(name, position) for position in range(len(tasks))]
+        checkpoint = self.folder / "checkpoints" / name
+        chain = Chain(name, tasks, (), written, real_time=real_time, checkpoint=checkpoint)
         compiled = compile_chain(
-            self.spark, Chain(name, tasks, (), written), config=self.config, task_types=task_types(),
-            take_fence=self.channels.take_fence, folder=self.folder,
-        )
+            self.spark, chain, config=self.config, task_types=task_types(), take_fence=self.channels.take_fence,
+            folder=self.folder)
+        if real_time and not compiled.batch_mode.is_open:
+            raise ValueError(f"{name} cannot have open batches: {compiled.batch_mode.refusal}")
         last = len(tasks) - 1
         self.channels.open_channel(f"{name}.{last}", schema_json=compiled.schemas[last], retain=200)
         if is_open:
             self.channels.open_outlet(name, last, from_batch=0)
         self.channels.resume(name)
+        if not real_time:
+            return queries.start(compiled.frame, name=name, checkpoint=checkpoint, trigger_ms=trigger_ms)
+        self.channels.pace(name, trigger_ms)
+        of_query = (self.spark, self.config.redis_url, name)
         return queries.start(
-            compiled.frame, name=name, checkpoint=self.folder / "checkpoints" / name, trigger_ms=trigger_ms
-        )
+            compiled.frame, name=name, checkpoint=checkpoint, trigger_ms=trigger_ms,
+            rests=lambda: open_streams.rests(*of_query), still_ms=lambda: open_streams.still_ms(*of_query),
+            busy_ms=lambda: open_streams.busy_ms(*of_query))
 
     def stop(self, name: str, query: Any) -> None:
         """Stop a chain between two batches."""

@@ -2,7 +2,8 @@
 
 Each is a generator of ten messages a second, JSON, parse, range, the average of ten readings by key. Weir is a whole
 system of which slots are counted, and its site apart; Flink has one JobManager and one TaskManager, checkpoints every
-five seconds on disk, and event by event no limit to set; PySpark has one session. One side runs at a time. The jobs are
+five seconds on disk, and event by event no limit to set; PySpark has one session. The drivers are one of Weir's without
+agent and site, with a batch twice in a limit, and with batches that stay open. One side runs at a time. The jobs are
 alike and not the same: a direction, not a factor.
 """
 
@@ -57,21 +58,24 @@ def by_flink(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
                 "memory_mb": round(memory_mb(*pids)), **_percentiles(ages, from_ms)}
 
 
-def by_hand(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """A row for each number of dataflows and limit, in one session of PySpark."""
+def in_one_driver(module: str, *options: str, given: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """A row for each number of dataflows and limit, in one driver of a process of its own."""
     program = (
-        sys.executable, "-P", "-m", "tests.benches.small_dataflows_by_hand", ",".join(map(str, given.dataflows)),
+        sys.executable, "-P", "-m", f"tests.benches.{module}", *options, ",".join(map(str, given.dataflows)),
         str(given.warm), str(given.seconds), *(limit.removesuffix(" s") for limit in given.limits))
     with subprocess.Popen(program, cwd=ROOT, stdout=subprocess.PIPE, text=True) as queries:
         assert queries.stdout is not None
         for line in queries.stdout:
             yield json.loads(line)
     if queries.returncode:
-        raise SystemExit(f"the queries of PySpark ended with status {queries.returncode}")
+        raise SystemExit(f"the queries in one driver ended with status {queries.returncode}")
 
 
 SIDES: dict[str, Callable[[argparse.Namespace], Iterator[dict[str, Any]]]] = {
-    "Weir": weir, "Flink": by_flink, "PySpark": by_hand}
+    "Weir": weir, "Flink": by_flink,
+    "PySpark": lambda given: in_one_driver("small_dataflows_by_hand", given=given),
+    "driver": lambda given: in_one_driver("small_dataflows_driver", given=given),
+    "open driver": lambda given: in_one_driver("small_dataflows_driver", "--open", given=given)}
 
 
 def _percentiles(ages: Path, from_ms: float) -> dict[str, int | None]:
