@@ -70,17 +70,17 @@ def choose_holders(
         r of the thesis: besides the query's own node; from 0.
     """
     free = {name: node.room_bytes for name, node in nodes.items()}
-    kept: dict[str, list[str]] = {}
+    staying: dict[str, list[str]] = {}
     for name, query in sorted(queries.items()):
-        kept[name] = []
+        staying[name] = []
         for holder in dict.fromkeys(query.holders):
             if holder != query.node and free.get(holder, -1) >= query.state_bytes:
                 free[holder] -= query.state_bytes
-                kept[name].append(holder)
+                staying[name].append(holder)
     chosen: dict[str, tuple[str, ...]] = {}
     for name, query in sorted(queries.items()):
-        chosen[name] = _chosen(name, query, kept[name], nodes, free, copies)
-        for holder in kept[name]:
+        chosen[name] = _chosen(name, query, staying[name], nodes, free, copies)
+        for holder in staying[name]:
             free[holder] += query.state_bytes
         for holder in chosen[name]:
             free[holder] -= query.state_bytes
@@ -88,11 +88,11 @@ def choose_holders(
 
 
 def _chosen(
-    name: str, query: CopiedQuery, kept: Sequence[str], nodes: Mapping[str, HoldingNode], free: Mapping[str, int],
+    name: str, query: CopiedQuery, staying: Sequence[str], nodes: Mapping[str, HoldingNode], free: Mapping[str, int],
     copies: int
 ) -> tuple[str, ...]:
-    others = sorted(nodes.keys() - set(kept), key=lambda node: (-xxhash64(f"{name} {node}".encode()), node))
-    order = [*kept, *(node for node in others if free[node] >= query.state_bytes)]
+    others = sorted(nodes.keys() - set(staying), key=lambda node: (-xxhash64(f"{name} {node}".encode()), node))
+    order = [*staying, *(node for node in others if free[node] >= query.state_bytes)]
     homes = {node: BundleHome(node, each.zone) for node, each in nodes.items()}
     taken = [homes.get(query.node, BundleHome(query.node, ""))]
     holders: list[str] = []
