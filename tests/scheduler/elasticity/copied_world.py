@@ -149,8 +149,8 @@ class CopiedWorld:
         node, query, number = self.chance.choice(under_way)
         copy, counts = self.disks[node][query].pop(number)
         # A newer whole copy takes an older one's place; never the other way round.
-        kept = [each for each in self.disks[node][query] if not each[0].is_whole or each[0].batch > copy.batch]
-        self.disks[node][query] = [*kept, (replace(copy, is_whole=True), counts)]
+        staying = [each for each in self.disks[node][query] if not each[0].is_whole or each[0].batch > copy.batch]
+        self.disks[node][query] = [*staying, (replace(copy, is_whole=True), counts)]
 
     def free(self, query: str) -> None:
         """Free what no copy of the query needs any more; ranges before that are forgotten."""
