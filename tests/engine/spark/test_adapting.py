@@ -141,11 +141,11 @@ def value_and_cores(begins: Sequence[tuple[int, str]]) -> Mapping[str, tuple[flo
 
 
 def test_cost_is_set_beside_that_of_static_deployments() -> None:
-    told = value_and_cores([(0, "dear"), (RISES, "cheap"), (FALLS, "dear")])
+    costs = value_and_cores([(0, "dear"), (RISES, "cheap"), (FALLS, "dear")])
 
-    assert told["adapted"] == pytest.approx((8 / 12 + 0.5 * 4 / 12, (8 * 20 / 30 + 4 * 60 / 90) / 12))
-    assert told["cheap"] == pytest.approx((0.5, 0.8 * 60 / 90))
-    assert told["dear"] == pytest.approx((1.0, 0.8 * 60 / 30))  # more than the one core that it has
+    assert costs["adapted"] == pytest.approx((8 / 12 + 0.5 * 4 / 12, (8 * 20 / 30 + 4 * 60 / 90) / 12))
+    assert costs["cheap"] == pytest.approx((0.5, 0.8 * 60 / 90))
+    assert costs["dear"] == pytest.approx((1.0, 0.8 * 60 / 30))  # more than the one core that it has
 
 
 @pytest.fixture
