@@ -15,13 +15,14 @@ from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.operations.live_view.schedulable_slots import node_sizes
 from dashboard.operations.live_view.task_meters import meters_of
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
-from scheduler.latency.offers import Alone, able_chains, expected_queries, planned_interval_s
+from scheduler.latency.offers import Alone, able_chains, expected_queries, modes_alone, planned_interval_s
 from scheduler.latency.pacing import interval_alone
 from scheduler.model.cost_figures import CostMeter
 from scheduler.model.costs import Costs
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.latency_limits import Limits
 from scheduler.model.prices import Prices
+from scheduler.model.settings_of_fragments import FragmentSettings
 from scheduler.newcomer import as_running
 from scheduler.performance.rates import input_rates_per_s
 from scheduler.reuse.fragments import LONGEST_CHAIN, cut_into_chains
@@ -52,6 +53,17 @@ def prices(limits: Limits | None = None, *, dataflow: Dataflow | None = None) ->
         return replace(priced, trigger_ms=round(1000 * interval_s))
     interval_s, opened = planned_interval_s(alone.queries, alone.way, limits, able=alone.able, batch_s=batch_s)
     return replace(priced, trigger_ms=max(1, round(1000 * interval_s)), open_queries=opened)
+
+
+def first_settings_of(limits: Limits, dataflow: Dataflow) -> dict[str, FragmentSettings]:
+    """By task of a dataflow that is planned without a schedule: what its query is to begin with, as it is priced; those
+    that begin with micro-batches are left out."""
+    alone = queries_alone(dataflow, costs=costs_here())
+    if alone is None or not alone.able:
+        return {}
+    chosen = modes_alone(alone.queries, alone.way, limits, able=alone.able)
+    return {task: FragmentSettings(round(1000 * chosen.interval_s[query]), real_time=True)
+            for task, query in alone.home.items() if query in chosen.open}
 
 
 def queries_alone(dataflow: Dataflow, *, costs: Costs, scheduled: bool = False) -> Alone | None:

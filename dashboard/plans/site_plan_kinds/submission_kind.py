@@ -7,7 +7,7 @@ from dashboard.catalog.document_checks import stored_dataflow
 from dashboard.catalog.models import DataflowVersion
 from dashboard.plans.latency_remarks import reach_of
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.price_settings import prices
+from dashboard.plans.price_settings import first_settings_of, prices
 from dashboard.plans.schedule_option import schedule_of
 from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
 from dashboard.plans.team_containment import containment_of
@@ -27,6 +27,7 @@ def _submission(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     return plan_submission(
         estate, dataflow, team=version.dataflow.team.slug, schedule=schedule, remarks=remarks,
         containment=containment_of(version.dataflow.team, estate),
+        settings={} if schedule else first_settings_of(limits, dataflow),
         **computed_with(record, prices=prices(limits, dataflow=None if schedule else dataflow)), **options)
 
 
