@@ -41,29 +41,36 @@ def prices(limits: Limits | None = None, *, dataflow: Dataflow | None = None) ->
         What is planned, without a schedule: those of its queries that would leave their batches open are priced so.
     """
     costs = costs_here()
+    return _priced(limits, costs, None if limits is None or dataflow is None else queries_alone(dataflow, costs=costs))
+
+
+def prices_and_settings(limits: Limits, dataflow: Dataflow) -> tuple[Prices, dict[str, FragmentSettings]]:
+    """What a plan without a schedule is priced with; and by task of its dataflow what its query is to begin with, as it
+    is priced: those that begin with micro-batches are left out."""
+    costs = costs_here()
+    alone = queries_alone(dataflow, costs=costs)
+    priced = _priced(limits, costs, alone)
+    if alone is None or not alone.able:
+        return priced, {}
+    chosen = modes_alone(alone.queries, alone.way, limits, able=alone.able)
+    return priced, {
+        task: FragmentSettings(round(1000 * chosen.interval_s[query]), real_time=True)
+        for task, query in alone.home.items() if query in chosen.open}
+
+
+def _priced(limits: Limits | None, costs: Costs, alone: Alone | None) -> Prices:
+    """What is priced with, where the queries of what is planned would be these alone."""
     priced = replace(
         tariff(), costs=costs, meters=LookUps[CostMeter](meters_of), paces_ms=LookUps[int](priced_ms_of))
     if limits is None:
         return priced
     longest_s = settings.LONGEST_TRIGGER_MS / 1000
     batch_s = TIMES_ITS_CPU * costs.query_batch_s
-    alone = None if dataflow is None else queries_alone(dataflow, costs=costs)
     if alone is None or not alone.able:
         interval_s = interval_alone(limits, batch_s=batch_s, largest_s=longest_s)
         return replace(priced, trigger_ms=round(1000 * interval_s))
     interval_s, opened = planned_interval_s(alone.queries, alone.way, limits, able=alone.able, batch_s=batch_s)
     return replace(priced, trigger_ms=max(1, round(1000 * interval_s)), open_queries=opened)
-
-
-def first_settings_of(limits: Limits, dataflow: Dataflow) -> dict[str, FragmentSettings]:
-    """By task of a dataflow that is planned without a schedule: what its query is to begin with, as it is priced; those
-    that begin with micro-batches are left out."""
-    alone = queries_alone(dataflow, costs=costs_here())
-    if alone is None or not alone.able:
-        return {}
-    chosen = modes_alone(alone.queries, alone.way, limits, able=alone.able)
-    return {task: FragmentSettings(round(1000 * chosen.interval_s[query]), real_time=True)
-            for task, query in alone.home.items() if query in chosen.open}
 
 
 def queries_alone(dataflow: Dataflow, *, costs: Costs, scheduled: bool = False) -> Alone | None:
