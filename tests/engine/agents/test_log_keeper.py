@@ -111,6 +111,26 @@ def test_a_query_that_writes_much_takes_no_others_place(monkeypatch: pytest.Monk
     assert keeper.texts(queries=("f1",)) == [], "of what wrote last so many are kept"
 
 
+def test_a_process_that_makes_names_up_takes_no_place_of_anothers():
+    keeper = Kept()
+    keeper.say("1", "a neighbour", fragment="f1")
+    for number in range(2 * MOST_KEPT):
+        keeper.say("0", "x", fragment=f"g{number}", task=f"t{number}")
+    assert keeper.texts(queries=("f1",)) == ["a neighbour"]
+
+
+@pytest.mark.parametrize("character", [
+    "\ud800", "\udfff", "\x1b", "\x00", "\x08", "\r", "\x9b", "\u202e", "\u2066", "\u200f"], ids=ascii)
+@pytest.mark.parametrize("place", ["event", "fragment", "task", "exception", "fact"])
+def test_a_line_holds_nothing_that_an_answer_cannot_or_that_a_terminal_obeys(character, place):
+    keeper = Kept()
+    keeper.say("0", **{"event": "x", "fragment": "f", place: f"a{character}[2J"})
+    answer = LOG_ANSWERS.loads(LOG_ANSWERS.dumps(keeper.read(LogOrder("o", "n1", process="0"))))
+    [line] = answer.lines
+    assert character not in line.text + line.query + line.task
+    assert "a\ufffd[2J" in line.text + line.query + line.task
+
+
 def test_what_is_kept_and_what_is_answered_have_a_size():
     keeper = Kept()
     for _ in range(500):
