@@ -147,11 +147,11 @@ def _read(
         raise InvalidValue(
             f"There is no level {question.level[:40]}.", remedy=f"Name one of {', '.join(LEVELS)}.", parameter="level")
     count = max(1, min(question.count, MOST_LINES))
-    asked = asdict(replace(question, search=question.search[:SEARCHED], count=count))
+    wanted = asdict(replace(question, search=question.search[:SEARCHED], count=count))
     marks = dict(part.split("=", 1) for part in question.after.split(",") if "=" in part)
     reporting = [name for name in sorted(orders) if view.node_report(name) is not None]
     answers = node_calls.read_logs([
-        replace(orders[node], **asked | {
+        replace(orders[node], **wanted | {
             "id": secrets.token_hex(16), "after": mark if _MARK.fullmatch(mark := marks.get(node, "")) else ""})
         for node in reporting]) if reporting else {}
     entries = sorted(
