@@ -44,8 +44,8 @@ def test_archives_are_not_looked_into_again_and_can_still_be_imported_from(
 def test_workers_work_for_their_driver_alone(driver: int, worked: int) -> None:
     """The stock daemon runs code of whoever reaches its socket, and slots of a node reach each other by path."""
     calls = []
-    here, there = socket.socketpair()
-    with here, there:
-        code = only_from(driver, lambda connection, authenticated: calls.append(connection) or 0)(there, True)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        code = only_from(driver, lambda connection, authenticated: calls.append(connection) or 0)(theirs, True)
         assert len(calls) == worked and code == 1 - worked
-        assert worked or here.recv(1) == b"", "it is closed before anything is read"
+        assert worked or ours.recv(1) == b"", "it is closed before anything is read"

@@ -16,5 +16,5 @@ def is_from(connection: socket.socket, process: int) -> bool:
     """Whether a process, by its number, opened a connection; where the kernel does not tell (not Linux), True."""
     if connection.family != socket.AF_UNIX or not hasattr(socket, "SO_PEERCRED"):
         return True
-    told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return _CREDENTIALS.unpack(told)[0] == process
+    peer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return _CREDENTIALS.unpack(peer)[0] == process
