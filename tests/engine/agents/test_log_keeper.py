@@ -125,7 +125,7 @@ def test_a_process_that_makes_names_up_takes_no_place_of_anothers():
 def test_a_line_holds_nothing_that_an_answer_cannot_or_that_a_terminal_obeys(character, place):
     keeper = Kept()
     keeper.say("0", **{"event": "x", "fragment": "f", place: f"a{character}[2J"})
-    answer = LOG_ANSWERS.loads(LOG_ANSWERS.dumps(keeper.read(LogOrder("o", "n1", process="0"))))
+    answer = LOG_ANSWERS.loads(LOG_ANSWERS.dumps(keeper.read(LogOrder(id="o", node="n1", process="0"))))
     [line] = answer.lines
     assert character not in line.text + line.query + line.task
     assert "a\ufffd[2J" in line.text + line.query + line.task
