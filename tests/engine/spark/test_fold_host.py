@@ -220,10 +220,11 @@ def test_a_query_whose_states_spark_has_keeps_them_there(tmp_path: Path) -> None
 
 def test_copies_of_a_fold_that_earlier_versions_planned_are_forgotten(tmp_path: Path) -> None:
     """Not before a batch is over: until then nothing need have been worked on."""
-    for operator in ("0", "1"):
-        (tmp_path / "state" / operator / "_metadata").mkdir(parents=True)
-    (tmp_path / "state" / "0" / "0").mkdir()
-    for is_over, left in ((False, {"0", "1"}), (True, {"0"})):
+    for operator in ("0", "1", "2"):
+        for place in ("_metadata", "0/_metadata"):
+            (tmp_path / "state" / operator / place).mkdir(parents=True)
+    (tmp_path / "state" / "0" / "0" / "1.zip").touch()
+    for is_over, left in ((False, {"0", "1", "2"}), (True, {"0"})):
         (tmp_path / "commits").mkdir(exist_ok=True)
         if is_over:
             (tmp_path / "commits" / "0").touch()

@@ -34,7 +34,7 @@ def forget_copies(checkpoint: Path) -> None:
     if not any((checkpoint / "commits").glob("[0-9]*")):
         return
     for operator in list((checkpoint / "state").glob("[0-9]*")):
-        if not any(partition.name.isdigit() for partition in operator.iterdir()):
+        if all(file.name == "_metadata" for file in operator.glob("[0-9]*/*")):  # no version of its state
             shutil.rmtree(operator)
 
 

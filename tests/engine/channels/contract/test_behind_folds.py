@@ -100,8 +100,9 @@ def test_branches_behind_a_fold_go_on_with_its_state(rig: Rig) -> None:
         """What earlier versions left in a checkpoint: a copy that nothing has worked on."""
         assert operators(rig) == {"0"}
         state = rig.checkpoint("a") / "state"
-        shutil.copytree(state / "0" / "_metadata", state / "1" / "_metadata")
-        for file in (state / "1" / "_metadata").rglob("metadata"):
+        for place in ("_metadata", "0/_metadata"):
+            shutil.copytree(state / "0" / place, state / "1" / place)
+        for file in (state / "1").rglob("metadata"):
             head, _, text = file.read_text().partition("\n")
             noted = json.loads(text)
             noted["operatorInfo"]["operatorId"] = 1
