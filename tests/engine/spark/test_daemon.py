@@ -39,7 +39,7 @@ def test_archives_are_not_looked_into_again_and_can_still_be_imported_from(
             del sys.modules[name]
 
 
-@pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="the kernel does not say who connects")
+@pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="only Linux tells who is at the other end of a socket")
 @pytest.mark.parametrize(("driver", "worked"), [(os.getpid(), 1), (os.getppid(), 0)], ids=["driver", "another process"])
 def test_workers_work_for_their_driver_alone(driver: int, worked: int) -> None:
     """The stock daemon runs code of whoever reaches its socket, and slots of a node reach each other by path."""
