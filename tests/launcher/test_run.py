@@ -67,7 +67,8 @@ def test_few_waits_in_vain_are_tried_again_and_nothing_else(tmp_path: Path, adde
     (tmp_path / "test_waits.py").write_text(WAITS + added)
     report = tmp_path / "report.xml"
     subprocess.run(
-        (sys.executable, "-m", "pytest", "-p", "no:django", "-n", "1", *GROUPED, f"--junitxml={report}", "--rootdir=.", "."),
+        (sys.executable, "-m", "pytest", "-p", "no:django", "-n", "1", *GROUPED, f"--junitxml={report}", "--rootdir=.",
+         "."),
         cwd=tmp_path, timeout=300)
     with contextlib.chdir(tmp_path):
         assert ran_out(report) == [f"test_waits.py::{name}" for name in again]
