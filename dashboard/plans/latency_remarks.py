@@ -22,6 +22,8 @@ def reach_of(dataflow: Dataflow, limits: Limits, *, scheduled: bool = False) -> 
 
     Like a plan's price it counts open batches as if the controller acted, for whoever submits it.
     """
+    if not limits:
+        return ()
     costs, types = costs_here(), jobs.task_types()
     micro = out_of_reach(dataflow, limits, task_types=types, costs=costs)
     alone = queries_alone(dataflow, costs=costs) if micro and not scheduled else None

@@ -26,14 +26,17 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> None:
         demands = []
     else:
         demands = team_demands(plan, own=proposal.dataflow.team, acting=_acting(proposal), agreed=_agreed(proposal))
-    known = {each.team_id: each for each in Ask.objects.filter(plan=proposal.plan)}
-    for entry in demands:
-        before = known.get(entry.team.pk)
-        if before is None or (before.demand.automatic and not entry.demand.automatic):
-            Ask.objects.update_or_create(plan=proposal.plan, team=entry.team, defaults={
-                "rules": entry.rules, "approvals": entry.demand.approvals, "role": entry.demand.role,
-                "expires_after_h": entry.demand.expires_after_h, "why": entry.demand.why})
-    proposal.teams.add(*(each.team_id for each in Ask.objects.filter(plan=proposal.plan, approvals__gt=0)))
+    asks = {each.team_id: each for each in Ask.objects.filter(plan=proposal.plan)}
+    asked = [
+        Ask(plan=proposal.plan, team=entry.team, rules=entry.rules, approvals=entry.demand.approvals,
+            role=entry.demand.role, expires_after_h=entry.demand.expires_after_h, why=entry.demand.why)
+        for entry in demands if (before := asks.get(entry.team.pk)) is None
+        or (before.demand.automatic and not entry.demand.automatic)]
+    Ask.objects.bulk_create(
+        asked, update_conflicts=True, unique_fields=["plan", "team"],
+        update_fields=["rules", "approvals", "role", "expires_after_h", "why"])
+    asks |= {each.team_id: each for each in asked}
+    proposal.teams.add(*(team_id for team_id, each in asks.items() if each.approvals))
 
 
 def _agreed(proposal: Proposal) -> str:

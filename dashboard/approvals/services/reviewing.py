@@ -9,7 +9,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from dashboard.approvals import permissions
-from dashboard.approvals.demands import ROLES, asks_of, missing_teams, statuses
+from dashboard.approvals.demands import ROLES, asks_of, demands_of, missing_teams
 from dashboard.approvals.lifecycle import CANCELLED, PENDING, REJECTED, STALE
 from dashboard.approvals.models import Ask, Proposal, Review
 from dashboard.approvals.proposal_states import move_proposal
@@ -70,10 +70,14 @@ def approve_proposal(*, actor: User, proposal_id: UUID | str, digest: str, comme
         generation = lock_generation()
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         _require_reviewable(proposal, digest)
-        _teams_to_approve_for(viewer, proposal, at=now)  # or it is not for the actor to bring it up to date
+        teams = _teams_to_approve_for(viewer, proposal, at=now)  # or it is not the actor's to bring it up to date
+        stood_at = proposal.plan.generation
         refusal = bring_up_to_date(proposal, generation=generation) or _made_anew(proposal, digest)
         if refusal is None:
-            _approve(audit, proposal, viewer, digest=digest, comment=comment, generation=generation, at=now)
+            if proposal.plan.generation != stood_at:  # others may be asked by now
+                teams = _teams_to_approve_for(viewer, proposal, at=now)
+            _approve(
+                audit, proposal, viewer, teams, digest=digest, comment=comment, generation=generation, at=now)
         else:
             audit.nothing_changed()  # by the actor
     if refusal is not None:  # once it is kept what became of the plan
@@ -82,18 +86,19 @@ def approve_proposal(*, actor: User, proposal_id: UUID | str, digest: str, comme
 
 
 def _approve(
-    audit: Audit, proposal: Proposal, viewer: Viewer, *, digest: str, comment: str, generation: int, at: datetime
+    audit: Audit, proposal: Proposal, viewer: Viewer, teams: Iterable[Team], *, digest: str, comment: str,
+    generation: int, at: datetime,
 ) -> None:
-    teams = _teams_to_approve_for(viewer, proposal, at=at)
-    for team in teams:
-        Review.objects.update_or_create(
-            plan=proposal.plan, team=team, reviewer=audit.actor,
-            defaults={"proposal": proposal, "verdict": "approve", "role": _role_in(viewer, team), "at": at,
-                      "comment": _clean(comment)})
+    Review.objects.bulk_create(
+        (Review(proposal=proposal, plan=proposal.plan, team=team, reviewer=audit.actor, verdict="approve",
+                role=_role_in(viewer, team), comment=_clean(comment), at=at) for team in teams),
+        update_conflicts=True, unique_fields=["plan", "team", "reviewer"],
+        update_fields=["proposal", "verdict", "role", "comment", "at"])  # who rejected it before approves it now
     audit.subject, audit.team = proposal, proposal.dataflow.team
     audit.details = {"teams": [team.slug for team in teams], "digest": digest}
-    if not missing_teams(proposal, at=at):
-        enact_if_open(audit, proposal, generation=generation, at=at)
+    demands = demands_of(proposal, at=at)
+    if not missing_teams(demands):
+        enact_if_open(audit, proposal, demands, generation=generation, at=at)
 
 
 def _made_anew(proposal: Proposal, digest: str) -> DigestMismatch | None:
@@ -162,12 +167,12 @@ def _require_reviewable(proposal: Proposal, digest: str) -> None:
 
 
 def _teams_to_approve_for(viewer: Viewer, proposal: Proposal, *, at: datetime) -> list[Team]:
-    asks = asks_of(proposal)
+    demands = demands_of(proposal, at=at)
     may = [
-        team for team, role in _asked(asks) if permissions.may_approve_for(viewer, proposal, team, role=role)]
+        team for team, role in _asked(demands) if permissions.may_approve_for(viewer, proposal, team, role=role)]
     if not may:
         raise _not_a_reviewer(viewer, proposal)
-    met = statuses(proposal, asks, at=at)
+    met = {each.team_id: status for each, status in demands.items()}
     teams = [
         team for team in may if met[team.pk].missing and viewer.user_id not in met[team.pk].counted]
     if not teams:
