@@ -106,9 +106,12 @@ def roles_now(reviews: Iterable[Review]) -> dict[tuple[int, int], ApproverRole]:
     return {pair: held[pair] for pair in pairs if pair in held}
 
 
-def demands_of(proposal: Proposal, *, at: datetime) -> dict[Ask, DemandStatus]:
-    """What each team demands of the plan that is before the reviewers, by the team's name, and how far that is met."""
-    asks = asks_of(proposal)
+def demands_of(proposal: Proposal, *, at: datetime, asks: Iterable[Ask] | None = None) -> dict[Ask, DemandStatus]:
+    """What each team demands of the plan that is before the reviewers, by the team's name, and how far that is met.
+
+    ``asks`` are those of the plan, where they are known already.
+    """
+    asks = asks_of(proposal) if asks is None else list(asks)
     met = statuses(proposal, asks, at=at)
     return {each: met[each.team_id] for each in asks}
 

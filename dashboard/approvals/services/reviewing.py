@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from uuid import UUID
 
@@ -22,7 +22,7 @@ from dashboard.core.http_errors import BadInput
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import Viewer, viewer_of
-from scheduler.approving import ApproverRole
+from scheduler.approving import ApproverRole, DemandStatus
 from scheduler.model.errors import InvalidTransition, PermissionDenied, StalePlan, WeirError
 from scheduler.model.plan_kinds import PLAN_KINDS
 
@@ -70,14 +70,16 @@ def approve_proposal(*, actor: User, proposal_id: UUID | str, digest: str, comme
         generation = lock_generation()
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         _require_reviewable(proposal, digest)
-        teams = _teams_to_approve_for(viewer, proposal, at=now)  # or it is not the actor's to bring it up to date
+        demands = demands_of(proposal, at=now)
+        teams = _teams_to_approve_for(viewer, proposal, demands)  # or it is not the actor's to bring it up to date
         stood_at = proposal.plan.generation
         refusal = bring_up_to_date(proposal, generation=generation) or _made_anew(proposal, digest)
         if refusal is None:
             if proposal.plan.generation != stood_at:  # others may be asked by now
-                teams = _teams_to_approve_for(viewer, proposal, at=now)
+                demands = demands_of(proposal, at=now)
+                teams = _teams_to_approve_for(viewer, proposal, demands)
             _approve(
-                audit, proposal, viewer, teams, digest=digest, comment=comment, generation=generation, at=now)
+                audit, proposal, viewer, teams, demands, digest=digest, comment=comment, generation=generation, at=now)
         else:
             audit.nothing_changed()  # by the actor
     if refusal is not None:  # once it is kept what became of the plan
@@ -86,8 +88,8 @@ def approve_proposal(*, actor: User, proposal_id: UUID | str, digest: str, comme
 
 
 def _approve(
-    audit: Audit, proposal: Proposal, viewer: Viewer, teams: Iterable[Team], *, digest: str, comment: str,
-    generation: int, at: datetime,
+    audit: Audit, proposal: Proposal, viewer: Viewer, teams: Iterable[Team], asks: Iterable[Ask], *, digest: str,
+    comment: str, generation: int, at: datetime,
 ) -> None:
     Review.objects.bulk_create(
         (Review(proposal=proposal, plan=proposal.plan, team=team, reviewer=audit.actor, verdict="approve",
@@ -96,7 +98,7 @@ def _approve(
         update_fields=["proposal", "verdict", "role", "comment", "at"])  # who rejected it before approves it now
     audit.subject, audit.team = proposal, proposal.dataflow.team
     audit.details = {"teams": [team.slug for team in teams], "digest": digest}
-    demands = demands_of(proposal, at=at)
+    demands = demands_of(proposal, at=at, asks=asks)
     if not missing_teams(demands):
         enact_if_open(audit, proposal, demands, generation=generation, at=at)
 
@@ -166,8 +168,9 @@ def _require_reviewable(proposal: Proposal, digest: str) -> None:
             digest=proposal.plan.digest)
 
 
-def _teams_to_approve_for(viewer: Viewer, proposal: Proposal, *, at: datetime) -> list[Team]:
-    demands = demands_of(proposal, at=at)
+def _teams_to_approve_for(
+    viewer: Viewer, proposal: Proposal, demands: Mapping[Ask, DemandStatus]
+) -> list[Team]:
     may = [
         team for team, role in _asked(demands) if permissions.may_approve_for(viewer, proposal, team, role=role)]
     if not may:

@@ -317,7 +317,7 @@ def _store_outcome(proposal: Proposal, computed: tuple[int, _Computed] | None) -
     with audited(actor=None, verb="proposal.prepare", subject=proposal) as audit:
         generation = lock_generation()
         fresh = Proposal.objects.select_for_update(of=("self",)).select_related(
-            "plan", "dataflow__team", "round").get(pk=proposal.pk)
+            "plan", "dataflow__team", "author", "round").get(pk=proposal.pk)
         if fresh.status != COMPUTING or fresh.plan_id != proposal.plan_id:
             audit.nothing_changed()
             return fresh
@@ -342,13 +342,13 @@ def _keep(audit: Audit, proposal: Proposal, computed: _Computed) -> None:
         return
     plan, reads = computed
     plans.freeze(record=proposal.plan, plan=plan, reads=reads)
-    ask(audit, proposal, plan)
+    asks = ask(audit, proposal, plan)
     keep_approvals(audit, proposal)
     move_proposal(proposal, PENDING)
     if submits:
         move_dataflow(proposal.dataflow, dataflows.PLANNED)
     now = timezone.now()
-    demands = demands_of(proposal, at=now)
+    demands = demands_of(proposal, at=now, asks=asks)
     if not missing_teams(demands):  # every team agreed beforehand, or to the very same plan
         enact_if_open(audit, proposal, demands, generation=plan.generation, at=now)
     else:
