@@ -60,8 +60,8 @@ def test_no_command_of_an_upload_asks_for_the_same_rows_twice(world: World) -> N
         nonlocal count
         count += 1
         if written := re.match(r'(?:INSERT (?:OR IGNORE )?INTO|UPDATE|DELETE FROM) ("\w+")', sql):
-            for asked in [asked for asked in known if written[1] in asked]:
-                del known[asked]
+            for select in [select for select in known if written[1] in select]:
+                del known[select]
         elif sql.startswith("SELECT"):
             known[f"{sql} {params}"] = known.get(f"{sql} {params}", 0) + 1
         return execute(sql, params, many, context)
@@ -77,7 +77,7 @@ def test_no_command_of_an_upload_asks_for_the_same_rows_twice(world: World) -> N
         known.clear()
         with connection.execute_wrapper(note):
             proposal = command(proposal)
-        assert [asked for asked, times in known.items() if times > 1] == []
+        assert [select for select, times in known.items() if times > 1] == []
     assert proposal.status == DONE
     assert count <= MOST_OF_AN_UPLOAD
 

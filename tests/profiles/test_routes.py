@@ -79,9 +79,9 @@ def test_sweeps_that_are_none_are_refused_and_nothing_is_asked_for(world: World,
     client.force_login(world.carla)
     for changes, status, code in NO_SWEEPS:
         answer = client.post("/api/sweeps", SWEEP | changes, content_type="application/json")
-        told = answer.json()
-        assert (answer.status_code, told["code"]) == (status, code or told["code"]), (changes, told)
-        assert set(told) >= {"code", "message", "remedy"} and not SweepRecord.objects.exists(), changes
+        body = answer.json()
+        assert (answer.status_code, body["code"]) == (status, code or body["code"]), (changes, body)
+        assert set(body) >= {"code", "message", "remedy"} and not SweepRecord.objects.exists(), changes
 
 
 def test_a_sweep_that_is_asked_for_twice_over_the_api_is_one(world: World, node: Node, client):

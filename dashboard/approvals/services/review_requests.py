@@ -27,15 +27,15 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> list[Ask]:
     else:
         demands = team_demands(plan, own=proposal.dataflow.team, acting=_acting(proposal), agreed=_agreed(proposal))
     asks = {each.team_id: each for each in asks_of(proposal)}
-    asked = [
+    new_asks = [
         Ask(plan=proposal.plan, team=entry.team, rules=entry.rules, approvals=entry.demand.approvals,
             role=entry.demand.role, expires_after_h=entry.demand.expires_after_h, why=entry.demand.why)
         for entry in demands if (before := asks.get(entry.team.pk)) is None
         or (before.demand.automatic and not entry.demand.automatic)]
     Ask.objects.bulk_create(
-        asked, update_conflicts=True, unique_fields=["plan", "team"],
+        new_asks, update_conflicts=True, unique_fields=["plan", "team"],
         update_fields=["rules", "approvals", "role", "expires_after_h", "why"])
-    asks |= {each.team_id: each for each in asked}
+    asks |= {each.team_id: each for each in new_asks}
     proposal.teams.add(*(team_id for team_id, each in asks.items() if each.approvals))
     return sorted(asks.values(), key=lambda each: each.team.name)
 

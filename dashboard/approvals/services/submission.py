@@ -285,10 +285,10 @@ def _require_plan(team: Team, *, by_policies: bool = False) -> None:
     now, policies = timezone.now(), Q(options__has_key="source")
     lately = PlanRecord.objects.filter(
         policies if by_policies else ~policies, dataflow__team=team, created__gt=now - AN_HOUR)
-    asked = lately.aggregate(count=Count("pk"), oldest=Min("created"))
+    plans_asked = lately.aggregate(count=Count("pk"), oldest=Min("created"))
     require_room(
-        PLANS, owner=team.name, taken=asked["count"],
-        retry_after_s=max(1, ceil(((asked["oldest"] or now) + AN_HOUR - now).total_seconds())))
+        PLANS, owner=team.name, taken=plans_asked["count"],
+        retry_after_s=max(1, ceil(((plans_asked["oldest"] or now) + AN_HOUR - now).total_seconds())))
 
 
 def _give_up_older(audit: Audit, record: DataflowRecord) -> None:
