@@ -104,8 +104,7 @@ def _deliveries(group: NoticeGroup, what: str, alerts: Sequence[Alert]) -> Itera
     """One message to each receiver, named by group, number and receiver: told once however often this is done."""
     payload = payload_of(group, what, alerts)
     notice = NoticeMessage(f"notice:{group.pk}:{group.notices}", payload, mail_text(payload))
-    for user, choice in chosen_by(people_of(group.team), payload["severity"]):
-        yield from deliveries_to(user, choice, notice)
+    yield from deliveries_to(chosen_by(people_of(group.team), payload["severity"]), notice)
     worst = SEVERITIES.index(payload["severity"])
     for endpoint in Endpoint.objects.filter(team=group.team) if group.team else ():
         if worst <= SEVERITIES.index(endpoint.least):

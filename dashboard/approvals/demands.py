@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -106,27 +106,34 @@ def roles_now(reviews: Iterable[Review]) -> dict[tuple[int, int], ApproverRole]:
     return {pair: held[pair] for pair in pairs if pair in held}
 
 
-def missing_teams(proposal: Proposal, *, at: datetime) -> list[Team]:
-    """The teams whose demand is not met."""
-    asks = asks_of(proposal)
+def demands_of(proposal: Proposal, *, at: datetime, asks: Iterable[Ask] | None = None) -> dict[Ask, DemandStatus]:
+    """What each team demands of the plan that is before the reviewers, by the team's name, and how far that is met.
+
+    ``asks`` are those of the plan, where they are known already.
+    """
+    asks = asks_of(proposal) if asks is None else list(asks)
     met = statuses(proposal, asks, at=at)
-    return [each.team for each in asks if met[each.team_id].missing]
+    return {each: met[each.team_id] for each in asks}
+
+
+def missing_teams(demands: Mapping[Ask, DemandStatus]) -> list[Team]:
+    """The teams whose demand is not met."""
+    return [each.team for each, met in demands.items() if met.missing]
 
 
 def still_needed(proposal: Proposal, *, at: datetime) -> str:
     """Which approvals a proposal lacks, in a sentence; empty if it lacks none."""
-    asks = asks_of(proposal)
-    met = statuses(proposal, asks, at=at)
-    lacking = [f"{count} more of {each.team.name}" for each in asks if (count := met[each.team_id].missing)]
+    lacking = [f"{met.missing} more of {each.team.name}" for each, met in demands_of(proposal, at=at).items()
+               if met.missing]
     return f"It needs {' and '.join(lacking)}." if lacking else ""
 
 
-def closure_of(proposal: Proposal, *, at: datetime) -> tuple[Team, Closure] | None:
+def closure_of(asks: Iterable[Ask], *, at: datetime) -> tuple[Team, Closure] | None:
     """The team whose freeze or windows keep a plan from being enacted for longest now; None where nothing does.
 
     By the rules that each team has now: a freeze holds for what was proposed before it, too.
     """
-    teams = {each.team_id: each.team for each in asks_of(proposal)}
+    teams = {each.team_id: each.team for each in asks}
     closures = [
         (teams[team_id], closure) for team_id, (_, rules) in current_rules(teams).items()
         if (closure := rules.closed(ms_of(at))) is not None]

@@ -5,16 +5,15 @@ They are stored in the transaction of what they are about, and go out as each pe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django.conf import settings
 from django.urls import reverse
-from django.utils import timezone
 
-from dashboard.approvals.demands import ROLES, asks_of, statuses
+from dashboard.approvals.demands import ROLES
 from dashboard.approvals.lifecycle import EXECUTING, FAILED, REJECTED, ROLLED_BACK, UNPLANNABLE
-from dashboard.approvals.models import Comment, Proposal, Review
+from dashboard.approvals.models import Ask, Comment, Proposal, Review
 from dashboard.outbox.models import Endpoint
 from dashboard.outbox.notice_choices import (
     DECISION,
@@ -29,6 +28,7 @@ from dashboard.outbox.sending import enqueue
 from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import viewer_of
 from scheduler.alerting.alert_values import INFO
+from scheduler.approving import DemandStatus
 from scheduler.model.plan_kinds import PLAN_KINDS
 
 _DECIDED = {
@@ -37,12 +37,13 @@ _DECIDED = {
 _QUOTED = 300  # characters of a comment in a message
 
 
-def ask_reviewers(proposal: Proposal) -> None:
-    """Tell those whose approval a proposal lacks that it waits for them; each of them once for each team."""
-    asks = asks_of(proposal)
-    met = statuses(proposal, asks, at=timezone.now())
-    for each in asks:
-        if not met[each.team_id].missing:
+def ask_reviewers(proposal: Proposal, demands: Mapping[Ask, DemandStatus]) -> None:
+    """Tell those whose approval a proposal lacks that it waits for them; each of them once for each team.
+
+    ``demands`` is what its teams demand, and how far that is met.
+    """
+    for each, met in demands.items():
+        if not met.missing:
             continue
         notice = _notice(
             proposal, REVIEW, f"review:{proposal.pk}:{each.team_id}",
@@ -68,9 +69,9 @@ def tell_author(proposal: Proposal) -> None:
     if decided is None or proposal.author is None:
         return
     reviews = Review.objects.filter(plan_id=proposal.plan_id).exclude(reviewer=proposal.author)
-    if proposal.status == EXECUTING and not reviews.exists():
-        return  # it waited for nobody
     newest = reviews.select_related("reviewer").order_by("-at", "-pk").first()
+    if proposal.status == EXECUTING and newest is None:
+        return  # it waited for nobody
     by = f" by {newest.reviewer.username}" if newest and proposal.status in {EXECUTING, REJECTED} else ""
     details = newest.comment if newest and by else (proposal.plan.error or {}).get("message", "")
     _tell([proposal.author], DECISION, _notice(
@@ -79,8 +80,7 @@ def tell_author(proposal: Proposal) -> None:
 
 
 def _tell(users: Iterable[User], subject: str, notice: NoticeMessage) -> None:
-    enqueue([
-        delivery for user, choice in chosen_by(users, subject) for delivery in deliveries_to(user, choice, notice)])
+    enqueue(list(deliveries_to(chosen_by(users, subject), notice)))
 
 
 def _notice(

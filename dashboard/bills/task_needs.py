@@ -22,12 +22,11 @@ def on_dataflow_saved(
 ) -> None:
     """In the transaction that moves a dataflow: from now on it needs its tasks, or no longer does."""
     if not created and (update_fields is None or "status" in update_fields):
-        note_needs(dataflow_id=instance.pk, at=timezone.now())
+        note_needs(dataflow_id=instance.pk, status=instance.status, at=timezone.now())
 
 
-def note_needs(*, dataflow_id: UUID | str, at: datetime) -> None:
-    """From a moment on the dataflow needs the running tasks that it uses, and no others."""
-    status = DataflowRecord.objects.filter(pk=dataflow_id).values_list("status", flat=True).first()
+def note_needs(*, dataflow_id: UUID | str, status: str, at: datetime) -> None:
+    """From a moment on a dataflow in this state needs the running tasks that it uses, and no others."""
     uses = Use.objects.filter(dataflow_id=dataflow_id, paused=False) if status in PAYS else Use.objects.none()
     _store(uses, NeedRow.objects.filter(dataflow_id=dataflow_id, until=None), at)
 

@@ -109,7 +109,7 @@ def _planned(
     limits = limits_of(document, team) if changed is None else changed.limits_after(document)
     priced = prices(limits, dataflow=dataflow)
     ending = () if changed is None else choice_remarks(changed, document)
-    remarks = (*ending, *reach_of(dataflow, limits))
+    remarks = (*ending, *reach_of(dataflow, limits, costs=priced.costs))
     if changed is None:
         return planning.plan_submission(
             estate, dataflow, dataflow_id=NOT_STORED, team=team.slug, task_types=task_types, prices=priced,

@@ -64,16 +64,20 @@ def chosen_by(users: Iterable[User], subject: str) -> Iterator[tuple[User, Notic
                      else NoticeChoice(subject, _USUAL[subject], _USUAL[subject]))
 
 
-def deliveries_to(user: User, choice: NoticeChoice, notice: NoticeMessage) -> Iterator[Delivery]:
-    """The messages of one notice to one person; held back until the next digest where the person chose that."""
-    held = {"state": HELD, "next_s": next_digest_s(timezone.now())} if choice.daily else {"state": WAITING}
-    title = notice.payload["title"]
-    if choice.email and user.email:
-        yield Delivery(
-            key=f"{notice.key}:mail:{user.pk}", channel=EMAIL, user=user, to=user.email,
-            subject=f"[Weir] {title}"[:200], payload={"text": notice.text, "link": notice.payload["link"]}, **held)
-    for endpoint in Endpoint.objects.filter(user=user) if choice.webhook else ():
-        yield webhook_delivery(endpoint, notice, **held)
+def deliveries_to(people: Iterable[tuple[User, NoticeChoice]], notice: NoticeMessage) -> Iterator[Delivery]:
+    """The messages of one notice to people; held back until the next digest where a person chose that."""
+    people, title = list(people), notice.payload["title"]
+    endpoints: dict[int, list[Endpoint]] = {}
+    for endpoint in Endpoint.objects.filter(user__in=[user for user, choice in people if choice.webhook]):
+        endpoints.setdefault(endpoint.user_id, []).append(endpoint)
+    for user, choice in people:
+        held = {"state": HELD, "next_s": next_digest_s(timezone.now())} if choice.daily else {"state": WAITING}
+        if choice.email and user.email:
+            yield Delivery(
+                key=f"{notice.key}:mail:{user.pk}", channel=EMAIL, user=user, to=user.email,
+                subject=f"[Weir] {title}"[:200], payload={"text": notice.text, "link": notice.payload["link"]}, **held)
+        for endpoint in endpoints.get(user.pk, ()):
+            yield webhook_delivery(endpoint, notice, **held)
 
 
 def webhook_delivery(endpoint: Endpoint, notice: NoticeMessage, **facts: Any) -> Delivery:

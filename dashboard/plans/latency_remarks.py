@@ -13,16 +13,17 @@ from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.operations.models import Use
 from dashboard.plans.price_settings import queries_alone
 from scheduler.latency.foreseen import out_of_reach
+from scheduler.model.costs import Costs
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.latency_limits import Limits
 
 
-def reach_of(dataflow: Dataflow, limits: Limits, *, scheduled: bool = False) -> tuple[str, ...]:
+def reach_of(dataflow: Dataflow, limits: Limits, *, costs: Costs, scheduled: bool = False) -> tuple[str, ...]:
     """What a plan of a dataflow tells of its limits; by a schedule no batches stay open.
 
     Like a plan's price it counts open batches as if the controller acted, for whoever submits it.
     """
-    costs, types = costs_here(), jobs.task_types()
+    types = jobs.task_types()
     micro = out_of_reach(dataflow, limits, task_types=types, costs=costs)
     alone = queries_alone(dataflow, costs=costs) if micro and not scheduled else None
     return micro if alone is None else out_of_reach(dataflow, limits, task_types=types, costs=costs, alone=alone)
@@ -42,4 +43,4 @@ def limit_remarks(record: DataflowRecord) -> tuple[str, ...]:
     """The same of the limits that hold for a dataflow, as it runs or would run, without a plan."""
     dataflow = stored_dataflow(current_version(record).document, installed=False)
     scheduled = Use.objects.filter(dataflow=record, scheduled=True).exists()
-    return reach_of(dataflow, record.latency_limits, scheduled=scheduled)
+    return reach_of(dataflow, record.latency_limits, costs=costs_here(), scheduled=scheduled)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from django.contrib.auth.hashers import make_password
+from django.db import transaction
 from django.utils import timezone
 
 from dashboard.approvals.models import Proposal, TeamRules
@@ -140,6 +143,14 @@ def ruled(team: Team, rules: Rules, *people: User) -> TeamRules | None:
     if version is not None and version.state == "waits":
         return agree_to_rules(actor=people[1], team=team, number=version.number)
     return version
+
+
+@contextmanager
+def taken_back() -> Iterator[None]:
+    """What is done inside is undone, so that several cases may begin with the same world."""
+    with transaction.atomic():
+        yield
+        transaction.set_rollback(True)
 
 
 def running(author: User, team: Team, text: str, *reviewers: User) -> DataflowRecord:

@@ -11,7 +11,7 @@ from django.urls import reverse
 
 from dashboard.approvals.services import prepare_proposal
 from dashboard.teams.services import create_token
-from tests.dashboard.building import World, document, planned, running
+from tests.dashboard.building import World, document, planned, running, taken_back
 
 
 def client_of(user, **options) -> Client:
@@ -141,22 +141,21 @@ def test_a_document_over_the_limit_is_413(world: World, size: int):
     assert body["code"] in {"document_too_large", "too_large"}
 
 
-@pytest.mark.parametrize("value", ["\0", "\ud800", "x" * 200_000, "é" * 1000, "<script>"])
-@pytest.mark.parametrize("where", ["comment", "name", "search", "digest"])
-def test_strange_text_is_never_a_500(world: World, value: str, where: str):
+def test_strange_text_is_never_a_500(world: World):
     client = client_of(world.ana)
     proposal = planned(world.carla, world.city, document("traffic"))
-    if where == "comment":
-        response = post(client, f"/api/proposals/{proposal.pk}/reject", {"comment": value})
-    elif where == "digest":
-        response = post(client, f"/api/proposals/{proposal.pk}/approve", {"digest": value})
-    elif where == "name":
-        response = post(client, "/api/tokens", {"name": value})
-    else:
-        response = client.get("/api/dataflows", {"search": value.encode("utf-8", "replace").decode()[:2000]})
-    assert response.status_code < 500, response.content
-    if response.status_code >= 400:
-        assert response.json()["code"]
+    for value in ("\0", "\ud800", "x" * 200_000, "é" * 1000, "<script>"):
+        for where, ask in {
+            "comment": lambda text: post(client, f"/api/proposals/{proposal.pk}/reject", {"comment": text}),
+            "digest": lambda text: post(client, f"/api/proposals/{proposal.pk}/approve", {"digest": text}),
+            "name": lambda text: post(client, "/api/tokens", {"name": text}),
+            "search": lambda text: client.get(
+                "/api/dataflows", {"search": text.encode("utf-8", "replace").decode()[:2000]}),
+        }.items():
+            with taken_back():
+                response = ask(value)
+            assert response.status_code < 500, (where, value[:9], response.content)
+            assert response.status_code < 400 or response.json()["code"], (where, value[:9])
 
 
 def test_nobody_is_401_and_a_forged_form_is_403(world: World):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from itertools import product
 
 import pytest
 from django.conf import settings
@@ -39,12 +40,11 @@ def test_what_people_write_is_text_on_every_page_that_shows_it(world: World, cli
         assert "<script>alert" not in text and "<img src=x" not in text, path
 
 
-@pytest.mark.parametrize("text", HOSTILE)
-@pytest.mark.parametrize("path", ["/api/dataflows?search=", "/api/proposals?search=", "/api/profiles?search="])
-def test_what_is_searched_for_is_a_value_and_no_query(world: World, client: Client, path: str, text: str):
+def test_what_is_searched_for_is_a_value_and_no_query(world: World, client: Client):
     running(world.carla, world.city, document("traffic"), world.ana)
-    answer = client.get(path.partition("?")[0], {"search": text})
-    assert answer.status_code == 200 and answer.json()["items"] == []
+    for path, text in product(("/api/dataflows", "/api/proposals", "/api/profiles"), HOSTILE):
+        answer = client.get(path, {"search": text})
+        assert answer.status_code == 200 and answer.json()["items"] == [], (path, text)
 
 
 def test_sessions_and_jobs_are_json():

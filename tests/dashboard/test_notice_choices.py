@@ -10,6 +10,7 @@ from django.core import mail
 from django.utils import timezone
 
 from dashboard.approvals import services
+from dashboard.approvals.demands import demands_of
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.review_notices import ask_reviewers
 from dashboard.core.http_errors import BadInput
@@ -45,7 +46,7 @@ def test_those_who_may_approve_are_asked_once(addressed: World) -> None:
     reviewers = {name for name, subject in mails() if "waits for an approval of City" in subject}
     assert reviewers and reviewers.isdisjoint({"ana", "vera", "mo"})
     before = Delivery.objects.count()
-    ask_reviewers(proposal)
+    ask_reviewers(proposal, demands_of(proposal, at=timezone.now()))
     assert Delivery.objects.count() == before
 
 
@@ -91,7 +92,7 @@ def test_a_digest_is_one_message_of_all_that_was_held_back(addressed: World, set
     daily = NoticeChoice("mention", True, False, daily=True)
     for number in range(3):
         notice = NoticeMessage(f"n:{number}", {"title": f"message {number}", "link": "http://x/"}, "text")
-        for delivery in (*deliveries_to(addressed.carla, daily, notice), *deliveries_to(addressed.ana, daily, notice)):
+        for delivery in deliveries_to([(addressed.carla, daily), (addressed.ana, daily)], notice):
             delivery.save()
     due_s = digest_s(timezone.now())
     sending.send_due(now=lambda: due_s - 1)
@@ -109,7 +110,7 @@ def test_a_long_digest_counts_what_it_does_not_list(addressed: World) -> None:
     daily = NoticeChoice("mention", True, False, daily=True)
     Delivery.objects.bulk_create(
         delivery for number in range(digests.LISTED + 7) for delivery in deliveries_to(
-            addressed.carla, daily, NoticeMessage(f"n:{number}", {"title": f"m{number}", "link": ""}, "")))
+            [(addressed.carla, daily)], NoticeMessage(f"n:{number}", {"title": f"m{number}", "link": ""}, "")))
     assert digests.gather_due(digest_s(timezone.now())) == 1
     assert "- and 7 more" in Delivery.objects.get().payload["text"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -14,12 +15,17 @@ from dashboard import jobs
 from dashboard.alerts import evaluating
 from dashboard.alerts.models import RuleRow
 from dashboard.alerts.rules_in_force import scope_of
+from dashboard.approvals.lifecycle import DONE
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import prepare_proposal, submit_dataflow
 from dashboard.audit.trail import audited
 from dashboard.bills import charging
 from dashboard.controllers import loop_runner, stored_rounds
 from dashboard.controllers.models import LoopRow, ReasonRow
 from dashboard.operations.live_view import telemetry
 from dashboard.operations.live_view.cost_learning import note_slots
+from dashboard.operations.live_view.estate_view import view_for
+from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.operations.models import CostObservation, NodeRow
 from dashboard.tasks import planning
 from dashboard.tasks.clock import IS_WANTED
@@ -29,11 +35,12 @@ from dashboard.teams.models import Team
 from scheduler.controllers.loop_values import IdleReason
 from scheduler.performance.cost_model import QuerySeen, SlotSeen
 from tests.benches.site_estate import let_dataflows_run
-from tests.dashboard.building import World, document, running
+from tests.dashboard.building import World, approved, document, enacted, running
 from tests.dashboard.played import Played
 from tests.dashboard.slots_at_work import Slots
 
 SLOTS = 8
+MOST_OF_AN_UPLOAD = 117  # statements, from the upload until it runs, with approvals of two teams
 
 
 def statements(act: Callable[[], object]) -> int:
@@ -42,6 +49,51 @@ def statements(act: Callable[[], object]) -> int:
         act()
     texts = [query["sql"] for query in captured.captured_queries]
     return sum(not sql.startswith(("INSERT", "SAVEPOINT", "RELEASE")) for sql in texts)
+
+
+def test_no_command_of_an_upload_asks_for_the_same_rows_twice(world: World) -> None:
+    running(world.mo, world.mobility, document("before", window=7), world.ben)
+    known: dict[str, int] = {}
+    count = 0
+
+    def note(execute: Callable, sql: str, params: object, many: bool, context: object) -> object:
+        nonlocal count
+        count += 1
+        if written := re.match(r'(?:INSERT (?:OR IGNORE )?INTO|UPDATE|DELETE FROM) ("\w+")', sql):
+            for select in [select for select in known if written[1] in select]:
+                del known[select]
+        elif sql.startswith("SELECT"):
+            known[f"{sql} {params}"] = known.get(f"{sql} {params}", 0) + 1
+        return execute(sql, params, many, context)
+
+    proposal = Proposal()
+    for command in (
+        lambda _: submit_dataflow(actor=world.carla, team=world.city, text=document("traffic")),
+        lambda submitted: prepare_proposal(proposal_id=submitted.pk),
+        lambda pending: approved(pending, world.ana),
+        lambda pending: approved(pending, world.ben),
+        enacted,
+    ):
+        known.clear()
+        with connection.execute_wrapper(note):
+            proposal = command(proposal)
+        assert [select for select, times in known.items() if times > 1] == []
+    assert proposal.status == DONE
+    assert count <= MOST_OF_AN_UPLOAD
+
+
+def test_a_round_of_the_pacer_asks_as_often_with_more_queries(world: World, played: Played) -> None:
+    played.refusal = None  # no slot has said yet whether batches can stay open
+
+    def asked_with_another(name: str) -> int:
+        running(world.carla, world.city, document(name, window=len(name)), world.ana)
+        played.run(80)  # by then it is known what its batches cost
+        played.now_s += 10
+        view = view_for(EVERYTHING)
+        return statements(lambda: played.pacer.look(view, played.now_s))
+
+    few, _, many = [asked_with_another(name) for name in ("one", "three", "seventh")]
+    assert few == many
 
 
 @pytest.mark.parametrize("count", [5, 50])

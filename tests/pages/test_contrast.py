@@ -72,15 +72,14 @@ def test_the_formula_knows_black_and_white() -> None:
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize(("ink", "ground"), TEXT)
-def test_text_can_be_read(ink: str, ground: str, theme: str) -> None:
-    assert contrast(COLOURS[ink][theme], COLOURS[ground][theme]) >= 4.5
+def test_text_can_be_read(theme: str) -> None:
+    assert [(ink, ground) for ink, ground in TEXT if contrast(COLOURS[ink][theme], COLOURS[ground][theme]) < 4.5] == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize(("shape", "ground"), SHAPES)
-def test_shapes_can_be_seen(shape: str, ground: str, theme: str) -> None:
-    assert contrast(COLOURS[shape][theme], COLOURS[ground][theme]) >= 3.0
+def test_shapes_can_be_seen(theme: str) -> None:
+    assert [(shape, ground) for shape, ground in SHAPES
+            if contrast(COLOURS[shape][theme], COLOURS[ground][theme]) < 3.0] == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

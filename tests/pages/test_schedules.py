@@ -104,6 +104,8 @@ def test_the_paper_s_machines_stand_beside_cheaper_ones_with_their_price(
             row = page["-".join(pair["pair"])]
             assert row.number("per-hour.published") == pair["published_machines"]["per_hour"] > pair["per_hour"]
             shown += 1
+        if shown:  # another rate is worked out where none costs more at this one
+            break
     assert shown
 
 

@@ -253,12 +253,12 @@ def record_progress(*, proposal_id: UUID | str, plan_id: UUID, progress: PlanPro
             audit.nothing_changed()
             return proposal
         plan = plan_of(record)
-        noted = _noted(plan, progress, since=proposal.progress, at=at)
-        if noted != proposal.progress:
-            proposal.progress = noted
-            proposal.save(update_fields=["progress", "changed"])
+        known, noted = proposal.progress, _noted(plan, progress, since=proposal.progress, at=at)
+        proposal.progress = noted
         after = _status_after(before, plan, noted, at)
         if after == before:
+            if noted != known:
+                proposal.save(update_fields=["progress", "changed"])
             audit.nothing_changed()
             return proposal
         audit.details = {"before": before, "after": after, "failing": noted["failing"]}

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from uuid import UUID
 
 import structlog
 from django.db.models import QuerySet
 
-from dashboard.approvals.demands import closure_of, missing_teams, moment_of
+from dashboard.approvals.demands import closure_of, demands_of, missing_teams, moment_of
 from dashboard.approvals.lifecycle import PENDING
-from dashboard.approvals.models import Proposal
+from dashboard.approvals.models import Ask, Proposal
 from dashboard.approvals.services.enacting import execute
 from dashboard.approvals.services.waiting_plans import bring_up_to_date
 from dashboard.audit.trail import Audit, audited
 from dashboard.operations.estate_store.generation import lock_generation
+from scheduler.approving import DemandStatus
 from scheduler.model.errors import InvalidTransition
 
 log = structlog.get_logger(__name__)
 
 
-def enact_if_open(audit: Audit, proposal: Proposal, *, generation: int, at: datetime) -> None:
+def enact_if_open(
+    audit: Audit, proposal: Proposal, demands: Mapping[Ask, DemandStatus], *, generation: int, at: datetime
+) -> None:
     """Execute a plan that all have approved, or hold it until no team's freeze or windows stand in the way.
 
     Roles are those of now: where an approval counts no more, the plan waits for another, and the trail says so.
@@ -31,15 +35,17 @@ def enact_if_open(audit: Audit, proposal: Proposal, *, generation: int, at: date
         The audit row of the caller's command, which holds the estate's lock.
     proposal : Proposal
         Pending, locked, approved.
+    demands : mapping of Ask to DemandStatus
+        What its teams demand, and how far that is met now.
     """
-    if missing := missing_teams(proposal, at=at):  # roles are looked at when a plan is enacted
+    if missing := missing_teams(demands):
         proposal.held = None
         proposal.save(update_fields=["held", "changed"])
         audit.details["why"] = (
             "approvals have expired, those who gave them may give none any more, or others are asked as well: "
             f"{', '.join(team.slug for team in missing)}")
         return
-    closed = closure_of(proposal, at=at)
+    closed = closure_of(demands, at=at)
     if closed is None:
         proposal.held = None
         execute(audit, proposal, generation=generation)
@@ -89,7 +95,8 @@ def _enact_one_held(proposal_id: UUID, *, at: datetime) -> bool:
         if bring_up_to_date(proposal, generation=generation) is not None:
             audit.nothing_changed()  # but that it stands no more, which has a row of its own
             return False
-        enact_if_open(audit, proposal, generation=generation, at=at)
+        demands = demands_of(proposal, at=at)  # roles are looked at when a plan is enacted
+        enact_if_open(audit, proposal, demands, generation=generation, at=at)
         if proposal.held == before:
             audit.nothing_changed()
         return proposal.status != PENDING

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.conf import settings
 
-from dashboard.approvals.demands import BY_POLICY, BY_WEIR, team_demands
+from dashboard.approvals.demands import BY_POLICY, BY_WEIR, asks_of, team_demands
 from dashboard.approvals.models import Ask, Proposal, Review
 from dashboard.audit.trail import Audit
 from dashboard.controllers.selectors import acting_teams
@@ -13,8 +13,8 @@ from scheduler.controllers.loop_values import ACTS
 from scheduler.model.plan import Plan
 
 
-def ask(audit: Audit, proposal: Proposal, plan: Plan) -> None:
-    """Put a plan before the teams that it concerns, by the rules that each has now.
+def ask(audit: Audit, proposal: Proposal, plan: Plan) -> list[Ask]:
+    """Put a plan before the teams that it concerns, by the rules that each has now; what they demand, by their names.
 
     Where another plan stands for it by now, those are asked as well that it concerns besides, and those that agreed
     beforehand to what it was and do not to what it is. ``audit`` is that of the caller's command.
@@ -26,14 +26,18 @@ def ask(audit: Audit, proposal: Proposal, plan: Plan) -> None:
         demands = []
     else:
         demands = team_demands(plan, own=proposal.dataflow.team, acting=_acting(proposal), agreed=_agreed(proposal))
-    known = {each.team_id: each for each in Ask.objects.filter(plan=proposal.plan)}
-    for entry in demands:
-        before = known.get(entry.team.pk)
-        if before is None or (before.demand.automatic and not entry.demand.automatic):
-            Ask.objects.update_or_create(plan=proposal.plan, team=entry.team, defaults={
-                "rules": entry.rules, "approvals": entry.demand.approvals, "role": entry.demand.role,
-                "expires_after_h": entry.demand.expires_after_h, "why": entry.demand.why})
-    proposal.teams.add(*(each.team_id for each in Ask.objects.filter(plan=proposal.plan, approvals__gt=0)))
+    asks = {each.team_id: each for each in asks_of(proposal)}
+    new_asks = [
+        Ask(plan=proposal.plan, team=entry.team, rules=entry.rules, approvals=entry.demand.approvals,
+            role=entry.demand.role, expires_after_h=entry.demand.expires_after_h, why=entry.demand.why)
+        for entry in demands if (before := asks.get(entry.team.pk)) is None
+        or (before.demand.automatic and not entry.demand.automatic)]
+    Ask.objects.bulk_create(
+        new_asks, update_conflicts=True, unique_fields=["plan", "team"],
+        update_fields=["rules", "approvals", "role", "expires_after_h", "why"])
+    asks |= {each.team_id: each for each in new_asks}
+    proposal.teams.add(*(team_id for team_id, each in asks.items() if each.approvals))
+    return sorted(asks.values(), key=lambda each: each.team.name)
 
 
 def _agreed(proposal: Proposal) -> str:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from uuid import UUID
 
 from django.utils import timezone
 
 from dashboard.approvals import permissions
-from dashboard.approvals.demands import ROLES, asks_of, missing_teams, statuses
+from dashboard.approvals.demands import ROLES, asks_of, demands_of, missing_teams
 from dashboard.approvals.lifecycle import CANCELLED, PENDING, REJECTED, STALE
 from dashboard.approvals.models import Ask, Proposal, Review
 from dashboard.approvals.proposal_states import move_proposal
@@ -22,7 +22,7 @@ from dashboard.core.http_errors import BadInput
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import Viewer, viewer_of
-from scheduler.approving import ApproverRole
+from scheduler.approving import ApproverRole, DemandStatus
 from scheduler.model.errors import InvalidTransition, PermissionDenied, StalePlan, WeirError
 from scheduler.model.plan_kinds import PLAN_KINDS
 
@@ -70,10 +70,16 @@ def approve_proposal(*, actor: User, proposal_id: UUID | str, digest: str, comme
         generation = lock_generation()
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         _require_reviewable(proposal, digest)
-        _teams_to_approve_for(viewer, proposal, at=now)  # or it is not for the actor to bring it up to date
+        demands = demands_of(proposal, at=now)
+        teams = _teams_to_approve_for(viewer, proposal, demands)  # or it is not the actor's to bring it up to date
+        stood_at = proposal.plan.generation
         refusal = bring_up_to_date(proposal, generation=generation) or _made_anew(proposal, digest)
         if refusal is None:
-            _approve(audit, proposal, viewer, digest=digest, comment=comment, generation=generation, at=now)
+            if proposal.plan.generation != stood_at:  # others may be asked by now
+                demands = demands_of(proposal, at=now)
+                teams = _teams_to_approve_for(viewer, proposal, demands)
+            _approve(
+                audit, proposal, viewer, teams, demands, digest=digest, comment=comment, generation=generation, at=now)
         else:
             audit.nothing_changed()  # by the actor
     if refusal is not None:  # once it is kept what became of the plan
@@ -82,18 +88,19 @@ def approve_proposal(*, actor: User, proposal_id: UUID | str, digest: str, comme
 
 
 def _approve(
-    audit: Audit, proposal: Proposal, viewer: Viewer, *, digest: str, comment: str, generation: int, at: datetime
+    audit: Audit, proposal: Proposal, viewer: Viewer, teams: Iterable[Team], asks: Iterable[Ask], *, digest: str,
+    comment: str, generation: int, at: datetime,
 ) -> None:
-    teams = _teams_to_approve_for(viewer, proposal, at=at)
-    for team in teams:
-        Review.objects.update_or_create(
-            plan=proposal.plan, team=team, reviewer=audit.actor,
-            defaults={"proposal": proposal, "verdict": "approve", "role": _role_in(viewer, team), "at": at,
-                      "comment": _clean(comment)})
+    Review.objects.bulk_create(
+        (Review(proposal=proposal, plan=proposal.plan, team=team, reviewer=audit.actor, verdict="approve",
+                role=_role_in(viewer, team), comment=_clean(comment), at=at) for team in teams),
+        update_conflicts=True, unique_fields=["plan", "team", "reviewer"],
+        update_fields=["proposal", "verdict", "role", "comment", "at"])  # who rejected it before approves it now
     audit.subject, audit.team = proposal, proposal.dataflow.team
     audit.details = {"teams": [team.slug for team in teams], "digest": digest}
-    if not missing_teams(proposal, at=at):
-        enact_if_open(audit, proposal, generation=generation, at=at)
+    demands = demands_of(proposal, at=at, asks=asks)
+    if not missing_teams(demands):
+        enact_if_open(audit, proposal, demands, generation=generation, at=at)
 
 
 def _made_anew(proposal: Proposal, digest: str) -> DigestMismatch | None:
@@ -161,13 +168,14 @@ def _require_reviewable(proposal: Proposal, digest: str) -> None:
             digest=proposal.plan.digest)
 
 
-def _teams_to_approve_for(viewer: Viewer, proposal: Proposal, *, at: datetime) -> list[Team]:
-    asks = asks_of(proposal)
+def _teams_to_approve_for(
+    viewer: Viewer, proposal: Proposal, demands: Mapping[Ask, DemandStatus]
+) -> list[Team]:
     may = [
-        team for team, role in _asked(asks) if permissions.may_approve_for(viewer, proposal, team, role=role)]
+        team for team, role in _asked(demands) if permissions.may_approve_for(viewer, proposal, team, role=role)]
     if not may:
         raise _not_a_reviewer(viewer, proposal)
-    met = statuses(proposal, asks, at=at)
+    met = {each.team_id: status for each, status in demands.items()}
     teams = [
         team for team in may if met[team.pk].missing and viewer.user_id not in met[team.pk].counted]
     if not teams:

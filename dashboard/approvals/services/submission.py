@@ -8,11 +8,11 @@ from math import ceil
 from typing import Any
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Count, Min, Q
 from django.utils import timezone
 
 from dashboard import jobs
-from dashboard.approvals.demands import missing_teams
+from dashboard.approvals.demands import demands_of, missing_teams
 from dashboard.approvals.lifecycle import CANCELLED, COMPUTING, FAILED, PENDING, STALE, UNPLANNABLE
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.permissions import proposal_for
@@ -231,9 +231,9 @@ def prepare_proposal(*, proposal_id: UUID | str) -> Proposal:
         if proposal.status != COMPUTING:
             break
         computed = _try_compute(proposal) if attempt < ATTEMPTS_WITHOUT_LOCK else None
-        if _store_outcome(proposal, computed):
-            break
-    return Proposal.objects.select_related("plan").get(pk=proposal_id)
+        if (prepared := _store_outcome(proposal, computed)) is not None:
+            return prepared
+    return proposal
 
 
 def open_proposal(
@@ -285,10 +285,10 @@ def _require_plan(team: Team, *, by_policies: bool = False) -> None:
     now, policies = timezone.now(), Q(options__has_key="source")
     lately = PlanRecord.objects.filter(
         policies if by_policies else ~policies, dataflow__team=team, created__gt=now - AN_HOUR)
-    oldest = lately.order_by("created").values_list("created", flat=True).first() or now
+    plans_asked = lately.aggregate(count=Count("pk"), oldest=Min("created"))
     require_room(
-        PLANS, owner=team.name, taken=lately.count(),
-        retry_after_s=max(1, ceil((oldest + AN_HOUR - now).total_seconds())))
+        PLANS, owner=team.name, taken=plans_asked["count"],
+        retry_after_s=max(1, ceil(((plans_asked["oldest"] or now) + AN_HOUR - now).total_seconds())))
 
 
 def _give_up_older(audit: Audit, record: DataflowRecord) -> None:
@@ -312,23 +312,24 @@ def _try_compute(proposal: Proposal) -> tuple[int, _Computed]:
         return estate.generation, error
 
 
-def _store_outcome(proposal: Proposal, computed: tuple[int, _Computed] | None) -> bool:
-    """Keep what was computed; False where the estate has moved on since. Computes here and now without ``found``."""
+def _store_outcome(proposal: Proposal, computed: tuple[int, _Computed] | None) -> Proposal | None:
+    """Keep what was computed; None where the estate has moved on since. Computes here and now without ``computed``."""
     with audited(actor=None, verb="proposal.prepare", subject=proposal) as audit:
         generation = lock_generation()
         fresh = Proposal.objects.select_for_update(of=("self",)).select_related(
-            "plan", "dataflow__team", "round").get(pk=proposal.pk)
+            "plan", "dataflow__team", "author", "round").get(pk=proposal.pk)
         if fresh.status != COMPUTING or fresh.plan_id != proposal.plan_id:
             audit.nothing_changed()
-            return True
+            return fresh
+        fresh.plan.dataflow = fresh.dataflow  # it is of the same, which need not be read again
         computed = computed or _try_compute(fresh)
         if computed[0] != generation:
             audit.nothing_changed()
-            return False
+            return None
         audit.subject, audit.team = fresh, fresh.dataflow.team
         _keep(audit, fresh, computed[1])
         audit.details |= {"status": fresh.status}
-        return True
+        return fresh
 
 
 def _keep(audit: Audit, proposal: Proposal, computed: _Computed) -> None:
@@ -341,13 +342,14 @@ def _keep(audit: Audit, proposal: Proposal, computed: _Computed) -> None:
         return
     plan, reads = computed
     plans.freeze(record=proposal.plan, plan=plan, reads=reads)
-    ask(audit, proposal, plan)
+    asks = ask(audit, proposal, plan)
     keep_approvals(audit, proposal)
     move_proposal(proposal, PENDING)
     if submits:
         move_dataflow(proposal.dataflow, dataflows.PLANNED)
     now = timezone.now()
-    if not missing_teams(proposal, at=now):  # every team agreed beforehand, or to the very same plan
-        enact_if_open(audit, proposal, generation=plan.generation, at=now)
+    demands = demands_of(proposal, at=now, asks=asks)
+    if not missing_teams(demands):  # every team agreed beforehand, or to the very same plan
+        enact_if_open(audit, proposal, demands, generation=plan.generation, at=now)
     else:
-        ask_reviewers(proposal)
+        ask_reviewers(proposal, demands)

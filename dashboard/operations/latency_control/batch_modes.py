@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from dashboard.operations.estate_store.estate_loader import current_estate
-from dashboard.operations.latency_control.open_batches import may_be_open
 from dashboard.operations.models import ModesWanted
 from scheduler.latency.pacing import LimitOnWay, Queries
 from scheduler.latency.real_time import BatchModes
@@ -71,9 +70,11 @@ def note_wanted(
     return free
 
 
-def no_longer_open(opened: Collection[str], refusals: Mapping[str, str], estate: Estate) -> frozenset[str]:
+def no_longer_open(
+    opened: Collection[str], refusals: Mapping[str, str], estate: Estate, *, may_open: bool
+) -> frozenset[str]:
     """Those of these queries that can be worked on in open batches no more: their slot refuses it, they are divided, or
     no batches stay open here."""
     return frozenset(
         name for name in opened if name in estate.fragments and (
-            not may_be_open() or refusals.get(name) or estate.fragments[name].divided))
+            not may_open or refusals.get(name) or estate.fragments[name].divided))

@@ -13,7 +13,6 @@ from typing import Protocol
 
 from dashboard.operations.latency_control.batch_modes import note_wanted
 from dashboard.operations.latency_control.limit_statuses import beyond_reach
-from dashboard.operations.latency_control.open_batches import may_be_open
 from dashboard.operations.latency_control.qos_setup import NodesSetUp, as_it_is, end_all
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.pacing_choice import PACING_CHOICE
@@ -42,6 +41,8 @@ class PacingProblem:
         Why queries cannot leave their batches open, empty where they can.
     well_known : collection of str
         The fragments of which it is known what batches take, and whether they may stay open.
+    may_open : bool
+        Whether batches are left open here at all.
     """
 
     view: View
@@ -53,6 +54,7 @@ class PacingProblem:
     closed: frozenset[str]
     refusals: Mapping[str, str]
     well_known: Collection[str]
+    may_open: bool
 
 
 class IntervalChoice(Protocol):
@@ -80,7 +82,7 @@ class ByPlan:
         end_all(problem.view, at=at)
         limits = [want for _, want in problem.corrected.values()]
         chosen = keep_modes(problem.queries, limits, problem.opened - problem.closed, before=problem.opened)
-        free = note_wanted(chosen, problem.queries, limits, problem.refusals if may_be_open() else {}, at=at)
+        free = note_wanted(chosen, problem.queries, limits, problem.refusals if problem.may_open else {}, at=at)
         return chosen, beyond_reach(problem.corrected, chosen, free, known=problem.well_known)
 
 

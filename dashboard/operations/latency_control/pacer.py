@@ -215,12 +215,13 @@ class Pacer:
             corrected[key] = (limit, replace(want, other_s=other_s))
         refusals = self._refusals(view)
         opened = frozenset(name for name, own in set_now.items() if own.real_time and name in queries.costs)
-        closed = no_longer_open(opened, refusals, view.estate)
+        may_open = may_be_open()
+        closed = no_longer_open(opened, refusals, view.estate, may_open=may_open)
         at = self._now()
         choice = self._choice.now()
         chosen_now, beyond = choice.choose(PacingProblem(
             view, wants, corrected, queries, in_force, opened, closed, refusals,
-            self._known_well(queries, refusals, opened)), at=at)
+            self._known_well(queries, refusals, opened, may_open=may_open), may_open), at=at)
         paced, needs = chosen_now.paced, self._needs(view, queries, corrected, chosen_now)
         was_open = opened if self._open is None else self._open
         changed = _changed(chosen_now, queries, was_open)
@@ -255,12 +256,14 @@ class Pacer:
             name: "" for name, own in view.estate.settings.items() if own.real_time and name in view.estate.fragments}
         return chosen | refusals_in(view.reading.reports, view.estate)
 
-    def _known_well(self, queries: Queries, refusals: Mapping[str, str], opened: Collection[str]) -> set[str]:
+    def _known_well(
+        self, queries: Queries, refusals: Mapping[str, str], opened: Collection[str], *, may_open: bool
+    ) -> set[str]:
         """The queries of which it is known what their batches take, and whether they may stay open: those of a query
         that is divided may not."""
         seen = {name for name, query in self._queries.items() if query.seen.batches >= LEAST_BATCHES}
         return {name for name in queries.costs if name in opened or (name in seen and (
-            name in refusals or name in queries.bounds_s or not may_be_open()))}
+            name in refusals or name in queries.bounds_s or not may_open))}
 
     def _known(self, view: View, chosen: Mapping[str, int]) -> Queries:
         costs = costs_here()

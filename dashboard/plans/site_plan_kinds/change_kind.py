@@ -27,7 +27,7 @@ def _change(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     return plan_change(
         estate, dataflow, former=stored_dataflow(former.document, installed=False), team=running.team.slug,
         settings=settings,
-        remarks=(*choice_remarks(running, document), *reach_of(dataflow, limits)),
+        remarks=(*choice_remarks(running, document), *reach_of(dataflow, limits, costs=priced.costs)),
         **computed_with(record, prices=priced), **options)
 
 

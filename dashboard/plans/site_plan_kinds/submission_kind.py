@@ -23,8 +23,8 @@ def _submission(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     options = dict(record.options)
     schedule, remarks = schedule_of(record, estate, options)
     dataflow, limits = stored_dataflow(version.document), version.dataflow.latency_limits
-    remarks = [*remarks, *reach_of(dataflow, limits, scheduled=schedule is not None)]
     priced, settings = (prices(limits), {}) if schedule else prices_and_settings(limits, dataflow)
+    remarks = [*remarks, *reach_of(dataflow, limits, costs=priced.costs, scheduled=schedule is not None)]
     return plan_submission(
         estate, dataflow, team=version.dataflow.team.slug, schedule=schedule, remarks=remarks,
         containment=containment_of(version.dataflow.team, estate),

@@ -245,6 +245,7 @@ def test_slots_are_told_of_a_change_unless_they_are_to_find_it_by_their_cycle(
         assert pokes >= 1 if tells_slots else pokes == 0
 
 
+@pytest.mark.long  # of an agent that is killed while the broker is away, too, a test above has it
 def test_an_agent_starts_what_it_knows_without_a_desired_state_in_the_broker(broker, broker_url, tmp_path):
     desired_publishing.publish(broker, wanted(3, "f1-0"))
     with agent(broker_url, tmp_path / "data"):
@@ -274,7 +275,8 @@ def test_an_agent_whose_name_was_taken_stands_down(broker, broker_url, tmp_path)
         until(lambda: psutil.Process(process.pid).children())
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
+@pytest.mark.parametrize("how", [
+    signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long), signal.SIGKILL])  # it hears both alike
 def test_nothing_is_left_of_an_agent_that_ends(how, broker, broker_url, tmp_path):
     desired_publishing.publish(broker, wanted(1, "f1-0"))
     with agent(broker_url, tmp_path / "data") as process:

@@ -146,14 +146,14 @@ def test_columns_are_proposed_for_a_source_of_which_nobody_has_named_any(node, r
     assert [int(event["n"]) for event in seen.events] == [4, 3, 2, 1, 0]
 
 
-@OF_ANY_STORE
+@in_short("kafka")
 def test_a_source_without_events_is_told_from_one_that_does_not_answer(node, rig):
     seen = node.look(rig.task(), waits_s=3.0)
     assert (seen.state.state, seen.events, seen.state.message) == (DONE, [], ""), seen.state
     assert set(seen.types) == {"n", "text"}
 
 
-@OF_ANY_STORE
+@OF_ANY_KIND
 def test_what_comes_while_somebody_looks_at_an_empty_source_is_seen(node, rig):
     look_id = node.begin(rig.task(), waits_s=20.0)
     until(lambda: node.seen(look_id).state.state == "looking", saying=lambda: node.seen(look_id).state)
