@@ -33,10 +33,10 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
     -------
     dict
         ``kind``, ``generation``, ``digest``; ``tasks``: ``id`` (running task id), ``name`` (submitted task id; of a
-        neighbour that in the first touched dataflow), ``type``, ``config``, ``status`` (``started``, ``reused``, ``stopped``, or ``neighbour``
-        for tasks of touched dataflows that stay as they are), ``used_by`` (``id``, ``name``, ``team`` of other
-        dataflows), ``fragment``, ``slot``, ``on`` (the alternate of a dynamic task); ``streams``: ``source``,
-        ``target`` (running task ids), ``status``;
+        neighbour that in the first touched dataflow), ``type``, ``config``, ``status`` (``started``, ``reused``,
+        ``stopped``, or ``neighbour`` for tasks of touched dataflows that stay as they are), ``used_by`` (``id``,
+        ``name``, ``team`` of other dataflows), ``fragment``, ``slot``, ``on`` (the alternate of a dynamic task);
+        ``streams``: ``source``, ``target`` (running task ids), ``status``;
         ``steps``: ``key``, ``kind``, ``text``, ``done``; ``touched``: ``id``, ``name``, ``team`` of the first
         of those that it touches, ``touched_more`` how many there are besides, at least; ``price``: the fields of
         ``scheduler.model.plan.Price``; ``refined``: ``task`` (submitted id) and ``wider``, the entry of the running

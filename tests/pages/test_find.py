@@ -41,11 +41,11 @@ def test_names_come_first_and_states_are_those_of_the_pages(
     record = running(world.carla, world.city, document("statistics"), world.ana)
     running(world.carla, world.city, document("newer", window=11, description="Of the statistics"), world.ana)
     observed(monkeypatch, failing=next(iter(load_estate().fragments.values())).queries[0].id)
-    [found] = [group["items"] for group in client_of("carla").get(reverse("find"), {"q": "stat"}).json()["groups"]
+    [items] = [group["items"] for group in client_of("carla").get(reverse("find"), {"q": "stat"}).json()["groups"]
                if group["title"] == "Dataflows"]
-    assert [item["name"] for item in found] == ["statistics", "newer"]
+    assert [item["name"] for item in items] == ["statistics", "newer"]
     own = live_dataflow(viewer_of(world.carla), record.pk)["totals"]["state"]
-    assert own != record.status and found[0]["about"].endswith(f"· {words(own)}")
+    assert own != record.status and items[0]["about"].endswith(f"· {words(own)}")
 
 
 def test_nothing_private_of_others_is_found(world: World, client_of: ClientOf) -> None:

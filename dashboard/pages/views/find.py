@@ -39,11 +39,11 @@ def find(request: HttpRequest) -> JsonResponse:
 
 
 def _groups(viewer: Viewer, search: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    found = list(catalog.dataflows(viewer, search=search, by_name=True)[:MOST])
-    running = live_estate(viewer)["dataflows"] if any(record.status == RUNNING for record in found) else {}
+    records = list(catalog.dataflows(viewer, search=search, by_name=True)[:MOST])
+    running = live_estate(viewer)["dataflows"] if any(record.status == RUNNING for record in records) else {}
     yield "Dataflows", [
         _item(record.name, f"{record.team} · {words(_state(record, running))}", reverse("dataflow", args=[record.pk]))
-        for record in found]
+        for record in records]
     yield "Running tasks", [
         _item(task["name"], f"{task['type']} of {task['dataflow']}", reverse("running_task", args=[task["id"]]))
         for task in tasks_named(viewer, search, most=MOST)]
