@@ -32,11 +32,11 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
     Returns
     -------
     dict
-        ``kind``, ``generation``, ``digest``; ``tasks``: ``id`` (running task id), ``name`` (submitted task id, or the
-        type for a neighbour), ``type``, ``config``, ``status`` (``started``, ``reused``, ``stopped``, or ``neighbour``
-        for tasks of touched dataflows that stay as they are), ``used_by`` (``id``, ``name``, ``team`` of other
-        dataflows), ``fragment``, ``slot``, ``on`` (the alternate of a dynamic task); ``streams``: ``source``,
-        ``target`` (running task ids), ``status``;
+        ``kind``, ``generation``, ``digest``; ``tasks``: ``id`` (running task id), ``name`` (submitted task id; of a
+        neighbour that in the first touched dataflow), ``type``, ``config``, ``status`` (``started``, ``reused``,
+        ``stopped``, or ``neighbour`` for tasks of touched dataflows that stay as they are), ``used_by`` (``id``,
+        ``name``, ``team`` of other dataflows), ``fragment``, ``slot``, ``on`` (the alternate of a dynamic task);
+        ``streams``: ``source``, ``target`` (running task ids), ``status``;
         ``steps``: ``key``, ``kind``, ``text``, ``done``; ``touched``: ``id``, ``name``, ``team`` of the first
         of those that it touches, ``touched_more`` how many there are besides, at least; ``price``: the fields of
         ``scheduler.model.plan.Price``; ``refined``: ``task`` (submitted id) and ``wider``, the entry of the running
@@ -122,17 +122,23 @@ def _status(plan: Plan) -> dict[str, str]:
     return status | dict.fromkeys(plan.resumed, "started") | dict.fromkeys(plan.rested, "stopped")
 
 
-def _neighbours(touched: list[DataflowRecord], own: set[str]) -> list[RunningTaskRow]:
-    fingerprints = Use.objects.filter(dataflow__in=touched).values("running_task_id")
-    return list(RunningTaskRow.objects.filter(pk__in=fingerprints).exclude(pk__in=own).order_by("pk"))
+def _neighbours(touched: list[DataflowRecord], own: set[str]) -> list[tuple[RunningTaskRow, str]]:
+    """Other running tasks of the touched dataflows, each as the first of these calls it."""
+    names: dict[str, str] = {}
+    uses = Use.objects.filter(dataflow__in=touched)
+    ordered = uses.order_by("dataflow__name", "dataflow_id", "task_id")
+    for running, task in ordered.values_list("running_task_id", "task_id"):
+        names.setdefault(running, task)
+    rows = RunningTaskRow.objects.filter(pk__in=uses.values("running_task_id")).exclude(pk__in=own).order_by("pk")
+    return [(row, names[row.pk]) for row in rows]
 
 
-def _add_neighbours(tasks: dict, streams: dict, rows: list[RunningTaskRow]) -> None:
-    for row in rows:
+def _add_neighbours(tasks: dict, streams: dict, neighbours: list[tuple[RunningTaskRow, str]]) -> None:
+    for row, name in neighbours:
         tasks[row.pk] = {
-            "id": row.pk, "name": row.type, "type": row.type, "kind": "", "config": row.config, "status": "neighbour",
+            "id": row.pk, "name": name, "type": row.type, "kind": "", "config": row.config, "status": "neighbour",
             "used_by": [], "fragment": None, "slot": None}
-    for row in rows:
+    for row, _ in neighbours:
         for parent in row.parents:
             streams[parent, row.pk] = {"source": parent, "target": row.pk, "status": "neighbour"}
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from uuid import UUID
 
-from django.db.models import Q, QuerySet
+from django.db.models import Case, Q, QuerySet, When
 
 from dashboard import jobs
 from dashboard.catalog import permissions
@@ -38,7 +38,7 @@ class SampleDocument:
 
 
 def dataflows(
-    viewer: Viewer, *, search: str = "", team: str = "", status: str = ""
+    viewer: Viewer, *, search: str = "", team: str = "", status: str = "", by_name: bool = False
 ) -> QuerySet[DataflowRecord]:
     """Dataflows that the viewer may know of, newest first.
 
@@ -50,6 +50,8 @@ def dataflows(
         A team's short name; any team without it.
     status : str
         A state of `lifecycle`; any state without it.
+    by_name : bool
+        Those first whose name begins with what is searched, then those whose name has it.
     """
     records = DataflowRecord.objects.filter(permissions.visible_to(viewer)).select_related("team", "author")
     for word in search.replace("\0", "").split()[:8]:
@@ -59,6 +61,9 @@ def dataflows(
         records = records.filter(team__slug=team)
     if status:
         records = records.filter(status=status)
+    if by_name:
+        rank = Case(When(name__istartswith=search, then=0), When(name__icontains=search, then=1), default=2)
+        records = records.order_by(rank, "-created", "id")
     return records
 
 

@@ -43,8 +43,8 @@ PACINGS: Mapping[str, PacingKind] = {kind.name: kind for kind in (
         "It takes the least CPU. While the site is away, intervals stay as they are.", leaves_batches_open=True),
     PacingKind(
         "steps", "By managers on nodes",
-        "Managers in the node agents measure latencies and make intervals longer or shorter in small steps, as paper "
-        "[5] sizes buffers. Nothing central is in the way: it goes on while the site is away.",
+        "Managers in the node agents measure latencies and make intervals longer or shorter in small steps. It "
+        "needs nothing central: it goes on while the site is away.",
         "It takes about 1.8 to 2.6 times the CPU for batches that a plan takes, and each step waits for its effect. "
         "Batches do not stay open, and slow queries are not chained for a limit by nodes.", leaves_batches_open=False),
 )}

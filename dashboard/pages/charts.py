@@ -14,7 +14,19 @@ from typing import Any
 from dashboard.approvals.recent_moves import MovePause
 from dashboard.operations.live_view.chart_marks import Mark
 from dashboard.operations.live_view.estate_history import KeptHistory
-from scheduler.history.series import DATAFLOW, ESTATE, GRAINS, NODE, QUERY, SLOT, STREAM, TASK, metric_named
+from scheduler.history.series import (
+    ALARM,
+    DATAFLOW,
+    ESTATE,
+    GRAINS,
+    NODE,
+    OVER,
+    QUERY,
+    SLOT,
+    STREAM,
+    TASK,
+    metric_named,
+)
 from scheduler.model.plan_kinds import PLAN_KINDS, names_where
 
 RATE = "rate"  # the chart of throughput
@@ -119,7 +131,7 @@ _UNITS = {"/s": "/s", "ms": " ms", "s": " s", "MB": " MB", "GB": " GB", "cores":
 _WORDS = {name: kind.noun.lower() for name, kind in PLAN_KINDS.items()} | {
     **dict.fromkeys(names_where("has_document"), "merge"), "fragment_failed": "query failed",
     "slot_died": "driver ended", "joined_late": "started late", "sink_found_otherwise": "table made anew",
-    "handed_over": "handover"}
+    "handed_over": "handover", ALARM: "problem", OVER: "resolved", "repaced": "interval"}
 _SMALL = frozenset({"repaced"})
 _PARTS = frozenset({"memory"})  # metrics that are a part of one
 

@@ -35,6 +35,9 @@ OVERVIEW = Section("overview", "Overview", (
     SectionPage("estate", "Now"), SectionPage("estate_time", "Over time"), SectionPage("estate_graph", "Graph"),
     SectionPage("overlap", "Overlap"), SectionPage("fragmentation", "Queries"), SectionPage("deployment", "Deployment"),
     SectionPage("slots", "Slots")))
+SETTINGS = Section("settings", "Settings", (
+    SectionPage("teams", "Teams"), PEOPLE, SectionPage("controllers", "Controllers"),
+    SectionPage("profiles", "Profiles"), SectionPage("task_types", "Task types"), SectionPage("audit", "Audit")))
 SECTIONS = (
     OVERVIEW,
     Section("dataflows", "Dataflows", (SectionPage("dataflows", "Dataflows"),)),
@@ -42,9 +45,7 @@ SECTIONS = (
     Section("observe", "Observe", (
         SectionPage("problems", "Problems"), SectionPage("alerts", "Alerts"), SectionPage("bills", "Bills"),
         SectionPage("wall", "Wall"))),
-    Section("settings", "Settings", (
-        SectionPage("teams", "Teams"), PEOPLE, SectionPage("controllers", "Controllers"),
-        SectionPage("profiles", "Profiles"), SectionPage("task_types", "Task types"), SectionPage("audit", "Audit"))))
+    SETTINGS)
 
 
 def page_at(path: str, pages: Iterable[SectionPage]) -> SectionPage | None:
@@ -59,4 +60,6 @@ def section_at(path: str, sections: Iterable[Section] = SECTIONS) -> Section | N
     for section in sections:
         if page_at(path, section.pages) is not None:
             return section
+    if path in (reverse("pacing"), reverse("tenancy")):  # chosen among the controllers
+        return SETTINGS
     return OVERVIEW if path.startswith("/estate/") else None

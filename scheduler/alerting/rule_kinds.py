@@ -88,8 +88,8 @@ LATE_EVENTS = RuleKind(
 SILENT_SOURCE = RuleKind(
     name="silent_source", title="Silent source", unit="s", threshold=600, clear_threshold=60, every_s=60, asked=True,
     symptom_of=("failing", "restarting"),
-    about="For so much longer than ever in the last day a source has made no events. Off unless you turn it on: a "
-          "source that is quiet may well be as it should.")
+    about="A source has made no events for so much longer than its longest pause in the last day. Off by default: a "
+          "source may well be quiet.")
 FAILING = RuleKind(
     name="failing", title="Failing", for_s=30, severity=CRITICAL, by_cause=True, marked=False,
     about="A query of a dataflow fails or hangs, its source cannot be read or its sink not be written, or its slot or "

@@ -97,7 +97,7 @@ class PlanKind:
 
 SUBMIT = PlanKind(
     name="submit", verb="Run", noun="Proposal", notice="The dataflow is submitted; its plan is being computed.",
-    entry="added", undone_by="remove", goes_on="reused: runs already", schedules=True, takes_schedule=True,
+    entry="added", undone_by="remove", goes_on="reused", schedules=True, takes_schedule=True,
     has_document=True)
 REMOVE = PlanKind(
     name="remove", verb="Remove", noun="Removal",

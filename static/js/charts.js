@@ -162,7 +162,7 @@ function listMarks(section, marks) {
     const number = Object.assign(document.createElement("span"), { className: `mark-number mark-${mark.tone}`, textContent: mark.number });
     const words = Object.assign(document.createElement("span"), { className: "grow" });
     words.append(Object.assign(document.createElement("strong"), { textContent: mark.what }), ` ${mark.text}`,
-      Object.assign(document.createElement("span"), { className: "sub", textContent: mark.kind === "dataflow" || mark.kind === "estate" ? mark.kind : `${mark.kind} ${mark.subject}` }));
+      Object.assign(document.createElement("span"), { className: "sub", textContent: mark.kind === "estate" ? mark.kind : `${mark.kind} ${mark.subject}` }));
     const at = moment(Date.parse(mark.at));
     const time = Object.assign(document.createElement("time"), { dateTime: mark.at, textContent: at.replace("T", " "), title: "UTC" });
     item.append(number, words, time);

@@ -18,7 +18,7 @@ const WAY = { height: 26, apart: 31, head: 54 }; // of an alternate, drawn in a 
 function lines(task) {
   const found = [task.label];
   if (task.note) found.push(task.note);
-  if (task.ways && !task.open) found.push(`${onOf(task)}1 of ${task.ways.length} ways`);
+  if (task.ways && !task.open) found.push(`${onOf(task)}1 of ${task.ways.length} alternates`);
   if (task.metric || (!task.ways && task.type !== task.label)) found.push(task.metric ?? task.type);
   if (task.badge) found.push(task.badge);
   return found;
@@ -30,11 +30,12 @@ const textOf = (task) => lines(task).map((line) => clipped(line, task.width)).jo
 function condition(found) {
   const words = [];
   if (found.failed) words.push("failing");
+  else if (found.silent) words.push("not reporting");
   if (found.throttled) words.push("back-pressure");
   else if (found.busy >= BUSY) words.push(`busy ${format.percent(found.busy)}`);
   if (found.late) words.push(`${format.count(found.late)} late`);
   if (found.dead) words.push(`${format.count(found.dead)} dead letters`);
-  return { badge: words.join(" · "), failed: Boolean(found.failed), throttled: Boolean(found.throttled), busy: found.busy >= BUSY };
+  return { badge: words.join(" · "), failed: Boolean(found.failed || found.silent), throttled: Boolean(found.throttled), busy: found.busy >= BUSY };
 }
 
 /** The alternate that is on of a dynamic task, as its box begins; nothing where that is not known. */
@@ -214,7 +215,8 @@ export class Graph {
   }
 
   /**
-   * New figures: `{tasks: {id: {rate_per_s, latency_ms, busy, late, dead, failed, throttled}}, streams: {id: {rate_per_s,
+   * New figures: `{tasks: {id: {rate_per_s, latency_ms, busy, late, dead, failed, silent,
+   * throttled}}, streams: {id: {rate_per_s,
    * latency_ms, fused}}}`. The more flows on a stream, the thicker it is.
    */
   update(metrics) {

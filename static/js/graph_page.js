@@ -21,7 +21,7 @@ function streamLatency(stream) {
 function metricsOf(state) {
   const tasks = Object.entries(state.tasks ?? {}).map(([id, task]) => [id, {
     rate_per_s: task.rate_per_s, latency_ms: task.latency_p50_ms, failed: task.failed, busy: task.busy, late: task.late,
-    throttled: task.state === "throttled", dead: state.sources?.[id]?.dead ?? state.sinks?.[id]?.refused }]);
+    throttled: task.state === "throttled", silent: task.state === "silent", dead: state.sources?.[id]?.dead ?? state.sinks?.[id]?.refused }]);
   const streams = Object.entries(state.streams ?? {}).map(([id, stream]) => [id, {
     rate_per_s: stream.rate_per_s, latency_ms: streamLatency(stream), fused: stream.fused }]);
   return { tasks: Object.fromEntries(tasks), streams: Object.fromEntries(streams) };

@@ -139,7 +139,7 @@ def test_marks_that_would_lie_on_each_other_are_one_line_with_the_worst_tone_and
     assert [(shape["tone"], shape["label"]["text"]) for shape in shapes] == [("bad", "1"), ("ok", "2")]
     assert names(drawn) == ["rate"]
     rows = mark_rows(group_marks(marks, 10, 16))
-    assert [(row["number"], row["what"]) for row in rows] == [(2, "over"), (1, "alarm"), (1, "merge")]
+    assert [(row["number"], row["what"]) for row in rows] == [(2, "resolved"), (1, "problem"), (1, "merge")]
 
 
 def test_small_changes_that_come_every_few_seconds_lie_in_a_lane_below() -> None:

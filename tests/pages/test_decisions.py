@@ -35,6 +35,12 @@ def test_each_team_that_still_has_to_approve_is_named_with_how_many_did(world: W
     assert page.submits(f"/proposals/{proposal.pk}/approve")
 
 
+def test_tasks_of_others_that_stay_are_called_as_these_call_them(world: World) -> None:
+    running(world.carla, world.city, document("traffic"), world.ana)
+    shown = difference(viewer_of(world.root), planned(world.mo, world.mobility, document("jams", window=20)))
+    assert {task["name"] for task in shown["tasks"] if task["status"] == "neighbour"} == {"average", "out"}
+
+
 def test_state_that_is_lost_and_who_pays_more_are_warned_of(world: World, client_of: ClientOf) -> None:
     traffic = running(world.carla, world.city, document("traffic"), world.ana)
     running(world.mo, world.mobility, document("jams", window=20), world.ana, world.ben)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import pytest
 from django.urls import reverse
 
+from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.models import Use
+from dashboard.operations.selectors import live_dataflow
+from dashboard.pages.templatetags.weir import words
+from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, document, running
 from tests.pages.conftest import ClientOf
+from tests.pages.test_one_source import observed
 
 
 def groups_of(client_of: ClientOf, name: str, search: str) -> dict[str, list[str]]:
@@ -27,6 +33,19 @@ def test_each_kind_of_thing_is_found_by_its_name_and_leads_to_its_page(world: Wo
         for address in (address for addresses in groups.values() for address in addresses):
             assert client_of("carla").get(address.partition("#")[0]).status_code == 200, address
     assert groups_of(client_of, "carla", "") == groups_of(client_of, "carla", "zzzz") == {}
+
+
+def test_names_come_first_and_states_are_those_of_the_pages(
+    world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = running(world.carla, world.city, document("statistics"), world.ana)
+    running(world.carla, world.city, document("newer", window=11, description="Of the statistics"), world.ana)
+    observed(monkeypatch, failing=next(iter(load_estate().fragments.values())).queries[0].id)
+    [items] = [group["items"] for group in client_of("carla").get(reverse("find"), {"q": "stat"}).json()["groups"]
+               if group["title"] == "Dataflows"]
+    assert [item["name"] for item in items] == ["statistics", "newer"]
+    own = live_dataflow(viewer_of(world.carla), record.pk)["totals"]["state"]
+    assert own != record.status and items[0]["about"].endswith(f"· {words(own)}")
 
 
 def test_nothing_private_of_others_is_found(world: World, client_of: ClientOf) -> None:

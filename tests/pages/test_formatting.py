@@ -26,6 +26,12 @@ def test_latencies(value: float | None, shown: str) -> None:
     assert weir.latency(value) == shown
 
 
+def test_commands_in_a_sentence_are_set_as_code_and_all_else_is_escaped() -> None:
+    assert weir.code("Start it: `./weir agent --node <n1>`, or <wait>.") == (
+        "Start it: <code>./weir agent --node &lt;n1&gt;</code>, or &lt;wait&gt;.")
+    assert (weir.code(None), weir.code("One ` alone."), weir.code("`all`")) == ("", "One ` alone.", "<code>all</code>")
+
+
 @pytest.mark.parametrize(("value", "shown"), [(None, "–"), (640.2, "640 MB"), (2048, "2.0 GB")])
 def test_memory(value: float | None, shown: str) -> None:
     assert weir.memory(value) == shown

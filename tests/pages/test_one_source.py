@@ -77,7 +77,8 @@ class Walk:
         pages = -(-len(self.dataflows) // 25)
         yield from (f"/dataflows/?page={number}" for number in range(2, pages + 1))
         for key, dataflow in self.dataflows.items():
-            yield from (f"/dataflows/{key}/", f"/dataflows/{key}/tasks/")
+            yield from (f"/dataflows/{key}/", f"/dataflows/{key}/tasks/", f"/bills/{key}/",
+                        f"/dataflows/{key}/schedule/outcome")
             yield from (f"/dataflows/{key}/tasks/{task}" for task in dataflow["tasks"])
         yield from (f"/estate/tasks/{task}" for task in self.estate.tasks)
         yield from (f"/estate/streams/{parent}/{task.id}" for task in self.estate.tasks.values()
@@ -156,7 +157,7 @@ def _by_label(page: Markup) -> Iterator[tuple[str, str]]:
 
 def _states(address: str, page: Markup) -> Iterator[tuple[Fact, str]]:
     """States of dataflows, slots, queries and running tasks."""
-    if matched := re.fullmatch(r"/dataflows/([0-9a-f-]{36})/", address):
+    if matched := re.fullmatch(r"/(?:dataflows|bills)/([0-9a-f-]{36})/(?:schedule/outcome)?", address):
         yield ("dataflow", matched[1], "state"), _within(page, "head").statuses[0]
     if matched := re.match(r"/estate/(slots|queries)/([\w/-]+)", address):
         kind, place = {"slots": ("slot", "slot-head"), "queries": ("query", "query-head")}[matched[1]]

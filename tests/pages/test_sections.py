@@ -25,7 +25,8 @@ def test_each_page_is_of_one_place_and_known_by_one_key() -> None:
     ("/", "overview", "estate"), ("/estate/slots/n1/0", "overview", "slots"), ("/estate/nodes/n1", "overview", None),
     ("/dataflows/new", "dataflows", "dataflows"), ("/proposals/1/", "reviews", "proposals"),
     ("/alerts/rules", "observe", "alerts"), ("/bills/1/", "observe", "bills"),
-    ("/teams/city/rules", "settings", "teams"),
+    ("/teams/city/rules", "settings", "teams"), ("/estate/pacing", "settings", None),
+    ("/estate/tenancy", "settings", None),
     ("/password/", None, None), ("/help/start", None, None), ("/problemsolving", None, None)])
 def test_what_is_below_a_page_is_of_its_place(path: str, section: str | None, page: str | None) -> None:
     own = section_at(path)

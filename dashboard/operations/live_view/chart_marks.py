@@ -25,6 +25,8 @@ _TROUBLE = frozenset({ALARM, "fragment_failed", "slot_died", "joined_late", "fai
 class Mark:
     """One thing that happened: when, its word (``submit``, ``alarm``, …), to whom, and a sentence where there is one.
 
+    ``subject`` is as people name it: of a dataflow its name.
+
     ``tone`` is ``bad`` (something began to be wrong), ``ok`` (it was over) or ``change`` (a plan, a move, a restart).
     """
 
@@ -83,7 +85,9 @@ def _each_once(notes: Sequence[Annotation]) -> Iterator[Annotation]:
 
 def _mark(view: View, note: Annotation) -> Mark:
     tone = "bad" if note.what in _TROUBLE else "ok" if note.what == OVER else "change"
-    return Mark(note.at_s, note.what, note.kind, note.subject, view.in_words(note.text), tone)
+    record = view.records.get(note.subject) if note.kind == DATAFLOW else None
+    subject = note.subject if note.kind != DATAFLOW else record.name if record else ""
+    return Mark(note.at_s, note.what, note.kind, subject, view.in_words(note.text), tone)
 
 
 # What belongs to what -------------------------------------------------------------------------------------------------

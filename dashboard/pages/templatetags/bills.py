@@ -23,7 +23,7 @@ def core_hours(cpu_us: int) -> str:
 
 @register.inclusion_tag("parts/cost_figure.html")
 def cost_figure(figure: CostFigure, currency: str) -> dict[str, Any]:
-    """What something costs: cores with their range, money, and what that rests on since when."""
+    """What something costs: cores with their range, money (where a currency is named), its basis and since when."""
     since = None if figure.since_ms is None else datetime.fromtimestamp(figure.since_ms / 1000, UTC)
     return {"figure": figure, "currency": currency, "since": since}
 

@@ -8,12 +8,17 @@ from typing import Any
 from django import template
 from django.http import HttpRequest
 from django.urls import reverse
+from django.utils.safestring import SafeString
 
 from dashboard.alerts import selectors as alerts
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals.comments import unseen_mentions
+from dashboard.catalog.lifecycle import RUNNING
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations import selectors as operations
 from dashboard.operations.live_view.live_documents import MOVING
 from dashboard.pages.sections import PEOPLE, SECTIONS, Section, page_at, section_at
+from dashboard.pages.templatetags.weir import chip
 from dashboard.profiles import selectors as profiles
 from dashboard.teams.models import Role
 from dashboard.teams.selectors import teams
@@ -77,3 +82,11 @@ def waiting_for_me(context: dict[str, Any]) -> int:
     if not hasattr(request, "_weir_waiting"):
         request._weir_waiting = approvals.awaiting(request.viewer).count()
     return request._weir_waiting
+
+
+@register.simple_tag(takes_context=True)
+def dataflow_chip(context: dict[str, Any], record: DataflowRecord) -> SafeString:
+    """The state of a dataflow as its own page shows it."""
+    if record.status != RUNNING:
+        return chip(record.status)
+    return chip(operations.live_dataflow(context["request"].viewer, record.pk)["totals"]["state"])

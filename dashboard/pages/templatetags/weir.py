@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django import template
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from dashboard.plans.models import PlanRecord
@@ -40,6 +40,7 @@ _WORDS = {
     "withdrawing": "being given up", "kept": "promise kept", "broken": "promise broken", "unchecked": "not checked",
     "declined": "not done", "stuck": "cannot be taken back",
     "approve": "approved", "reject": "rejected", "backoff": "failing", "gave_up": "failed",
+    "silent": "not reporting", "spill": "goes on from disk", "pause": "is paused", "lose_oldest": "loses the oldest",
 }
 
 _ENDED = {"done": "finished", "failed": "could not finish, still retrying", "rolled_back": "was rolled back"}
@@ -97,9 +98,25 @@ _DEEDS = {
     "team.agree_to_rules": "agreed to approval rules of", "team.decline_rules": "declined approval rules of",
     "team.set_rules": "set the approval rules of", "team.create": "created", "team.set_role": "set a role in",
     "team.remove_member": "removed a member of", "token.create": "created", "token.revoke": "revoked",
+    "alert.acknowledge": "acknowledged", "alert.mute": "muted", "alert.unmute": "ended muting",
+    "alert_rule.set": "changed the alert rules of", "alert_rule.reset": "reset the alert rules of",
+    "bill.change": "changed the bill of", "controller.step": "carried out a step of",
+    "dataflow.choose_when_behind": "chose what a slow reader does for", "dataflow.lose_events": "lost events of",
+    "dataflow.pause_failing": "paused, for its failures,", "dataflow.pause_slow": "paused, for it is too slow,",
+    "dataflow.release_alternate": "released a held alternate of", "dataflow.release_key": "released a held key of",
+    "dataflow.switch_by_guard": "switched by its guards an alternate of", "delivery.again": "sent again",
+    "events.post": "posted events to", "machine.decide": "decided about", "machine.fail": "failed to get",
+    "machine.order": "ordered", "machine.recommend": "recommended", "machine.withdraw": "gave back",
+    "notice_choices.set": "changed the notifications of", "plan.leave_standing": "let stand", "plan.settle": "settled",
+    "proposal.adopt_near_miss": "adopted a near miss in", "proposal.see_mentions": "read the mentions in",
+    "secret.set": "set", "secret.delete": "deleted", "stream.search": "searched the events of",
+    "team.set_calendar": "set a calendar of", "team.delete_calendar": "deleted a calendar of",
+    "team.set_containment": "set containment of", "team.set_when_behind": "chose what slow readers do for",
+    "webhook.add": "added", "webhook.remove": "removed", "webhook.try": "sent a test to",
 }
 
 
+_CODE = re.compile(r"`([^`]+)`")
 _IDS = re.compile(r" \([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\)")
 
 
@@ -214,6 +231,15 @@ def config(value: Any) -> str:
 def sentence(text: str) -> str:
     """An error's message as a sentence, before another one."""
     return text if not text or text[-1] in ".?!" else f"{text}."
+
+
+@register.filter
+def code(text: str) -> SafeString:
+    """A sentence in which commands and settings, which stand between back-ticks, are set as code."""
+    parts = _CODE.split(str(text or ""))
+    return format_html_join("", "{}{}", (
+        (part, "") if number % 2 == 0 else ("", format_html("<code>{}</code>", part))
+        for number, part in enumerate(parts)))
 
 
 @register.filter

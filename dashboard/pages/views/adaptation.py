@@ -106,7 +106,8 @@ def adaptation_charts(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
 def _decided(request: HttpRequest, dataflow_id: UUID, begin_s: int, end_s: int) -> list[Mark]:
     """Each decision of the time as a mark, with its reasons."""
     decided = decisions_told(request.viewer, dataflow_id)
-    return [Mark(int(each.row.begun.timestamp()), "decision", DATAFLOW, str(dataflow_id), each.why, "change")
+    name = catalog.dataflow(request.viewer, dataflow_id).name
+    return [Mark(int(each.row.begun.timestamp()), "decision", DATAFLOW, name, each.why, "change")
             for each in decided if begin_s <= each.row.begun.timestamp() <= end_s]
 
 

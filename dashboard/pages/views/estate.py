@@ -41,7 +41,8 @@ def estate(request: HttpRequest) -> HttpResponse:
     return render(request, "estate.html", {
         "doc": document,
         "counts": counts,
-        "limits": len(limits), "limits_held": len(limits) - waiting - len(late), "limits_waiting": waiting,
+        "limits": len(limits), "limits_settled": (settled := len(limits) - waiting), "limits_waiting": waiting,
+        "limits_held": settled - len(late),
         "limits_late": any(row["severity"] != "note" for row in late.values()),
         "saved": counts["without_reuse"] - counts["running_tasks"],
         "rows": listed(rows), "more": max(0, len(rows) - LISTED),

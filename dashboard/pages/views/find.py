@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from django.contrib.auth.decorators import login_required
@@ -13,11 +13,17 @@ from django.views.decorators.http import require_safe
 
 from dashboard import jobs
 from dashboard.catalog import selectors as catalog
+from dashboard.catalog.lifecycle import RUNNING
 from dashboard.explorer.finding import tasks_named
+from dashboard.operations.selectors import live_estate
 from dashboard.pages.templatetags.weir import words
 from dashboard.pages.views.guides import GUIDES, REFERENCES
 from dashboard.teams import selectors as teams
 from dashboard.teams.permissions import Viewer
+
+if TYPE_CHECKING:
+    from dashboard.catalog.models import DataflowRecord
+    from dashboard.operations.live_view.live_documents import EstateDataflow
 
 MOST = 6  # of each group
 
@@ -33,9 +39,11 @@ def find(request: HttpRequest) -> JsonResponse:
 
 
 def _groups(viewer: Viewer, search: str) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    records = list(catalog.dataflows(viewer, search=search, by_name=True)[:MOST])
+    running = live_estate(viewer)["dataflows"] if any(record.status == RUNNING for record in records) else {}
     yield "Dataflows", [
-        _item(record.name, f"{record.team} · {words(record.status)}", reverse("dataflow", args=[record.pk]))
-        for record in catalog.dataflows(viewer, search=search)[:MOST]]
+        _item(record.name, f"{record.team} · {words(_state(record, running))}", reverse("dataflow", args=[record.pk]))
+        for record in records]
     yield "Running tasks", [
         _item(task["name"], f"{task['type']} of {task['dataflow']}", reverse("running_task", args=[task["id"]]))
         for task in tasks_named(viewer, search, most=MOST)]
@@ -48,6 +56,12 @@ def _groups(viewer: Viewer, search: str) -> Iterator[tuple[str, list[dict[str, A
     yield "Help", [
         _item(guide.title, "help", reverse("help_guide", args=[guide.slug]))
         for guide in (*GUIDES, *REFERENCES) if _matches(search, guide.title)]
+
+
+def _state(record: DataflowRecord, running: Mapping[str, EstateDataflow]) -> str:
+    """The state that its own page shows."""
+    live = running.get(str(record.pk)) if record.status == RUNNING else None
+    return live["state"] if live else record.status
 
 
 def _item(name: str, about: str, address: str) -> dict[str, str]:

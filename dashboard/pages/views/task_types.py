@@ -10,6 +10,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
 from dashboard import jobs
+from dashboard.pages.templatetags.weir import words
 from scheduler.model.task_types import TaskType
 
 _ORDER = {"source": 0, "transform": 1, "sink": 2}
@@ -26,7 +27,8 @@ def task_types(request: HttpRequest) -> HttpResponse:
     ]
     listed_types.sort(key=lambda declared: (_ORDER[declared.kind], _family(declared), declared.name))
     families = [
-        {"kind": kind, "name": family, "types": list(types)}
+        {"kind": kind, "name": family, "title": "I/O" if family == "io" else words(family).capitalize(),
+         "types": list(types)}
         for (kind, family), types in groupby(listed_types, key=lambda declared: (declared.kind, _family(declared)))
     ]
     return render(request, "task_types.html", {"families": families, "search": search, "total": len(listed_types)})
