@@ -74,7 +74,7 @@ def choose_modes(
         compared = _Savings(queries.costs, best.interval_s, before)
         cheaper = {query for query in able if is_cheaper_too and compared.pays(query)}
         opened = _of_each_slot(
-            queries, needed | cheaper, key=lambda query: (query not in needed, -compared.cores(query), query))  # noqa: B023
+            queries, needed | cheaper, key=lambda query: (query not in needed, -compared.cores(query), query))
         while opened and opened != best.open:
             trial = keep_modes(queries, wants, opened, before=before)
             paying = frozenset(

@@ -148,7 +148,7 @@ def test_events_are_gathered_for_as_long_as_the_limit_allows_where_that_makes_fe
 
 
 def test_groups_far_apart_pay_where_groups_as_near_as_may_be_would_not() -> None:
-    small = BatchCost(batch_s=0.3, batch_cpu_s=0.15, rate_per_s=10, event_s=0.0002, event_cpu_s=0.0002, group_cpu_s=0.004)
+    small = replace(SLOW, batch_s=0.3, batch_cpu_s=0.15, group_cpu_s=0.004)
     alone, way = Queries({"a": small}, largest_s=10.0), Way({"a": ()}, frozenset({"a"}), frozenset({"a"}))
     want = LimitOnWay("w", way, 5.0)
     micro = pace(alone, [want])

@@ -128,7 +128,8 @@ def test_events_are_gathered_for_as_long_as_is_asked_for_and_repeated_as_they_we
         wait_until(lambda: len(rig.events("b.0")) > enough, what="some", alive=(first, second))  # noqa: B023
         if turn == 0:
             assert rig.channels.info("b.0").blocks < len(rig.events("b.0")) / 6, "some twenty of each group"
-        rig.channels.pace("a", 20)  # in the open batch, heard between two groups: what is repeated of it has groups of both kinds
+        # In the open batch, heard between two groups: what is repeated of it has groups of both kinds.
+        rig.channels.pace("a", 20)
         wait_until(lambda: len(rig.events("b.0")) > enough + 40, what="more", alive=(first, second))  # noqa: B023
         first.stop()
         second.stop()
