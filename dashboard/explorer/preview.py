@@ -17,6 +17,7 @@ from dashboard.catalog.permissions import visible_to
 from dashboard.catalog.selectors import current_version
 from dashboard.operations.estate_store.estate_loader import stored_estate
 from dashboard.operations.estate_store.estate_reader import StoredEstate
+from dashboard.operations.latency_control.open_batches import lets_open
 from dashboard.operations.models import Use
 from dashboard.plans.latency_remarks import choice_remarks, reach_of
 from dashboard.plans.price_settings import prices
@@ -107,9 +108,10 @@ def _planned(
 ) -> Plan:
     document, task_types = to_document(dataflow), jobs.task_types()
     limits = limits_of(document, team) if changed is None else changed.limits_after(document)
-    priced = prices(limits, dataflow=dataflow)
+    opens = lets_open(team)
+    priced = prices(limits, dataflow=dataflow, opens=opens)
     ending = () if changed is None else choice_remarks(changed, document)
-    remarks = (*ending, *reach_of(dataflow, limits, costs=priced.costs))
+    remarks = (*ending, *reach_of(dataflow, limits, costs=priced.costs, opens=opens))
     if changed is None:
         return planning.plan_submission(
             estate, dataflow, dataflow_id=NOT_STORED, team=team.slug, task_types=task_types, prices=priced,

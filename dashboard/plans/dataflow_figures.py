@@ -14,6 +14,7 @@ from dashboard.catalog.document_checks import stored_dataflow
 from dashboard.catalog.lifecycle import AT_REST
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import current_version
+from dashboard.operations.latency_control.open_batches import lets_open
 from dashboard.operations.models import BatchFigures
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.price_settings import prices
@@ -70,7 +71,8 @@ def prices_of(record: DataflowRecord, submitted: Submitted | None = None) -> Pri
     if submitted is not None and submitted.scheduled:
         return prices(record.latency_limits)
     return prices(
-        record.latency_limits, dataflow=stored_dataflow(current_version(record).document, installed=False))
+        record.latency_limits, dataflow=stored_dataflow(current_version(record).document, installed=False),
+        opens=lets_open(record.team))
 
 
 def _part(estate: Estate, submitted: Submitted, costs: dict[str, RunningCost]) -> CostFigure:

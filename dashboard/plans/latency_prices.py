@@ -154,20 +154,20 @@ def _estimated(
     The model is held to the way that it runs by now, or would run: by a schedule or without.
     """
     dataflow = stored_dataflow(current_version(record).document)
-    alone = queries_alone(dataflow, costs=costs_here(), scheduled=scheduled)
-    as_it_is = queries_alone(dataflow, costs=costs_here(), scheduled=is_scheduled)
+    alone = queries_alone(dataflow, costs=costs_here(), scheduled=scheduled, opens=opens)
+    as_it_is = queries_alone(dataflow, costs=costs_here(), scheduled=is_scheduled, opens=opens)
     nothing = _Taken(True, 0.0, 0.0, 0, 0)
     if alone is None or as_it_is is None:
         return _offered(record, figures, now=nothing, by_limit={}, estimated=True)
     chosen = choose_modes(
         as_it_is.queries,
         [LimitOnWay(f"{number}", as_it_is.way, limit.limit_s, limit.share)
-         for number, limit in enumerate(record.latency_limits)], dict.fromkeys(as_it_is.able if opens else (), ""))
+         for number, limit in enumerate(record.latency_limits)], dict.fromkeys(as_it_is.able, ""))
     now = sum(chosen.cores(query, cost) for query, cost in as_it_is.queries.costs.items())
     return _offered(record, figures, now=replace(
         nothing, cores=now, paid=now, queries=len(as_it_is.queries.costs)), estimated=True, by_limit={
         offer.limit_s: _Taken(offer.met, offer.cores, offer.cores, len(alone.queries.costs), offer.open_queries)
-        for offer in offers(alone.queries, alone.way, (*OFFERED_S, None), able=alone.able if opens else ())})
+        for offer in offers(alone.queries, alone.way, (*OFFERED_S, None), able=alone.able)})
 
 
 def _wants_of(estate: Estate, users: Collection[str], own: Collection[str]) -> dict[str, list[LimitOnWay]]:

@@ -9,6 +9,7 @@ from dashboard import jobs
 from dashboard.catalog.document_checks import stored_dataflow
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import current_version
+from dashboard.operations.latency_control.open_batches import lets_open
 from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.operations.models import Use
 from dashboard.plans.price_settings import queries_alone
@@ -18,14 +19,15 @@ from scheduler.model.dataflow import Dataflow
 from scheduler.model.latency_limits import Limits
 
 
-def reach_of(dataflow: Dataflow, limits: Limits, *, costs: Costs, scheduled: bool = False) -> tuple[str, ...]:
-    """What a plan of a dataflow tells of its limits; by a schedule no batches stay open.
+def reach_of(dataflow: Dataflow, limits: Limits, *, costs: Costs, opens: bool) -> tuple[str, ...]:
+    """What a plan of a dataflow tells of its limits.
 
-    Like a plan's price it counts open batches as if the controller acted, for whoever submits it.
+    Like a plan's price it counts open batches as if the controller acted, where ``opens`` says that its team lets any
+    stay open; by a schedule none do.
     """
     types = jobs.task_types()
     micro = out_of_reach(dataflow, limits, task_types=types, costs=costs)
-    alone = queries_alone(dataflow, costs=costs) if micro and not scheduled else None
+    alone = queries_alone(dataflow, costs=costs) if micro and opens else None
     return micro if alone is None else out_of_reach(dataflow, limits, task_types=types, costs=costs, alone=alone)
 
 
@@ -43,4 +45,5 @@ def limit_remarks(record: DataflowRecord) -> tuple[str, ...]:
     """The same of the limits that hold for a dataflow, as it runs or would run, without a plan."""
     dataflow = stored_dataflow(current_version(record).document, installed=False)
     scheduled = Use.objects.filter(dataflow=record, scheduled=True).exists()
-    return reach_of(dataflow, record.latency_limits, costs=costs_here(), scheduled=scheduled)
+    return reach_of(
+        dataflow, record.latency_limits, costs=costs_here(), opens=not scheduled and lets_open(record.team))

@@ -28,7 +28,7 @@ from scheduler.performance.rates import input_rates_per_s
 from scheduler.reuse.fragments import LONGEST_CHAIN, cut_into_chains
 
 
-def prices(limits: Limits | None = None, *, dataflow: Dataflow | None = None) -> Prices:
+def prices(limits: Limits | None = None, *, dataflow: Dataflow | None = None, opens: bool = True) -> Prices:
     """What plans and what runs are priced with: the tariff, the CPU that was measured on this class of machine or is
     declared, and, of what runs, its meters and how far apart its batches are.
 
@@ -39,43 +39,48 @@ def prices(limits: Limits | None = None, *, dataflow: Dataflow | None = None) ->
         are of a query that is new.
     dataflow : Dataflow, optional
         What is planned, without a schedule: those of its queries that would leave their batches open are priced so.
+    opens : bool, optional
+        Whether its team lets batches stay open (`open_batches.lets_open`).
     """
-    costs = costs_here()
-    return _priced(limits, costs, None if limits is None or dataflow is None else queries_alone(dataflow, costs=costs))
+    if limits is None or dataflow is None:
+        return _priced(limits, costs_here())
+    return prices_and_settings(limits, dataflow, opens=opens)[0]
 
 
-def prices_and_settings(limits: Limits, dataflow: Dataflow) -> tuple[Prices, dict[str, FragmentSettings]]:
+def prices_and_settings(
+    limits: Limits, dataflow: Dataflow, *, opens: bool
+) -> tuple[Prices, dict[str, FragmentSettings]]:
     """What a plan without a schedule is priced with; and by task of its dataflow what its query is to begin with, as it
-    is priced: those that begin with micro-batches are left out."""
+    is priced: those that begin with micro-batches are left out. ``opens`` is as in `prices`."""
     costs = costs_here()
-    alone = queries_alone(dataflow, costs=costs)
-    priced = _priced(limits, costs, alone)
+    alone = queries_alone(dataflow, costs=costs, opens=opens)
     if alone is None or not alone.able:
-        return priced, {}
+        return _priced(limits, costs), {}
     chosen = modes_alone(alone.queries, alone.way, limits, able=alone.able)
+    interval_s = planned_interval_s(alone.queries, chosen, limits, batch_s=TIMES_ITS_CPU * costs.query_batch_s)
+    priced = replace(
+        _priced(limits, costs), trigger_ms=max(1, round(1000 * interval_s)), open_queries=len(chosen.open))
     return priced, {
         task: FragmentSettings(round(1000 * chosen.interval_s[query]), real_time=True)
         for task, query in alone.home.items() if query in chosen.open}
 
 
-def _priced(limits: Limits | None, costs: Costs, alone: Alone | None) -> Prices:
-    """What is priced with, where the queries of what is planned would be these alone."""
+def _priced(limits: Limits | None, costs: Costs) -> Prices:
+    """What is priced with, where no batches stay open."""
     priced = replace(
         tariff(), costs=costs, meters=LookUps[CostMeter](meters_of), paces_ms=LookUps[int](priced_ms_of))
     if limits is None:
         return priced
-    longest_s = settings.LONGEST_TRIGGER_MS / 1000
-    batch_s = TIMES_ITS_CPU * costs.query_batch_s
-    if alone is None or not alone.able:
-        interval_s = interval_alone(limits, batch_s=batch_s, largest_s=longest_s)
-        return replace(priced, trigger_ms=round(1000 * interval_s))
-    interval_s, opened = planned_interval_s(alone.queries, alone.way, limits, able=alone.able, batch_s=batch_s)
-    return replace(priced, trigger_ms=max(1, round(1000 * interval_s)), open_queries=opened)
+    interval_s = interval_alone(
+        limits, batch_s=TIMES_ITS_CPU * costs.query_batch_s, largest_s=settings.LONGEST_TRIGGER_MS / 1000)
+    return replace(priced, trigger_ms=round(1000 * interval_s))
 
 
-def queries_alone(dataflow: Dataflow, *, costs: Costs, scheduled: bool = False) -> Alone | None:
+def queries_alone(
+    dataflow: Dataflow, *, costs: Costs, scheduled: bool = False, opens: bool = True
+) -> Alone | None:
     """What a dataflow would be alone, or by a schedule (a query for each task, none with batches further apart than its
-    promise was made for, and none open); None where a task's type is not installed."""
+    promise was made for, and none open); None where a task's type is not installed. Without ``opens`` none are open."""
     types = jobs.task_types()
     if any(task.type not in types for task in dataflow.tasks):
         return None
@@ -88,7 +93,7 @@ def queries_alone(dataflow: Dataflow, *, costs: Costs, scheduled: bool = False) 
     home = {task: chain[0] for chain in chains for task in chain}
     if scheduled:
         return Alone(replace(queries, bounds_s=dict.fromkeys(queries.costs, settings.TRIGGER_MS / 1000)), way, home)
-    return Alone(queries, way, home, able_chains(dataflow, chains, able_types()))
+    return Alone(queries, way, home, able_chains(dataflow, chains, able_types() if opens else ()))
 
 
 def prices_in_force() -> Prices:

@@ -124,10 +124,8 @@ def modes_alone(queries: Queries, way: Way, limits: Limits, *, able: Collection[
     return choose_modes(queries, wants, dict.fromkeys(able, ""))
 
 
-def planned_interval_s(
-    queries: Queries, way: Way, limits: Limits, *, able: Collection[str], batch_s: float
-) -> tuple[float, int]:
-    """How far apart batches are that a plan is priced with, and how many of its queries leave theirs open.
+def planned_interval_s(queries: Queries, chosen: BatchModes, limits: Limits, *, batch_s: float) -> float:
+    """How far apart batches are that a plan is priced with.
 
     Each of those that do counts as micro-batches that take as much, each other as `interval_alone` has it; and together
     as batches of one interval that take what all of them do.
@@ -136,18 +134,17 @@ def planned_interval_s(
     ----------
     queries : Queries
         Of the dataflow alone.
+    chosen : BatchModes
+        Their modes (`modes_alone`).
     limits : Limits
         Of the dataflow; one along a part counts as one of the whole.
-    able : collection of str
-        The queries whose batches may stay open.
     batch_s : float
         What a micro-batch takes, in seconds.
     """
     micro_s = interval_alone(limits, batch_s=batch_s, largest_s=queries.largest_s)
-    chosen = modes_alone(queries, way, limits, able=able)
     if not chosen.open:
-        return micro_s, 0
+        return micro_s
     cpu_s = sum(cost.batch_cpu_s for cost in queries.costs.values())
     cores = sum(cost.batch_cpu_s / (chosen.priced_s(query, cost) if query in chosen.open else micro_s)
                 for query, cost in queries.costs.items())
-    return (cpu_s / cores if cores else micro_s), len(chosen.open)
+    return cpu_s / cores if cores else micro_s

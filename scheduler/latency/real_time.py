@@ -9,16 +9,15 @@ tell why another cannot. Ours.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.model.settings_of_fragments import LONGEST_OPEN_S, MOST_OPEN_A_SLOT, OPEN_BLOCKS, OPEN_EVENTS, OPEN_S
 
-from .pacing import AIM, STAYS, LimitOnWay, Pacing, Queries, expected_at, pace
+from .pacing import AIM, STAYS, LimitOnWay, Pacing, Queries, expected_at, pace, upstream_of
 from .triggers import SMALLEST_S, BatchCost
 
-# Between the beginnings of two groups: what is chosen among. The first is what modes are chosen by.
-APARTS_S = (SMALLEST_S, 0.05, 0.1, 0.2)
+APARTS_S = (SMALLEST_S, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # between the beginnings of two groups: what is chosen among
 GROUP_S = 0.004  # until its events are there for who reads them
 BUSY = 0.3  # of its time a query may be at work on events: more would wait for one another
 PAYS_CORES, PAYS_PART = 0.01, 0.2  # what leaving batches open has to save at least, where no limit asks for it
@@ -69,19 +68,45 @@ def choose_modes(
     needed = {
         query for want in wants if paced.expected[want.key].least_s is not None
         for query in want.way.upstream_first if query in able and query not in want.way.written_by}
-    saves = {query: saved_cores(queries.costs[query], paced.interval_s[query]) for query in able}
-    cheaper = {
-        query for query in able
-        if saves[query] > (0.0 if query in before else least_saved(queries.costs[query], paced.interval_s[query]))}
+
     best = BatchModes(frozenset(), paced, paced.interval_s)
-    for candidates in (needed, needed | cheaper):
-        opened = _of_each_slot(queries, candidates, key=lambda query: (query not in needed, -saves[query], query))
-        if not opened or opened == best.open:
-            continue
-        trial = pace(opening(queries, opened), wants)
-        if _rank(trial, wants) < _rank(best.paced, wants):
-            best = BatchModes(opened, trial, trial.interval_s)
-    return _gathering(queries, wants, best, before) if best.open else best
+    for is_cheaper_too in (False, True):
+        compared = _Savings(queries.costs, best.interval_s, before)
+        cheaper = {query for query in able if is_cheaper_too and compared.pays(query)}
+        opened = _of_each_slot(
+            queries, needed | cheaper, key=lambda query: (query not in needed, -compared.cores(query), query))
+        while opened and opened != best.open:
+            trial = keep_modes(queries, wants, opened, before=before)
+            paying = frozenset(
+                query for query in opened if query in needed or compared.pays(query, trial.interval_s[query]))
+            if paying == opened:
+                best = trial if _rank(trial.paced, wants) < _rank(best.paced, wants) else best
+                break
+            opened = paying
+    return best
+
+
+@dataclass(frozen=True, slots=True)
+class _Savings:
+    """What leaving batches open saves against batches of given intervals, by query; ``before`` do so now.
+
+    Where it is not said how far apart groups are, they are as far as micro-batches: what allows these allows those, in
+    a query alone.
+    """
+
+    costs: Mapping[str, BatchCost]
+    interval_s: Mapping[str, float]
+    before: Collection[str]
+
+    def cores(self, query: str, apart_s: float | None = None) -> float:
+        interval_s = self.interval_s[query]
+        if apart_s is None:
+            apart_s = max((each for each in APARTS_S if each <= interval_s), default=SMALLEST_S)
+        return saved_cores(self.costs[query], interval_s, apart_s)
+
+    def pays(self, query: str, apart_s: float | None = None) -> bool:
+        least = 0.0 if query in self.before else least_saved(self.costs[query], self.interval_s[query])
+        return self.cores(query, apart_s) > least
 
 
 def keep_modes(
@@ -108,19 +133,23 @@ def _gathering(
     They come further apart than they are now only where there is room to spare.
     """
     aparts_s = dict.fromkeys(sorted(chosen.open), SMALLEST_S)
-    within_limit = [want for want in wants if chosen.paced.expected[want.key].latency_s <= AIM * want.limit_s]
-    bound = {query for want in wants if want not in within_limit for query in want.way.writers}
-    for apart_s in APARTS_S[1:]:
-        for query in aparts_s:
+    upstream = {want.key: upstream_of(queries.reads, want.way.writers) for want in wants}
+    own = {query: [want for want in wants if query in upstream[want.key]] for query in aparts_s}
+    parts = {query: _part(queries, (name for want in limits for name in upstream[want.key]))
+             for query, limits in own.items()}
+    for apart_s in (apart_s for apart_s in APARTS_S[1:] if apart_s <= queries.largest_s):
+        for query, limits in own.items():
             stays = query in before and apart_s <= queries.before_s.get(query, 0.0)
-            if query in bound or queries.costs[query].rate_per_s * apart_s <= (1 - STAYS if stays else 1):
+            if queries.costs[query].rate_per_s * apart_s <= (1 - STAYS if stays else 1):
                 continue
-            trial_s = {**aparts_s, query: apart_s}
-            own = [want for want in within_limit if query in want.way.writers]
+            if any(chosen.paced.expected[want.key].latency_s > AIM * want.limit_s for want in limits):
+                continue
+            trial_s = {name: seconds for name, seconds in aparts_s.items() if name in parts[query].costs}
+            trial_s[query] = apart_s
             aim = AIM if stays else AIM * (1 - STAYS)
-            expected = expected_at(opening(queries, trial_s), own, {**chosen.paced.interval_s, **trial_s})
-            if own and all(expected[want.key].latency_s <= aim * want.limit_s for want in own):
-                aparts_s = trial_s
+            expected = expected_at(opening(parts[query], trial_s), limits, {**chosen.paced.interval_s, **trial_s})
+            if all(expected[want.key].latency_s <= aim * want.limit_s for want in limits):
+                aparts_s[query] = apart_s
     interval_s = {**chosen.paced.interval_s, **aparts_s}
     then = opening(queries, aparts_s)
     expected = {key: replace(now, least_s=chosen.paced.expected[key].least_s, full=chosen.paced.expected[key].full)
@@ -128,6 +157,10 @@ def _gathering(
     cores = sum(cost.cores(interval_s[query]) for query, cost in then.costs.items())
     return BatchModes(
         chosen.open, replace(chosen.paced, interval_s=interval_s, cores=cores, expected=expected), interval_s)
+
+
+def _part(queries: Queries, names: Iterable[str]) -> Queries:
+    return replace(queries, costs={name: queries.costs[name] for name in names if name in queries.costs})
 
 
 def opening(queries: Queries, opened: Mapping[str, float] | Collection[str]) -> Queries:
@@ -182,9 +215,10 @@ def stays_open_s(rate_per_s: float, apart_s: float = SMALLEST_S) -> float:
     return min(max(few_s, OPEN_S), LONGEST_OPEN_S)
 
 
-def saved_cores(cost: BatchCost, interval_s: float) -> float:
-    """The cores that leaving batches open saves against batches so far apart; below 0 where it takes more."""
-    return cost.batch_cpu_s / interval_s - _fixed_cores(cost)
+def saved_cores(cost: BatchCost, interval_s: float, apart_s: float = SMALLEST_S) -> float:
+    """The cores that leaving batches open saves against batches so far apart, where groups of events are as far apart
+    as is said; below 0 where it takes more."""
+    return cost.batch_cpu_s / interval_s - _fixed_cores(cost, apart_s)
 
 
 def least_saved(cost: BatchCost, interval_s: float) -> float:

@@ -140,12 +140,13 @@ def test_a_constant_that_is_named_is_seen(line: str, registry: str, constants: s
 
 
 CONTROLLER_CLASSES = {type(controller).__name__: type(controller).__module__ for controller in CONTROLLERS.values()}
-# What belongs to one controller alone: its evidence; and what asks for its settings by an address of its own.
+# What belongs to one controller alone: its evidence; what asks for its settings by an address of its own; what its mode is for.
 OF_ONE_CONTROLLER = {
     "scheduler/controllers/evidence/chains.py": {"Chaining"},
     "scheduler/controllers/evidence/deployments.py": {"Deploying"},
     "scheduler/controllers/evidence/fusions.py": {"Defragmentation"},
     "dashboard/controllers/latency_told.py": {"BatchOpening"},
+    "dashboard/operations/latency_control/open_batches.py": {"BatchOpening"},
     "dashboard/api/team_routes.py": {"Defragmentation"},
 }
 

@@ -98,8 +98,10 @@ def _until_done(*, waiting: int) -> None:
 
 def _measured(seconds: float) -> dict[str, Any]:
     """Cores of all slots over a time, and what was measured of each dataflow at its end."""
+    from dashboard import jobs
     from dashboard.catalog.models import DataflowRecord
     from dashboard.history.history_store import DatabaseHistory
+    from dashboard.operations.latency_control.latency_view import warm_moments
     from dashboard.operations.models import BatchFigures, FragmentRow, LatencyStatus
     from scheduler.history.series import DATAFLOW, SECOND, Series
 
@@ -126,7 +128,8 @@ def _measured(seconds: float) -> dict[str, Any]:
         "mean_ms": _rounded(means), "worst_mean_ms": round(max(means, default=0.0)), "p50_ms": _rounded(p50),
         "p99_ms": _rounded(p99), "measured": len(means),
         "expected_ms": _rounded([1000 * row.expected_s for row in rows]),
-        "promised": sum(row.least_s is None for row in rows),
+        # By drivers that began lately nothing is promised.
+        "promised": 0 if warm_moments(jobs.read_live((), {}).reports) else sum(row.least_s is None for row in rows),
         "met": sum(row.state == "met" for row in rows),
         # Of promised ones; the others are said to be impossible.
         "missed": sum(row.state == "missed" for row in rows), "waiting": sum(row.state == "waiting" for row in rows)}

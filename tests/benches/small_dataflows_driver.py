@@ -3,7 +3,7 @@
     python -m tests.benches.small_dataflows_driver [--open] DATAFLOWS[,DATAFLOWS…] SETTLE_S SECONDS LIMIT_S...
 
 Writes a line of JSON for each number of dataflows and limit. Batches are half a limit apart; with ``--open`` they stay
-open, with groups of events 200 ms apart, the longest that there is.
+open, with groups of events as far apart as the limit, or 2 s, the longest that there is.
 """
 
 from __future__ import annotations
@@ -18,14 +18,13 @@ from typing import Any
 import redis
 
 from scheduler.latency.histograms import percentile_ms
+from scheduler.latency.real_time import APARTS_S
 from scheduler.model.dataflow import Task
 from tests.benches.engine import Bench, Driver, bench
 from tests.benches.latency_cost_estate import RATE_PER_S, document
 from tests.benches.tree_usage import memory_mb, used_s
 from workers.engine.observed import read_meters
 from workers.library.registry import task_types
-
-GROUPS_MS = 200
 
 
 def main() -> None:
@@ -36,9 +35,9 @@ def main() -> None:
         driver = Driver(at)
         try:
             for count in map(int, counts.split(",")):
-                for limit_s in map(float, limits):
-                    names = [f"small-{number}-{count}-{limit_s:g}" for number in range(count)]
-                    trigger_ms = GROUPS_MS if stays_open else round(500 * limit_s)
+                for turn, limit_s in enumerate(map(float, limits)):
+                    names = [f"small-{number}-{count}-{turn}" for number in range(count)]
+                    trigger_ms = round(1000 * min(limit_s, APARTS_S[-1]) if stays_open else 500 * limit_s)
                     running = [
                         driver.start(name, _tasks(number), trigger_ms=trigger_ms, real_time=stays_open)
                         for number, name in enumerate(names)]

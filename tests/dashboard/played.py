@@ -53,6 +53,7 @@ class Played:
     state: str = "running"  # of every query
     refusal: str = "it is played"  # why batches cannot stay open; empty where they can: then all takes 5 ms
     open_ms: float = 5.0
+    began_s: int | None = None  # when the drivers of its slots began; None: long ago
     by_managers_ms: int | None = None  # how far apart batches are, as managers on the nodes chose it
     qos: int = 0  # the version of the set-up that the node works by
     steps: bool = True  # whether the loop of controllers takes its turns
@@ -120,7 +121,7 @@ class Played:
             batches += 1 / interval_s
             busy_ms += 1000 * self.batch_s / interval_s
             self.counted[name] = (batches, busy_ms)
-            slots.setdefault(str(Slot.of(fragment.slot).index), {"state": "running", "fragments": {}})["fragments"][
+            slots.setdefault(str(Slot.of(fragment.slot).index), self._slot())["fragments"][
                 name] = {"state": self.state, "batches": int(batches), "busy_ms": int(busy_ms),
                          "trigger_ms": trigger_ms, "rate_per_s": RATE,
                          "real_time": is_open, "not_real_time": self.refusal}
@@ -135,7 +136,12 @@ class Played:
             queries[name] = RATE
         return jobs.LiveReading(
             available=self.available, measured=True, flows=Flows(tasks, streams, queries),
-            reports=Reports.of({"n1": {"node": "n1", "qos": self.qos, "slots": slots}}))
+            reports=Reports.of({
+                "n1": {"node": "n1", "qos": self.qos, "at_ms": 1000 * self.now_s, "slots": slots}}))
+
+    def _slot(self) -> dict[str, object]:
+        return {"state": "running", "fragments": {}} | (
+            {} if self.began_s is None else {"since_ms": 1000 * self.began_s})
 
 
 def opened(record: DataflowRecord) -> frozenset[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.test import Client
@@ -11,6 +11,7 @@ from dashboard.catalog.services import choose_latency
 from dashboard.controllers.latency_told import latency_told
 from dashboard.controllers.models import ReasonRow
 from dashboard.controllers.services import set_mode
+from dashboard.operations.live_view.cost_learning import WARM
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.operations.models import LatencyStatus
@@ -72,3 +73,23 @@ def test_what_is_missed_for_long_says_where_the_time_goes_what_was_tried_and_wha
     LatencyStatus.objects.update(measured_s=1.15)
     (limit,) = latency_told(viewer, record.pk)["limits"]
     assert limit["remedies"] == [], "shorter intervals would do"
+
+
+def test_nothing_is_promised_by_a_driver_that_began_lately(world: World, played: Played) -> None:
+    played.began_s = played.now_s
+    record = running(world.carla, world.city, document("young", latency="1 s"), world.ana)
+    viewer = viewer_of(world.carla)
+    played.run(120)
+
+    (limit,) = latency_told(viewer, record.pk)["limits"]
+    assert limit["state"] == "met", "it is measured, and what is done about a limit waits for nothing"
+    assert limit["warm_at"] == datetime.fromtimestamp(played.began_s, UTC) + WARM
+    assert "The driver of n1/0 has run for less than 10 minutes" in limit["why"]
+    assert f"nothing is promised before {limit['warm_at']:%H:%M} UTC" in limit["why"]
+    client = Client()
+    client.force_login(world.carla)
+    assert limit["why"] in client.get(f"/dataflows/{record.pk}/").content.decode()
+
+    played.began_s -= round(WARM.total_seconds())
+    (limit,) = latency_told(viewer, record.pk)["limits"]
+    assert (limit["warm_at"], limit["why"]) == (None, "")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from django.test import Client
 
+from dashboard.controllers.services import set_mode
 from dashboard.operations.latency_control.pacer import priced_ms_of
 from dashboard.operations.models import BatchFigures
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World, document, planned, running
-from tests.dashboard.played import Played, opened
+from tests.dashboard.played import OPEN_BATCHES, Played, opened
 
 
 def test_prices_and_bills_know_of_open_batches(world: World, played: Played, settings) -> None:
@@ -52,6 +53,15 @@ def test_prices_and_bills_know_of_open_batches(world: World, played: Played, set
     begun = running(
         world.carla, world.city, document("begun", latency="100 ms", visibility="private"), world.ana)
     assert opened(begun), "by its plan, before anybody looked at it"
+    set_mode(actor=world.dev, controller=OPEN_BATCHES, team=world.city, mode="off")
+    without = plan_of(planned(world.carla, world.city, document("closed", latency="100 ms", visibility="private")).plan)
+    assert not without.settings_after, "its team lets none be opened"
+    assert "open, which takes" not in without.price.basis
+    assert plan_of(priced).price.cores_alone < without.price.cores_alone
+    assert any("limit" in note for note in without.notes), "and is told what micro-batches do not keep"
+    set_mode(actor=world.dev, controller=OPEN_BATCHES, team=world.city, mode="recommends")
+    assert plan_of(planned(
+        world.carla, world.city, document("asked", latency="100 ms", visibility="private")).plan).settings_after
     settings.REAL_TIME = False
     micro = planned(world.carla, world.city, document("later", latency="100 ms")).plan
     assert "open, which takes" not in plan_of(micro).price.basis

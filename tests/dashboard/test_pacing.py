@@ -66,7 +66,11 @@ def test_batches_stay_open_where_no_intervals_meet_a_limit(world: World, played:
     played.state = "running"
     played.run(10)
     choose_latency(actor=world.carla, dataflow_id=record.pk, limits=(LatencyLimit(10.0),))
-    notes = played.run(60)
+    played.run(60)
+    assert opened(record), "with groups far apart that takes less than micro-batches"
+    assert intervals(record) == {2000}
+    played.refusal = "it runs Python (MapInArrow)"
+    notes = played.run(20)
     assert not opened(record)
     assert any("micro-batches again" in note.text for note in notes)
 

@@ -54,7 +54,8 @@ class LatencyLimitStatus(Answer):
     ``least_s`` would be met) or ``waiting``. One that is met ``by_measurement`` held over its whole span, though by the
     model it cannot be met. Of one that is missed or impossible ``tried`` says what intervals and controllers did about
     it, or why not; ``is_lasting`` is one that was missed over its whole span. ``along`` is in the form of
-    documents: tasks, and where it begins or ends with a stream that, as ``a -> b``.
+    documents: tasks, and where it begins or ends with a stream that, as ``a -> b``. Before ``warm_at``, given where a
+    driver on its way began lately, what is expected is no promise.
     """
 
     number: int
@@ -71,6 +72,7 @@ class LatencyLimitStatus(Answer):
     other_s: float | None
     since: datetime | None
     is_lasting: bool
+    warm_at: datetime | None
     path: list[LatencyPart]
     why: str
     tried: list[str]

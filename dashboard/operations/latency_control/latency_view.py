@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings
 
+from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.latency_control.latency_measured import measured_along
 from dashboard.operations.latency_control.limit_statuses import is_lasting, is_met_by_measurement
+from dashboard.operations.live_view.cost_learning import WARM
 from dashboard.operations.models import BatchFigures, LatencyStatus
 from dashboard.teams.permissions import Viewer
+from scheduler.contracts.reports import Reports
 from scheduler.latency.limits_met import IMPOSSIBLE, MET, MISSED, WAITING
 from scheduler.model.estate import Estate
+from scheduler.model.fragment import Slot
 from scheduler.model.latency_limits import LatencyLimit, from_json, in_words, to_json
 
 OFFERED_S = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0)
@@ -35,8 +40,9 @@ def latency_of(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
     estate = current_estate()
     rows = {row.number: row for row in record.latency_statuses.all()}
     paces = paces_of(estate, str(record.pk))
+    warm_at = warm_moments(jobs.read_live((), {}).reports) if rows else {}
     limits = [
-        _limit(record, estate, number, limit, rows.get(number), paces)
+        _limit(record, estate, number, limit, rows.get(number), paces, warm_at)
         for number, limit in enumerate(record.latency_limits)]
     return {"id": str(record.pk), "said_by": record.latency_from, "limits": limits}
 
@@ -72,9 +78,20 @@ def worst_states(dataflows: Collection[str]) -> dict[str, str]:
     return worst
 
 
+def warm_moments(reports: Reports) -> dict[str, datetime]:
+    """When the drivers of slots will have warmed up, by slot; without those that have."""
+    moments = {}
+    for node, report in reports.items():
+        for index, slot in report.slots.items():
+            warm_ms = (slot.since_ms or 0) + 1000 * WARM.total_seconds()
+            if slot.since_ms is not None and warm_ms > report.at_ms:
+                moments[Slot(node, int(index)).name] = datetime.fromtimestamp(warm_ms / 1000, UTC)
+    return moments
+
+
 def _limit(
     record: DataflowRecord, estate: Estate, number: int, limit: LatencyLimit, row: LatencyStatus | None,
-    paces: Mapping[str, BatchFigures],
+    paces: Mapping[str, BatchFigures], warm_at: Mapping[str, datetime],
 ) -> dict[str, Any]:
     if row is not None and from_json(row.limit) != (limit,):
         row = None  # it was chosen a moment ago
@@ -88,6 +105,8 @@ def _limit(
          "real_time": query in paces and paces[query].real_time,
          "not_real_time": paces[query].refusal if query in paces else ""}
         for query, wait_s, batch_s in row.path]
+    young = {bundle.slot: warm_at[bundle.slot] for part in path if part["query"] in estate.fragments
+             for bundle in estate.fragments[part["query"]].queries if bundle.slot in warm_at}
     return {
         "number": number, "words": limit.words, "limit_s": limit.limit_s, "along": list(limit.along),
         "over_s": limit.over_s, "percentile": limit.percentile,
@@ -99,7 +118,8 @@ def _limit(
         "other_s": None if row is None else row.other_s,
         "since": None if row is None else row.since,
         "is_lasting": row is not None and is_lasting(row),
-        "path": path, "why": "" if row is None else _why(row, path),
+        "warm_at": max(young.values(), default=None),
+        "path": path, "why": "" if row is None else " ".join(filter(None, (_why(row, path), _why_young(young)))),
     }
 
 
@@ -122,6 +142,17 @@ def _why(row: LatencyStatus, path: list[dict[str, Any]]) -> str:
         f" {_named(part)} cannot pass events on as they come: {part['not_real_time']}." for part in path
         if part["not_real_time"])
     return f"{tried} {what}.{refused}"
+
+
+def _why_young(warm_at: Mapping[str, datetime]) -> str:
+    """Why nothing is promised by what drivers do that began lately."""
+    if not warm_at:
+        return ""
+    first, *others = warm_at
+    whose = f"{1 + len(others)} drivers on its way have" if others else f"The driver of {first} has"
+    does = "compile" if others else "compiles"
+    return (f"{whose} run for less than {WARM.total_seconds() / 60:.0f} minutes and still {does}: batches take "
+            f"longer than they will, and nothing is promised before {max(warm_at.values()):%H:%M} UTC.")
 
 
 def _longest(path: list[dict[str, Any]]) -> str:

@@ -11,7 +11,10 @@ from dashboard.operations.estate_store.estate_loader import fragments_where
 from dashboard.operations.estate_store.fragment_settings import slots_without_room
 from dashboard.operations.models import BatchFigures, RunningTaskRow
 from dashboard.operations.pacing_choice import PACING_CHOICE
+from dashboard.teams.models import Team
 from scheduler.contracts.reports import RUNNING, Reports
+from scheduler.controllers.batch_opening import BatchOpening
+from scheduler.controllers.loop_values import OFF
 from scheduler.model.errors import InvalidTransition
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
@@ -37,6 +40,12 @@ def able_now(estate: Estate, queries: Collection[str], *, open_now: Collection[s
         return frozenset()
     refusals = refusals_in(jobs.read_live((), {}).reports, estate)
     return frozenset(query for query in queries if query in open_now or refusals.get(query) == "")
+
+
+def lets_open(team: Team) -> bool:
+    """Whether batches of a team's new queries may stay open: its controller of open batches is not off."""
+    mode = team.controllers.filter(controller=BatchOpening.name).values_list("mode", flat=True).first()
+    return mode != OFF
 
 
 def able_types() -> frozenset[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.document_checks import stored_dataflow
 from dashboard.catalog.models import DataflowVersion
+from dashboard.operations.latency_control.open_batches import lets_open
 from dashboard.plans.latency_remarks import choice_remarks, reach_of
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.price_settings import prices_and_settings
@@ -23,11 +24,12 @@ def _change(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     former = versions[options.pop("former")]
     document, running = versions[record.version].document, former.dataflow
     dataflow, limits = stored_dataflow(document), running.limits_after(document)
-    priced, settings = prices_and_settings(limits, dataflow)
+    opens = lets_open(running.team)
+    priced, settings = prices_and_settings(limits, dataflow, opens=opens)
     return plan_change(
         estate, dataflow, former=stored_dataflow(former.document, installed=False), team=running.team.slug,
         settings=settings,
-        remarks=(*choice_remarks(running, document), *reach_of(dataflow, limits, costs=priced.costs)),
+        remarks=(*choice_remarks(running, document), *reach_of(dataflow, limits, costs=priced.costs, opens=opens)),
         **computed_with(record, prices=priced), **options)
 
 

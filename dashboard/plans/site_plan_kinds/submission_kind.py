@@ -5,6 +5,7 @@ from __future__ import annotations
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.document_checks import stored_dataflow
 from dashboard.catalog.models import DataflowVersion
+from dashboard.operations.latency_control.open_batches import lets_open
 from dashboard.plans.latency_remarks import reach_of
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.price_settings import prices, prices_and_settings
@@ -22,12 +23,13 @@ def _submission(record: PlanRecord, estate: ReadTrackingView) -> Plan:
         dataflow_id=record.dataflow_id, number=record.version)
     options = dict(record.options)
     schedule, remarks = schedule_of(record, estate, options)
-    dataflow, limits = stored_dataflow(version.document), version.dataflow.latency_limits
-    priced, settings = (prices(limits), {}) if schedule else prices_and_settings(limits, dataflow)
-    remarks = [*remarks, *reach_of(dataflow, limits, costs=priced.costs, scheduled=schedule is not None)]
+    dataflow, limits, team = stored_dataflow(version.document), version.dataflow.latency_limits, version.dataflow.team
+    opens = schedule is None and lets_open(team)
+    priced, settings = (prices(limits), {}) if schedule else prices_and_settings(limits, dataflow, opens=opens)
+    remarks = [*remarks, *reach_of(dataflow, limits, costs=priced.costs, opens=opens)]
     return plan_submission(
-        estate, dataflow, team=version.dataflow.team.slug, schedule=schedule, remarks=remarks,
-        containment=containment_of(version.dataflow.team, estate),
+        estate, dataflow, team=team.slug, schedule=schedule, remarks=remarks,
+        containment=containment_of(team, estate),
         settings=settings, **computed_with(record, prices=priced), **options)
 
 

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
-from scheduler.latency.offers import able_chains, expected_queries, offers, planned_interval_s
+from scheduler.latency.offers import able_chains, expected_queries, modes_alone, offers, planned_interval_s
 from scheduler.latency.pacing import LimitOnWay, interval_alone, pace
 from scheduler.latency.real_time import choose_modes, open_cost
 from scheduler.model.costs import DECLARED
@@ -86,10 +86,13 @@ def test_open_batches_meet_no_less_and_cost_no_more_and_are_priced_as_they_are_c
     limits = () if limit_s is None else (LatencyLimit(limit_s),)
     batch_s = TIMES_ITS_CPU * DECLARED.query_batch_s
     alone_s = interval_alone(limits, batch_s=batch_s, largest_s=queries.largest_s)
-    assert planned_interval_s(queries, way, limits, able=(), batch_s=batch_s) == (alone_s, 0)
-    interval_s, opened = planned_interval_s(queries, way, limits, able=able, batch_s=batch_s)
+    micro = modes_alone(queries, way, limits, able=())
+    assert planned_interval_s(queries, micro, limits, batch_s=batch_s) == alone_s
+    modes = modes_alone(queries, way, limits, able=able)
+    interval_s, opened = planned_interval_s(queries, modes, limits, batch_s=batch_s), len(modes.open)
     along = tuple(replace(limit, along=("a", "b")) for limit in limits)
-    assert planned_interval_s(queries, way, along, able=able, batch_s=batch_s) == (interval_s, opened)
+    assert modes_alone(queries, way, along, able=able) == modes
+    assert planned_interval_s(queries, modes, along, batch_s=batch_s) == interval_s
     assert opened == offer.open_queries
     if opened == len(queries.costs):  # then a plan's CPU is exactly that of the offer
         assert abs(sum(cost.cores(interval_s) for cost in queries.costs.values()) - offer.cores) < 1e-9

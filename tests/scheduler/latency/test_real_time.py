@@ -13,6 +13,7 @@ from scheduler.latency.real_time import (
     choose_modes,
     equal_interval_s,
     groups_in,
+    keep_modes,
     open_cost,
     opening,
     saved_cores,
@@ -139,11 +140,46 @@ def test_events_are_gathered_for_as_long_as_the_limit_allows_where_that_makes_fe
         assert chosen.open == {"a", "b"}
         assert chosen.paced.expected["w"].latency_s <= AIM * limit_s
         aparts_s[limit_s] = [chosen.interval_s[query] for query in "ab"]
-    assert aparts_s == {0.05: [0.02, 0.02], 0.06: [0.05, 0.05], 0.2: [0.2, 0.2], 0.5: [0.2, 0.2]}
+    assert aparts_s == {0.05: [0.02, 0.02], 0.06: [0.05, 0.05], 0.2: [0.2, 0.2], 0.5: [0.5, 0.5]}
     cost = open_cost(busy, 0.2).cores(0.2)
     assert cost < open_cost(busy).cores(SMALLEST_S) - 0.04, "five groups a second instead of fifty"
     rare = choose_modes(LINE, [LimitOnWay("w", WAY, 0.06)], {"a": "", "b": ""})
     assert [rare.interval_s[query] for query in "ab"] == [0.02, 0.02], "ten events a second are ten groups either way"
+
+
+def test_groups_far_apart_pay_where_groups_as_near_as_may_be_would_not() -> None:
+    small = replace(SLOW, batch_s=0.3, batch_cpu_s=0.15, group_cpu_s=0.004)
+    alone, way = Queries({"a": small}, largest_s=10.0), Way({"a": ()}, frozenset({"a"}), frozenset({"a"}))
+    want = LimitOnWay("w", way, 5.0)
+    micro = pace(alone, [want])
+    assert micro.expected["w"].least_s is None
+    assert saved_cores(small, micro.interval_s["a"]) < 0, "ten groups a second take more than a batch in five seconds"
+
+    chosen = choose_modes(alone, [want], {"a": ""})
+
+    assert (chosen.open, chosen.interval_s["a"]) == ({"a"}, APARTS_S[-1])
+    assert chosen.cores("a", small) < 0.5 * micro.cores
+    assert choose_modes(alone, [want], {"a": ""}, before=chosen.open).open == {"a"}
+
+
+def test_groups_are_no_further_apart_than_batches_may_be_here() -> None:
+    dear = replace(SLOW, batch_cpu_s=0.2)
+    for largest_s in (0.3, 1.0, 10.0):
+        queries = Queries({"a": dear}, largest_s=largest_s)
+        chosen = choose_modes(queries, [], {"a": ""})
+        assert chosen.open == {"a"}, "no limit asks for it, and it takes less"
+        assert chosen.interval_s["a"] == max(apart_s for apart_s in APARTS_S if apart_s <= largest_s)
+
+
+def test_groups_above_the_part_that_a_limit_covers_are_as_far_apart_as_it_allows() -> None:
+    busy = replace(SLOW, rate_per_s=200, event_s=0.001, event_cpu_s=0.001)
+    queries = replace(LINE, costs={"a": busy, "b": busy})
+    of_b = Way({"b": ()}, frozenset({"b"}), frozenset({"b"}))
+
+    chosen = keep_modes(queries, [LimitOnWay("w", of_b, 0.3)], {"a", "b"})
+
+    assert chosen.paced.expected["w"].latency_s <= AIM * 0.3, "b works on what came in a group of a's"
+    assert SMALLEST_S < chosen.interval_s["a"] < APARTS_S[-1]
 
 
 def test_a_limit_that_begins_with_a_stream_needs_no_open_batches_of_who_writes_it() -> None:

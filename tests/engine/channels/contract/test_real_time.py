@@ -103,6 +103,7 @@ def rig_without_limit(rig: Rig) -> tuple[Query, Query]:
 
 
 def test_a_pause_ends_the_open_batch_and_nothing_comes_before_it_is_over(rig: Rig) -> None:
+    rig.channels.pace("b", 1_000)  # it hears of it between two groups, while blocks come
     first, second = source(rig), reader(rig)
     wait_until(lambda: len(rig.events("b.0")) > 50, what="events", alive=(first, second))
     assert not rests(rig, "b")
@@ -119,7 +120,7 @@ def test_a_pause_ends_the_open_batch_and_nothing_comes_before_it_is_over(rig: Ri
 
 
 def test_events_are_gathered_for_as_long_as_is_asked_for_and_repeated_as_they_were(rig: Rig) -> None:
-    events, asked_ms = 900, (150, 0, 80)
+    events, asked_ms = 900, (1_000, 0, 80)
     for turn, apart_ms in enumerate(asked_ms):
         rig.channels.pace("a", apart_ms)
         first, second = source(rig, limit=events), reader(rig)
@@ -127,7 +128,8 @@ def test_events_are_gathered_for_as_long_as_is_asked_for_and_repeated_as_they_we
         wait_until(lambda: len(rig.events("b.0")) > enough, what="some", alive=(first, second))  # noqa: B023
         if turn == 0:
             assert rig.channels.info("b.0").blocks < len(rig.events("b.0")) / 6, "some twenty of each group"
-        rig.channels.pace("a", 20)  # in the open batch: what is repeated of it has groups of both kinds
+        # In the open batch, heard between two groups: what is repeated of it has groups of both kinds.
+        rig.channels.pace("a", 20)
         wait_until(lambda: len(rig.events("b.0")) > enough + 40, what="more", alive=(first, second))  # noqa: B023
         first.stop()
         second.stop()

@@ -87,7 +87,7 @@ final class Backpressure {
       if (left > 0 && (bell.heard() || now - askedAt >= ASK_ANYWAY_MS)) {
         rang = true;
         askedAt = now;
-        applies(broker.pipeline(List.<Object[]>of(question())).get(0));
+        hear();
         continue;
       }
       if (left == 0 || paused || pace.isToRest() || now >= deadline) {
@@ -147,6 +147,11 @@ final class Backpressure {
   /** Whether a query in real-time mode is paused and no batch of it is open. */
   static boolean rests(String url, String reader) {
     return RESTING.contains(url + ' ' + reader);
+  }
+
+  /** Hears what is asked of an open batch, without looking for events. */
+  void hear() {
+    applies(broker.pipeline(List.<Object[]>of(question())).get(0));
   }
 
   /**

@@ -250,13 +250,8 @@ final class ChannelStream
   }
 
   @Override
-  public long apartMs() {
-    return backpressure.pace.intervalMs();
-  }
-
-  @Override
-  public void moves(long waitedMs) {
-    backpressure.moves(waitedMs);
+  public Backpressure backpressure() {
+    return backpressure;
   }
 
   @Override

@@ -42,18 +42,11 @@ interface Live {
   /** The folder of the journals of its batches. */
   String journals();
 
-  /**
-   * Notes that its open batch takes an event, or looks whether there is one.
-   *
-   * @param waitedMs for how long it has waited for events so far
-   */
-  void moves(long waitedMs);
-
   /** Notes for how long a batch that has ended waited for events, in ms. */
   void waited(long ms);
 
-  /** How far apart its groups of events begin at least, in ms, as its query's control says; it may change meanwhile. */
-  long apartMs();
+  /** What holds it back, paces it and sees it move: as its query's control says, which may change meanwhile. */
+  Backpressure backpressure();
 
   /** For how long a batch stays open once it has events, in ms: one that has few stays open for longer. */
   long openMs();

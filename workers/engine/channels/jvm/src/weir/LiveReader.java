@@ -22,7 +22,8 @@ import org.apache.spark.util.TaskCompletionListener;
  */
 final class LiveReader implements SupportsRealTimeRead<InternalRow> {
   private static final long APART_MS = 5; // between the beginnings of two groups at least: each is a block for every reader
-  private static final long MOST_APART_MS = 200; // whatever is asked for: a pause is seen when a group may begin
+  private static final long MOST_APART_MS = 2_000; // whatever is asked for
+  private static final long HEARS_EVERY_MS = 200; // what is asked of its query, while groups are further apart
   private static final long ASK_ANYWAY_MS = 1_000; // a lost message costs a second at most
   private static final Map<String, Live> SOURCES = new ConcurrentHashMap<>(); // of this JVM, by id
 
@@ -113,7 +114,7 @@ final class LiveReader implements SupportsRealTimeRead<InternalRow> {
         if (!rows.hasNext()) continue;
         row = rows.next();
         events++;
-        source.moves(waitedMs);
+        source.backpressure().moves(waitedMs);
         return true;
       }
       Offset to = nextGroup(deadline);
@@ -152,23 +153,34 @@ final class LiveReader implements SupportsRealTimeRead<InternalRow> {
   }
 
   private Offset await(long deadline) {
+    boolean rang = false;
+    long heardAt = groupAt;
     while (true) {
       long now = System.currentTimeMillis();
-      source.moves(waitedMs);
-      long begins = groupAt + Math.min(Math.max(APART_MS, source.apartMs()), MOST_APART_MS);
+      source.backpressure().moves(waitedMs);
+      long begins = groupAt + Math.min(Math.max(APART_MS, source.backpressure().pace.intervalMs()), MOST_APART_MS);
       if (now < begins) {
-        sleep(begins - now);
+        // Blocks that come ring, too: so it is heard now and then only, and a batch that is to end does so then.
+        long hears = heardAt + HEARS_EVERY_MS;
+        if (now < hears) sleep(Math.min(begins, hears) - now);
+        else if (source.bell().await(Math.min(begins - now, ASK_ANYWAY_MS))) {
+          rang = source.bell().heard();
+          heardAt = now;
+          source.backpressure().hear();
+          if (source.isToEnd(batch, openedAt)) return null;
+        }
         waitedMs += System.currentTimeMillis() - now;
         continue;
       }
       boolean hasFew = events < source.openEvents(); // or none
       long until = hasFew ? deadline : Math.min(deadline, openedAt + source.openMs());
       if (now >= until || source.isToEnd(batch, openedAt)) return null;
-      boolean rang = source.bell().heard();
+      rang |= source.bell().heard();
       if (rang || now >= source.dueMs(at) || now - askedAt >= ASK_ANYWAY_MS) {
         askedAt = now;
         Offset to = source.ask(at, rang);
         if (to != at) return to;
+        rang = false;
         continue;
       }
       source.bell().await(Math.min(Math.min(until, askedAt + ASK_ANYWAY_MS), source.dueMs(at)) - now);

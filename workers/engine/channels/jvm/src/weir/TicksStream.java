@@ -178,13 +178,8 @@ final class TicksStream
   }
 
   @Override
-  public long apartMs() {
-    return backpressure.pace.intervalMs();
-  }
-
-  @Override
-  public void moves(long waitedMs) {
-    backpressure.moves(waitedMs);
+  public Backpressure backpressure() {
+    return backpressure;
   }
 
   @Override
