@@ -49,13 +49,13 @@ def text_changes(text: str, meant: Mapping[str, Any], format: Format) -> tuple[T
     try:
         before = _value(text, format)
         root = yaml.compose(text.replace("\t", " ") if format == "json" else text, Loader=yaml.SafeLoader)
-        found = sorted(_Comparison(text, format).changes(root, before, meant), key=lambda change: change.start)
-        if any(first.end > second.start for first, second in pairwise(found)):
+        changes = sorted(_Comparison(text, format).compared(root, before, meant), key=lambda change: change.start)
+        if any(first.end > second.start for first, second in pairwise(changes)):
             return None
-        same = canonical_json(_value(applied(text, found), format)) == canonical_json(meant)
+        same = canonical_json(_value(applied(text, changes), format)) == canonical_json(meant)
     except (UnreadableDocument, yaml.YAMLError, RecursionError):
         return None
-    return tuple(found) if same else None
+    return tuple(changes) if same else None
 
 
 def applied(text: str, changes: Sequence[TextChange]) -> str:
@@ -85,7 +85,7 @@ class _Comparison:
     def __init__(self, text: str, format: Format) -> None:
         self._text, self._format = text, format
 
-    def changes(self, node: yaml.Node, before: Any, meant: Any) -> list[TextChange]:
+    def compared(self, node: yaml.Node, before: Any, meant: Any) -> list[TextChange]:
         if canonical_json(before) == canonical_json(meant):
             return []
         if isinstance(node, yaml.MappingNode) and isinstance(meant, Mapping) and meant:
@@ -98,30 +98,30 @@ class _Comparison:
         return [TextChange(node.start_mark.index, _end(node), _json(meant))]
 
     def _of_mapping(self, node: yaml.MappingNode, before: Mapping, meant: Mapping) -> list[TextChange]:
-        spans, gone, found = [], [], []
+        spans, gone, changes = [], [], []
         for index, (key, value) in enumerate(node.value):
             spans.append((key.start_mark.index, _end(value)))
             if key.value in meant:
-                found += self.changes(value, before.get(key.value), meant[key.value])
+                changes += self.compared(value, before.get(key.value), meant[key.value])
             else:
                 gone.append(index)
         added = [f"{self._key(name)}: {_json(value)}" for name, value in meant.items() if name not in before]
-        found += self._removed(node, spans, gone)
-        return found + (self._inserted(node, spans, len(spans), added, "") if added else [])
+        changes += self._removed(node, spans, gone)
+        return changes + (self._inserted(node, spans, len(spans), added, "") if added else [])
 
     def _of_sequence(self, node: yaml.SequenceNode, before: list, meant: list) -> list[TextChange]:
         spans = [(item.start_mark.index, _end(item)) for item in node.value]
         gone: list[int] = []
-        found: list[TextChange] = []
+        changes: list[TextChange] = []
         old, new = [canonical_json(item) for item in before], [canonical_json(item) for item in meant]
         for _, start, end, first, last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
             shared = min(end - start, last - first)
             for offset in range(shared):
-                found += self.changes(node.value[start + offset], before[start + offset], meant[first + offset])
+                changes += self.compared(node.value[start + offset], before[start + offset], meant[first + offset])
             gone += range(start + shared, end)
             if added := [_json(item) for item in meant[first + shared:last]]:
-                found += self._inserted(node, spans, start + shared, added, "- ")
-        return found + self._removed(node, spans, gone)
+                changes += self._inserted(node, spans, start + shared, added, "- ")
+        return changes + self._removed(node, spans, gone)
 
     def _removed(self, node: yaml.CollectionNode, spans: list[tuple[int, int]], gone: list[int]) -> list[TextChange]:
         if gone and len(gone) == len(spans):
@@ -130,9 +130,9 @@ class _Comparison:
             return [TextChange(start, spans[-1][1], empty)]
         if not node.flow_style:
             return [TextChange(self._line_start(spans[i][0]), self._line_end(spans[i][1]) + 1, "") for i in gone]
-        kept = next((index for index in range(len(spans)) if index not in gone), 0)
-        ahead = [TextChange(spans[0][0], spans[kept][0], "")] if kept else []
-        return ahead + [TextChange(spans[i - 1][1], spans[i][1], "") for i in gone if i > kept]
+        first_left = next((index for index in range(len(spans)) if index not in gone), 0)
+        ahead = [TextChange(spans[0][0], spans[first_left][0], "")] if first_left else []
+        return ahead + [TextChange(spans[i - 1][1], spans[i][1], "") for i in gone if i > first_left]
 
     def _inserted(
         self, node: yaml.CollectionNode, spans: list[tuple[int, int]], index: int, added: list[str], dash: str
