@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Any
 
@@ -18,12 +17,13 @@ import yaml
 
 from .canonical import canonical_json
 from .documents import Format
-from .editing import LONGEST_EDITED
 from .json_text import read_json
 from .positions import Problems, UnreadableDocument
-from .yaml_text import read_yaml
+from .yaml_text import read_yaml, resolve_plain
 
-_PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
+LONGEST_EDITED = 256 * 1024  # characters
+_PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*( [A-Za-z0-9_.]+)*")
+_EMPTY_LIST = re.compile(r"( *)[A-Za-z_]+: *")  # what stands before it on its line
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,19 @@ class TextChange:
     start: int
     end: int
     written: str
+
+
+def document_value(text: str, format: Format) -> Any:
+    """What a text says, as JSON has it, whether or not a dataflow can be read from it; None where it is empty.
+
+    Raises
+    ------
+    UnreadableDocument
+        It is neither JSON nor YAML.
+    """
+    if not text.strip():
+        return None
+    return (read_json if format == "json" else read_yaml)(text, Problems()).plain()
 
 
 def text_changes(text: str, meant: Mapping[str, Any], format: Format) -> tuple[TextChange, ...] | None:
@@ -47,12 +60,15 @@ def text_changes(text: str, meant: Mapping[str, Any], format: Format) -> tuple[T
     if len(text) > LONGEST_EDITED:
         return None
     try:
-        before = _value(text, format)
+        before = document_value(text, format)
+        # JSON may be indented by tabs, which YAML's parser refuses; inside of JSON's strings there are none.
         root = yaml.compose(text.replace("\t", " ") if format == "json" else text, Loader=yaml.SafeLoader)
-        changes = sorted(_Comparison(text, format).compared(root, before, meant), key=lambda change: change.start)
+        comparison = _Comparison(text, format)
+        changes = [comparison.whole(meant)] if root is None else comparison.compared(root, before, meant)
+        changes.sort(key=lambda change: change.start)
         if any(first.end > second.start for first, second in pairwise(changes)):
             return None
-        same = canonical_json(_value(applied(text, changes), format)) == canonical_json(meant)
+        same = canonical_json(document_value(applied(text, changes), format)) == canonical_json(meant)
     except (UnreadableDocument, yaml.YAMLError, RecursionError):
         return None
     return tuple(changes) if same else None
@@ -65,25 +81,19 @@ def applied(text: str, changes: Sequence[TextChange]) -> str:
     return text
 
 
-def undone(text: str, changes: Sequence[TextChange]) -> tuple[TextChange, ...]:
-    """The changes that lead from the changed text back to ``text``."""
-    back, moved = [], 0
-    for change in changes:
-        start = change.start + moved
-        back.append(TextChange(start, start + len(change.written), text[change.start:change.end]))
-        moved += len(change.written) - (change.end - change.start)
-    return tuple(back)
-
-
-def _value(text: str, format: Format) -> Any:
-    return (read_json if format == "json" else read_yaml)(text, Problems()).plain()
-
-
 class _Comparison:
     """Compares a text's nodes with what is meant."""
 
     def __init__(self, text: str, format: Format) -> None:
         self._text, self._format = text, format
+
+    def whole(self, meant: Mapping[str, Any]) -> TextChange:
+        """All of what is meant, where there is nothing yet but comments."""
+        end = len(self._text)
+        if self._format == "json":
+            return TextChange(0, end, json.dumps(meant, indent=2, ensure_ascii=False) + "\n")
+        lines = "".join(f"{self._entry(name, value, in_lines=True)}\n" for name, value in meant.items())
+        return TextChange(end, end, ("\n" if self._text.strip() and self._text[-1:] != "\n" else "") + lines)
 
     def compared(self, node: yaml.Node, before: Any, meant: Any) -> list[TextChange]:
         if canonical_json(before) == canonical_json(meant):
@@ -92,36 +102,57 @@ class _Comparison:
             return self._of_mapping(node, before, meant)
         if isinstance(node, yaml.SequenceNode) and isinstance(meant, list) and node.value:
             return self._of_sequence(node, before, meant)
-        if isinstance(node, yaml.SequenceNode) and isinstance(meant, list):
-            inner = ", ".join(map(_json, meant))
-            return [TextChange(node.end_mark.index - 1, node.end_mark.index - 1, inner)]
-        return [TextChange(node.start_mark.index, _end(node), _json(meant))]
+        if isinstance(meant, list) and (isinstance(node, yaml.SequenceNode) or self._is_nothing(node)):
+            return [self._of_empty(node, meant)]
+        return [TextChange(node.start_mark.index, self._end(node), self._in_place_of(node, meant))]
 
     def _of_mapping(self, node: yaml.MappingNode, before: Mapping, meant: Mapping) -> list[TextChange]:
+        """Changes of values; a key that is gone gives way to one that came, where there is any."""
+        came = [name for name in meant if name not in before]
         spans, gone, changes = [], [], []
         for index, (key, value) in enumerate(node.value):
-            spans.append((key.start_mark.index, _end(value)))
+            spans.append((key.start_mark.index, self._end(value)))
             if key.value in meant:
                 changes += self.compared(value, before.get(key.value), meant[key.value])
+            elif came:
+                name = came.pop(0)
+                changes.append(TextChange(key.start_mark.index, key.end_mark.index, self._in_place_of(key, name)))
+                changes += self.compared(value, before.get(key.value), meant[name])
             else:
                 gone.append(index)
-        added = [f"{self._key(name)}: {_json(value)}" for name, value in meant.items() if name not in before]
         changes += self._removed(node, spans, gone)
+        in_lines = not node.flow_style and node.start_mark.column == 0
+        added = [self._entry(name, meant[name], in_lines=in_lines) for name in came]
         return changes + (self._inserted(node, spans, len(spans), added, "") if added else [])
 
     def _of_sequence(self, node: yaml.SequenceNode, before: list, meant: list) -> list[TextChange]:
-        spans = [(item.start_mark.index, _end(item)) for item in node.value]
+        spans = [(item.start_mark.index, self._end(item)) for item in node.value]
         gone: list[int] = []
         changes: list[TextChange] = []
-        old, new = [canonical_json(item) for item in before], [canonical_json(item) for item in meant]
-        for _, start, end, first, last in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-            shared = min(end - start, last - first)
-            for offset in range(shared):
-                changes += self.compared(node.value[start + offset], before[start + offset], meant[first + offset])
-            gone += range(start + shared, end)
-            if added := [_json(item) for item in meant[first + shared:last]]:
-                changes += self._inserted(node, spans, start + shared, added, "- ")
+        for old, new in _side_by_side([*map(canonical_json, before)], [*map(canonical_json, meant)]):
+            if old.stop > old.start and new.stop > new.start:
+                changes += self.compared(node.value[old.start], before[old.start], meant[new.start])
+            elif old.stop > old.start:
+                gone.append(old.start)
+            else:
+                added = [self._written(item) for item in meant[new]]
+                changes += self._inserted(node, spans, old.start, added, "- ")
         return changes + self._removed(node, spans, gone)
+
+    def _of_empty(self, node: yaml.SequenceNode, meant: list) -> TextChange:
+        """Elements of a list that has none: a line for each where the list may have lines of its own."""
+        start, end = node.start_mark.index, node.end_mark.index
+        before = _EMPTY_LIST.fullmatch(self._text[self._line_start(start):start])
+        if self._format == "yaml" and before is not None and any(isinstance(item, Mapping) for item in meant):
+            lines = "".join(f"\n{before[1]}  - {self._written(item)}" for item in meant)
+            return TextChange(start - (self._text[start - 1] == " "), end, lines)
+        if self._is_nothing(node):
+            return TextChange(start, end, f" {self._written(meant)}")
+        return TextChange(end - 1, end - 1, ", ".join(map(self._written, meant)))
+
+    def _is_nothing(self, node: yaml.Node) -> bool:
+        """Whether a key has no value."""
+        return isinstance(node, yaml.ScalarNode) and node.start_mark.index == node.end_mark.index
 
     def _removed(self, node: yaml.CollectionNode, spans: list[tuple[int, int]], gone: list[int]) -> list[TextChange]:
         if gone and len(gone) == len(spans):
@@ -144,6 +175,8 @@ class _Comparison:
                 return [TextChange(at, at, "".join(f"{indent}{entry}\n" for entry in added))]
             at = self._line_end(spans[index - 1][1])
             return [TextChange(at, at, "".join(f"\n{indent}{entry}" for entry in added))]
+        if not spans:
+            return [TextChange(node.end_mark.index - 1, node.end_mark.index - 1, ", ".join(added))]
         start = spans[max(index - 1, 0)][0]
         lead = self._text[self._line_start(start):start]
         between = f",\n{lead}" if not lead.strip() and node.start_mark.index < start - len(lead) else ", "
@@ -152,8 +185,52 @@ class _Comparison:
         at = spans[index - 1][1]
         return [TextChange(at, at, "".join(f"{between}{entry}" for entry in added))]
 
+    def _end(self, node: yaml.Node) -> int:
+        """Where a node's last value ends: a block's own end lies somewhere in the lines behind it."""
+        if isinstance(node, yaml.ScalarNode) and node.style in ("|", ">"):
+            start = node.start_mark.index
+            return start + len(self._text[start:node.end_mark.index].rstrip())
+        if isinstance(node, yaml.ScalarNode) or node.flow_style or not node.value:
+            return node.end_mark.index
+        last = node.value[-1]
+        return self._end(last[1] if isinstance(last, tuple) else last)
+
+    def _in_place_of(self, node: yaml.Node, value: Any) -> str:
+        """A value as its place had one: lines stay lines, and text in quotes stays in quotes."""
+        style = getattr(node, "style", None)
+        if style == "|" and isinstance(value, str) and (lines := self._lines_like(node, value)):
+            return lines
+        if style in ("'", '"'):
+            return _json(value)
+        return self._written(value)
+
+    def _lines_like(self, node: yaml.Node, value: str) -> str:
+        """A text over lines, indented as the one before; empty where it cannot be written so."""
+        first = re.compile(r"\|[^\n]*\n( +)").match(self._text, node.start_mark.index)
+        body = value.removesuffix("\n")
+        if first is None or not body.strip() or body[:1] in " \n" or body.endswith("\n"):
+            return ""
+        lines = "\n".join(f"{first[1]}{line}" if line else "" for line in body.split("\n"))
+        return f"{'|' if value.endswith(chr(10)) else '|-'}\n{lines}"
+
+    def _written(self, value: Any) -> str:
+        """A value on one line: of YAML with the keys and words plain that mean the same without quotes."""
+        if self._format == "json":
+            return _json(value)
+        if isinstance(value, Mapping):
+            return f"{{{', '.join(f'{self._key(name)}: {self._written(inner)}' for name, inner in value.items())}}}"
+        if isinstance(value, list):
+            return f"[{', '.join(map(self._written, value))}]"
+        return value if isinstance(value, str) and _is_plain(value) else _json(value)
+
+    def _entry(self, name: str, value: Any, *, in_lines: bool) -> str:
+        """A key with its value; a list of mappings with a line for each where there are lines."""
+        if in_lines and isinstance(value, list) and any(isinstance(item, Mapping) for item in value):
+            return "\n".join([f"{self._key(name)}:", *(f"  - {self._written(item)}" for item in value)])
+        return f"{self._key(name)}: {self._written(value)}"
+
     def _key(self, name: str) -> str:
-        return name if self._format == "yaml" and _PLAIN_KEY.fullmatch(name) else _json(name)
+        return name if self._format == "yaml" and _is_plain(name) else _json(name)
 
     def _line_start(self, index: int) -> int:
         return self._text.rfind("\n", 0, index) + 1
@@ -163,12 +240,29 @@ class _Comparison:
         return len(self._text) if end < 0 else end
 
 
-def _end(node: yaml.Node) -> int:
-    """Where a node's last value ends: a block's own end lies somewhere in the lines behind it."""
-    if isinstance(node, yaml.ScalarNode) or node.flow_style or not node.value:
-        return node.end_mark.index
-    last = node.value[-1]
-    return _end(last[1] if isinstance(last, tuple) else last)
+def _side_by_side(old: list[str], new: list[str]) -> Iterator[tuple[slice, slice]]:
+    """Elements of two lists that stand for each other, one of each; those that are gone, one of the old; and those that
+    came, all at one place together."""
+    kept = set(old) & set(new)
+    first = second = 0
+    while first < len(old) or second < len(new):
+        is_gone = second == len(new) or (first < len(old) and old[first] not in kept)
+        came = second
+        while came < len(new) and (first == len(old) or new[came] not in kept):
+            came += 1
+        if is_gone and came == second:
+            yield slice(first, first + 1), slice(second, second)
+            first += 1
+        elif is_gone or came == second:
+            yield slice(first, first + 1), slice(second, second + 1)
+            first, second = first + 1, second + 1
+        else:
+            yield slice(first, first), slice(second, came)
+            second = came
+
+
+def _is_plain(text: str) -> bool:
+    return bool(_PLAIN.fullmatch(text)) and isinstance(resolve_plain(text), str)
 
 
 def _json(value: Any) -> str:
