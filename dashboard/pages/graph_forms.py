@@ -180,9 +180,10 @@ def _add(document: Document, post: Mapping[str, str], secrets: list[str], applie
     if chosen is None:
         return GraphForm("add", source, types=types, errors={"type": "Choose a type."} if applies else {})
     task_id = post.get("id", "").strip()
-    if not task_id or (not applies and task_id == post.get("proposed")):
+    if not task_id:
         task_id = free_id(document, chosen.name)
-    target = post.get("target", "") if chosen.kind == "transform" else ""
+    usual = read_by[0] if len(read_by) == 1 and not applies else ""
+    target = post.get("target", usual) if chosen.kind == "transform" else ""
     given = _given(chosen, post) if applies else texts_of(chosen, {})
     config, errors = changes_of(chosen, {}, {name: text for name, text in given.items() if name != RATE_KEY})
     rate, wrong = _rate(given.get(RATE_KEY, ""))

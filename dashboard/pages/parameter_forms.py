@@ -14,6 +14,7 @@ from scheduler.model.task_types import Parameter, TaskType
 
 USUAL = frozenset({  # shown at once beside what is required
     "format", "header", "match", "username", "password", "folder", "key", "columns"})
+UNITS = {"_per_s": "per s", "_ms": "ms", "_s": "s"}  # as names of parameters end
 MOST_CHARACTERS = 20_000
 
 
@@ -34,7 +35,9 @@ class ParameterField:
     @property
     def label(self) -> str:
         """Its name as a person reads it."""
-        return self.name.replace("_", " ").capitalize()
+        ending = next((ending for ending in UNITS if self.name.endswith(ending)), "")
+        words = self.name.removesuffix(ending).replace("_", " ").capitalize()
+        return f"{words} ({UNITS[ending]})" if ending else words
 
     @property
     def is_usual(self) -> bool:

@@ -78,7 +78,7 @@ class GraphEdits {
   show(html, again) {
     this.dialog.innerHTML = html;
     if (!this.dialog.open) this.dialog.showModal();
-    const places = ["[aria-invalid]", ...(again ? ["#g-id"] : []), "[name='type']", ".dialog-body [name]:not([type='hidden'])", "[data-graph-apply]"];
+    const places = ["[aria-invalid]", ...(again ? ["#g-id"] : []), "[autofocus]", ".dialog-body [name]:not([type='hidden'])", "[data-graph-apply]"];
     const place = places.map((selector) => this.dialog.querySelector(selector)).find(Boolean);
     place?.focus();
     if (place?.matches("input[type='text']")) place.select();

@@ -21,7 +21,7 @@ async function previewGraph(panel) {
       this.graph.kept = sameTasks; // of other tasks: show them whole
       await this.graph.draw(graph);
       this.graph.blame(this.blamed ?? []);
-      if (this.graph.byId?.has(open)) this.choose(open);
+      if (this.graph.byId?.has(open)) this.choose(open, { moves: !sameTasks });
       else {
         this.card.hidden = true; // it was of the former graph
         this.follow(window.weirEditor?.columns.task, { moves: !sameTasks });
@@ -38,11 +38,12 @@ async function previewGraph(panel) {
       this.graph.blame(ids);
     }
 
-    /** Choose a task with its panel; the cursor stays where it is. */
-    choose(id) {
+    /** Choose a task with its panel, and where the view `moves` show it; the cursor stays where it is. */
+    choose(id, { moves = true } = {}) {
       this.stays = true;
-      if (this.graph.cy?.getElementById(id).selected()) this.show(this.graph.byId.get(id));
-      else this.graph.select(id);
+      if (moves) this.graph.select(id);
+      else this.graph.cy?.getElementById(id).select();
+      this.show(this.graph.byId.get(id)); // it may have been chosen before, without its panel
       this.stays = false;
     }
 
