@@ -102,8 +102,8 @@ def changes_of(
     """What a form changes of a config, None for what takes its default from now on; and what is missing, by parameter.
     What was not touched stays as its author spelled it."""
     shown = texts_of(task_type, config)
-    found, errors = config_of(task_type, given)
-    return {name: found.get(name) for name, text in given.items() if text != shown[name]}, errors
+    config_given, errors = config_of(task_type, given)
+    return {name: config_given.get(name) for name, text in given.items() if text != shown[name]}, errors
 
 
 def filled_in(task_type: TaskType, post: Mapping[str, str], *, without: Collection[str] = ()) -> dict[str, str]:

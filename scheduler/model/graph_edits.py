@@ -73,14 +73,14 @@ def written_task(document: Document, task_id: str) -> Mapping[str, Any]:
     GraphNotEditable
         It does not write it: Weir makes it of a loop or a split, or it is gone.
     """
-    found = next((task for task in document["tasks"] if task["id"] == task_id), None)
-    if found is None:
+    written = next((task for task in document["tasks"] if task["id"] == task_id), None)
+    if written is None:
         of = next((task["id"] for task in document["tasks"] if task_id.startswith(f"{task['id']}.")), None)
         if of is None:
             raise GraphNotEditable(f"The document has no task {shown(task_id)}.", remedy="Choose one of the graph.")
         raise GraphNotEditable(
             f"The text has no task {shown(task_id)}: Weir makes it of a loop or a split at {of}.", remedy=_IN_TEXT)
-    return found
+    return written
 
 
 def require_config(task: Mapping[str, Any]) -> Mapping[str, Any]:

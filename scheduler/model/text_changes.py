@@ -243,12 +243,12 @@ class _Comparison:
 def _side_by_side(old: list[str], new: list[str]) -> Iterator[tuple[slice, slice]]:
     """Elements of two lists that stand for each other, one of each; those that are gone, one of the old; and those that
     came, all at one place together."""
-    kept = set(old) & set(new)
+    in_both = set(old) & set(new)
     first = second = 0
     while first < len(old) or second < len(new):
-        is_gone = second == len(new) or (first < len(old) and old[first] not in kept)
+        is_gone = second == len(new) or (first < len(old) and old[first] not in in_both)
         came = second
-        while came < len(new) and (first == len(old) or new[came] not in kept):
+        while came < len(new) and (first == len(old) or new[came] not in in_both):
             came += 1
         if is_gone and came == second:
             yield slice(first, first + 1), slice(second, second)

@@ -69,8 +69,8 @@ def test_a_dataflow_is_edited_in_its_graph_and_the_text_keeps_the_rest(editor: P
     dialog.get_by_label("Type").select_option("range_filter")
     dialog.get_by_label("Id of the task").fill("plausible")
     expect(dialog.get_by_label("Place")).to_have_value("mean")  # as there is one that reads it
-    found = Axe().run(editor, context={"include": [["#graph-edit"], ["#preview-graph"]]})
-    assert found.violations_count == 0, found.generate_report()
+    looked_at = Axe().run(editor, context={"include": [["#graph-edit"], ["#preview-graph"]]})
+    assert looked_at.violations_count == 0, looked_at.generate_report()
     dialog.get_by_label("Ranges").fill('{"temperature": [-30, 60]}')
     dialog.get_by_role("button", name="Add").click()
     expect(dialog).to_be_hidden()

@@ -132,6 +132,13 @@ def test_a_task_comes_between_two_and_goes_again(carla: GraphUser) -> None:
     assert carla.text == TEXT and answer["task"] == "parse" and "Ctrl+Z" in answer["told"]
 
 
+def test_a_latency_limit_that_loses_its_path_is_told(client_of: ClientOf) -> None:
+    limit = "latency: {limit: 2 s, along: [mean, out]}\n"
+    someone = GraphUser(client_of("carla"), TEXT + limit)
+    assert "atency" in someone.do("join", "mean", remove="out")["told"]
+    assert someone.text == TEXT.replace("  - {from: mean, to: out}\n", "")
+
+
 def test_tasks_are_joined_and_renamed(carla: GraphUser) -> None:
     form = carla.form("join", "parse")
     assert "out" in form.values("value") and "sense" not in form.values("value")

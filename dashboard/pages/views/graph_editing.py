@@ -59,10 +59,10 @@ def _text(request: HttpRequest) -> tuple[str, Format]:
 
 def _told(form: GraphForm, document: dict[str, Any]) -> str:
     """What is to be known of an edit that is not seen where it was made."""
-    words = [f"{form.task} is removed. Ctrl+Z brings it back."] if form.edit == "remove" else []
-    if form.edit != "rename" and form.meant and form.meant.get("latency") != document.get("latency"):
-        words.append("The latency limits along it changed, too: see latency in the text.")
-    return " ".join(words)
+    before, after = (each.get("latency", []) for each in (document, form.meant or {}))
+    before, after = (limits if isinstance(limits, list) else [limits] for limits in (before, after))
+    gone = "Latency limits along its streams are gone with it." if len(after) < len(before) else ""
+    return f"{form.told} {gone}".strip()
 
 
 def _as_in_a_browser(text: str, changes: Sequence[TextChange]) -> list[dict[str, Any]]:
