@@ -34,14 +34,14 @@ class GraphEdits {
   }
 
   key(event) {
-    if (!event.target.matches(".graph-canvas") || event.altKey) return;
+    if (event.altKey) return;
     if (event.ctrlKey || event.metaKey) {
       const key = event.key.toLowerCase();
       if (!["z", "y"].includes(key)) return;
       window.weirEditor.step(key === "y" || event.shiftKey ? "Mod-y" : "Mod-z");
     } else {
       const edit = { Enter: "configure", Insert: "add", Delete: "remove" }[event.key];
-      const task = this.chosen;
+      const task = event.target.matches(".graph-canvas") && this.chosen; // on a button Enter presses it
       if (!edit || !task || (edit === "configure" && task.ways)) return; // alternates open by Enter
       this.begin(edit, task.id);
     }

@@ -128,7 +128,10 @@ class Preview {
   /** Somebody edited the graph: it shows at once what was made, and the task that one goes on with. */
   async edited({ graph, task }) {
     const panel = await this.drawWritten(graph);
-    if (!panel) return;
+    if (!panel) {
+      this.panel.querySelector("[data-of='']").focus(); // where one goes on, or takes it back
+      return;
+    }
     if (task && panel.graph.byId?.has(task)) panel.choose(task);
     panel.graph.canvas.focus({ preventScroll: true });
   }

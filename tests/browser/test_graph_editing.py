@@ -101,6 +101,13 @@ def test_an_empty_document_begins_with_a_source(editor: Page) -> None:
     expect(dialog.get_by_label("Id of the task")).to_have_value("urban_sensing")
     dialog.get_by_role("button", name="Add").click()
     expect(dialog).to_be_hidden()
+    begun = text_of(editor)
+    choose(editor, "urban_sensing")
+    editor.keyboard.press("Delete")
+    expect(editor.locator("#preview-graph [data-of='']")).to_be_focused()
+    editor.keyboard.press("Control+z")
+    assert text_of(editor) == begun
+    choose(editor, "urban_sensing")
     expect(editor.locator("#problems li")).not_to_have_count(0)  # it has no sink yet, and is drawn all the same
     card = editor.locator("#preview-graph .graph-card")
     card.get_by_role("button", name="Add after").click()
