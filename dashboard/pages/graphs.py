@@ -10,6 +10,7 @@ and which is ``on`` as far as that is known; a browser draws them inside the tas
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -141,6 +142,39 @@ def preview_graph(preview: Mapping[str, Any], *, task_types: TaskTypes) -> dict[
     streams = [
         {"id": stream_id(stream.source, stream.target), "source": stream.source, "target": stream.target,
          "marks": [] if stream.target in reused else ["starts"]} for stream in dataflow.streams]
+    return _whole(tasks, streams, labelled=False)
+
+
+def written_graph(document: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, Any]:
+    """The graph of a document as its text has it, valid or not; streams that go round, or to no task, are left out.
+
+    Parameters
+    ----------
+    document : mapping
+        ``tasks`` with ids and ``streams`` with ends, as ``scheduler.model.graph_edits.editable`` gives them.
+    """
+    tasks = []
+    for task in document["tasks"]:
+        type_name = str(task.get("type") or ("loop" if "loop" in task else "alternates"))
+        tasks.append({
+            "id": task["id"], "label": task["id"], "type": type_name, "kind": _kind(type_name, task_types),
+            "config": task.get("config") or {}, "users": [], "note": "", "marks": ["starts"]})
+    known = {task["id"] for task in tasks}
+    ends = [(stream["from"], stream["to"]) for stream in document["streams"]]
+    ends = [each for each in ends if known.issuperset(each)]
+    readers: dict[str, list[str]] = {}
+    for source, target in ends:
+        readers.setdefault(source, []).append(target)
+    waits = Counter(target for _, target in ends)  # by task, for how many of its streams
+    ordered = [task["id"] for task in tasks if not waits[task["id"]]]
+    for task_id in ordered:
+        for reader in readers.get(task_id, ()):
+            waits[reader] -= 1
+            if not waits[reader]:
+                ordered.append(reader)
+    streams = [
+        {"id": stream_id(source, target), "source": source, "target": target, "marks": ["starts"]}
+        for source, target in ends if not waits[target]]
     return _whole(tasks, streams, labelled=False)
 
 

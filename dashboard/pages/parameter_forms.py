@@ -14,13 +14,14 @@ from scheduler.model.task_types import Parameter, TaskType
 
 USUAL = frozenset({  # shown at once beside what is required
     "format", "header", "match", "username", "password", "folder", "key", "columns"})
+UNITS = {"_per_s": "per s", "_ms": "ms", "_s": "s"}  # as names of parameters end
 MOST_CHARACTERS = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterField:
-    """A parameter as a form asks for it. ``kind`` is ``text``, ``choice``, ``boolean`` or ``secret``; ``value`` is what
-    was filled in, or the default; ``error`` is what is wrong with it."""
+    """A parameter as a form asks for it. ``kind`` is ``text``, ``lines``, ``choice``, ``boolean`` or ``secret``;
+    ``value`` is what was filled in, or the default; ``error`` is what is wrong with it."""
 
     name: str
     doc: str
@@ -34,7 +35,9 @@ class ParameterField:
     @property
     def label(self) -> str:
         """Its name as a person reads it."""
-        return self.name.replace("_", " ").capitalize()
+        ending = next((ending for ending in UNITS if self.name.endswith(ending)), "")
+        words = self.name.removesuffix(ending).replace("_", " ").capitalize()
+        return f"{words} ({UNITS[ending]})" if ending else words
 
     @property
     def is_usual(self) -> bool:
@@ -59,12 +62,13 @@ def fields_of(
     without : collection of str, optional
         Parameters that are asked for elsewhere.
     """
-    return [
-        ParameterField(
-            parameter.name, parameter.doc, _kind(parameter), given.get(parameter.name, _default(parameter)),
-            tuple(secrets) if parameter.secret else parameter.choices, parameter.required, _hint(parameter),
-            errors.get(parameter.name, ""))
-        for parameter in _asked(task_type, without)]
+    fields = []
+    for parameter in _asked(task_type, without):
+        value = given.get(parameter.name, _default(parameter))
+        fields.append(ParameterField(
+            parameter.name, parameter.doc, "lines" if "\n" in value else _kind(parameter), value,
+            _choices(parameter, value, secrets), parameter.required, _hint(parameter), errors.get(parameter.name, "")))
+    return fields
 
 
 def config_of(
@@ -84,11 +88,29 @@ def config_of(
     return config, errors
 
 
+def texts_of(task_type: TaskType, config: Mapping[str, Any]) -> dict[str, str]:
+    """A config as a form of its type shows it, by parameter."""
+    return {
+        parameter.name: _default(parameter) if config.get(parameter.name) is None
+        else _text_of(parameter, config[parameter.name])
+        for parameter in task_type.parameters}
+
+
+def changes_of(
+    task_type: TaskType, config: Mapping[str, Any], given: Mapping[str, str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """What a form changes of a config, None for what takes its default from now on; and what is missing, by parameter.
+    What was not touched stays as its author spelled it."""
+    shown = texts_of(task_type, config)
+    config_given, errors = config_of(task_type, given)
+    return {name: config_given.get(name) for name, text in given.items() if text != shown[name]}, errors
+
+
 def filled_in(task_type: TaskType, post: Mapping[str, str], *, without: Collection[str] = ()) -> dict[str, str]:
     """What a form that was sent says, by parameter."""
     given = {}
     for parameter in _asked(task_type, without):
-        text = post.get(f"p.{parameter.name}", "")[:MOST_CHARACTERS]
+        text = post.get(f"p.{parameter.name}", "")[:MOST_CHARACTERS].replace("\r\n", "\n")
         if parameter.type == "boolean" and not text:
             text = "false"
         given[parameter.name] = text
@@ -139,17 +161,36 @@ def _kind(parameter: Parameter) -> str:
         return "secret"
     if parameter.type == "boolean":
         return "boolean"
-    return "choice" if parameter.choices else "text"
+    if parameter.choices:
+        return "choice"
+    return "lines" if parameter.query or parameter.expression or parameter.type == "object" else "text"
+
+
+def _choices(parameter: Parameter, value: str, secrets: Sequence[str]) -> tuple[str, ...]:
+    """What may be chosen, with what is chosen now, or nothing, where that is none of it."""
+    choices = tuple(secrets) if parameter.secret else parameter.choices
+    is_among = not choices or value in choices or (not value and (parameter.required or parameter.secret))
+    return choices if is_among else (value, *choices)
 
 
 def _default(parameter: Parameter) -> str:
     if parameter.default is None or parameter.secret:
         return ""
-    if parameter.type == "boolean":
-        return "true" if parameter.default else "false"
-    if parameter.type == "list":
-        return ", ".join(map(str, parameter.default))
-    return json.dumps(parameter.default) if parameter.type == "object" else str(parameter.default)
+    return _text_of(parameter, parameter.default)
+
+
+def _text_of(parameter: Parameter, value: Any) -> str:
+    """A value as a form shows it: what `_value` makes of the text is the value again, where it is of its type."""
+    if parameter.secret and isinstance(value, Mapping):
+        return str(value.get(SECRET, ""))
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, list | tuple):
+        texts = [str(item) for item in value]
+        is_short = all(isinstance(item, str | int | float) and not isinstance(item, bool) for item in value)
+        if is_short and texts == _parts(", ".join(texts)) and not ", ".join(texts).startswith("["):
+            return ", ".join(texts)
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | tuple | Mapping) else str(value)
 
 
 def _hint(parameter: Parameter) -> str:
@@ -167,6 +208,9 @@ def _value(parameter: Parameter, text: str) -> Any:
     if parameter.type == "boolean":
         return text == "true"
     if parameter.type == "list":
+        with suppress(ValueError):
+            if text.lstrip().startswith("["):
+                return json.loads(text)
         return [_number(part) if parameter.items in ("number", "integer") else part for part in _parts(text)]
     if parameter.type in ("number", "integer"):
         return _number(text)

@@ -143,6 +143,17 @@ export class Editor {
     this.view.focus();
   }
 
+  /** Changes that somebody made in the graph, as one step of the text's history, and checked at once. */
+  apply(changes) {
+    this.view.dispatch({ changes, userEvent: "input.graph" });
+    return this.check();
+  }
+
+  /** Undo or redo (`key`: `Mod-z`, `Mod-y`) the last step, wherever it was made. */
+  step(key) {
+    cm.historyKeymap.find((binding) => binding.key === key).run(this.view);
+  }
+
   async take(file) {
     if (!file) return;
     if (file.size > LIMIT_BYTES) {

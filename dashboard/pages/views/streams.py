@@ -70,7 +70,7 @@ def search(request: HttpRequest, search_id: str) -> HttpResponse:
 def document_streams(request: HttpRequest) -> JsonResponse:
     """The streams of a document that is being written: of each task its state, and where its events are, or a table."""
     of_document = streams.streams_of(
-        _team(request), request.POST.get("text", ""), format=request.POST.get("format") or None)
+        team_to_submit_for(request), request.POST.get("text", ""), format=request.POST.get("format") or None)
     return JsonResponse({"streams": [_row(request, stream) for stream in of_document]})
 
 
@@ -78,7 +78,7 @@ def document_streams(request: HttpRequest) -> JsonResponse:
 @login_required
 def look_begin(request: HttpRequest) -> JsonResponse:
     """Look at a live source of a document that is being written: where to ask for what is seen, or why it is not."""
-    team = _team(request)
+    team = team_to_submit_for(request)
     try:
         look_id = source_looks.begin_look(
             actor=request.user, team=team, text=request.POST.get("text", ""),
@@ -117,7 +117,7 @@ def look_end(request: HttpRequest, look_id: str) -> HttpResponse:
     return HttpResponse(status=204)
 
 
-def _team(request: HttpRequest) -> Team:
+def team_to_submit_for(request: HttpRequest) -> Team:
     """The team that the document would be submitted for."""
     team = teams.teams_to_submit_for(request.viewer).filter(slug=request.POST.get("team", "")).first()
     if team is None:

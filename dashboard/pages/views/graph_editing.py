@@ -1,0 +1,75 @@
+"""The document beside its graph: the graph as the text has it, and edits of it as changes of the text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, JsonResponse
+from django.template.loader import render_to_string
+from django.views.decorators.http import require_POST
+
+from dashboard import jobs
+from dashboard.catalog.document_checks import FORMATS
+from dashboard.pages.graph_forms import GraphForm, changes_to, document_of, graph_form
+from dashboard.pages.graphs import written_graph
+from dashboard.pages.views.streams import team_to_submit_for
+from dashboard.teams import selectors as teams
+from scheduler.model.documents import Format
+from scheduler.model.text_changes import TextChange
+
+WIDE = "\uffff"  # characters beyond count as two in a browser
+
+
+@require_POST
+@login_required
+def document_graph(request: HttpRequest) -> JsonResponse:
+    """The graph of a document that is being written, as its text has it."""
+    team_to_submit_for(request)
+    document = document_of(*_text(request))
+    return JsonResponse({"graph": written_graph(document, task_types=jobs.task_types())})
+
+
+@require_POST
+@login_required
+def graph_edit(request: HttpRequest, edit: str) -> JsonResponse:
+    """The form of an edit; where it is sent, the changes of the text, the graph after them and the task to choose."""
+    team = team_to_submit_for(request)
+    text, format = _text(request)
+    document = document_of(text, format)
+    secrets = [secret.name for secret in teams.secrets(team)]
+    form = graph_form(edit, document, request.POST, secrets=secrets, applies=request.POST.get("apply") == "1")
+    changes: Sequence[TextChange] = ()
+    if form.meant is not None:
+        changes, form = changes_to(text, format, form)
+    if form.meant is None:
+        html = render_to_string("parts/graph_form.html", {"form": form, "team": team, "chosen": form.chosen}, request)
+        return JsonResponse({"html": html}, status=422 if form.errors else 200)
+    return JsonResponse({
+        "changes": _as_in_a_browser(text, changes), "task": form.after, "told": _told(form, document),
+        "graph": written_graph(form.meant, task_types=jobs.task_types())})
+
+
+def _text(request: HttpRequest) -> tuple[str, Format]:
+    """The text with the ends of lines that the editor counts, which a form sends as two characters, and its format."""
+    format: Any = request.POST.get("format", "")
+    return request.POST.get("text", "").replace("\r\n", "\n"), format if format in FORMATS else "yaml"
+
+
+def _told(form: GraphForm, document: dict[str, Any]) -> str:
+    """What is to be known of an edit that is not seen where it was made."""
+    before, after = (each.get("latency", []) for each in (document, form.meant or {}))
+    before, after = (limits if isinstance(limits, list) else [limits] for limits in (before, after))
+    gone = "Latency limits along its streams are gone with it." if len(after) < len(before) else ""
+    return f"{form.told} {gone}".strip()
+
+
+def _as_in_a_browser(text: str, changes: Sequence[TextChange]) -> list[dict[str, Any]]:
+    """Changes by the units that a browser counts text in (UTF-16)."""
+    places = sorted({place for change in changes for place in (change.start, change.end)})
+    counted, before, units = {}, 0, 0
+    for place in places:
+        units += place - before + sum(character > WIDE for character in text[before:place])
+        counted[place], before = units, place
+    return [{"from": counted[change.start], "to": counted[change.end], "insert": change.written} for change in changes]
