@@ -60,6 +60,8 @@ LIVE_CONNECTIONS = InputBound(_LIVE, "connections of a user, of a server process
 LIVE_FRAME = InputBound(_LIVE, "bytes of a frame", 16 * _KB, "close code 1009")
 LIVE_MESSAGE = InputBound(_LIVE, "characters of a message", 4_096, "a message of type `error`")
 LIVE_MESSAGES = InputBound(_LIVE, "messages of a connection in ten seconds", 200, "close code 4429")
+LIVE_FRAMES = InputBound(_LIVE, "pings, pongs and parts of messages of a connection in ten seconds, and parts of a "
+                         "message", 1_000, "the end")
 LIVE_TOPICS = InputBound(_LIVE, "topics of a connection", 8, "a message of type `error`")
 
 # Documents ---------------------------------------------------------------------------------------------------------
