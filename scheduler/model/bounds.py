@@ -111,7 +111,8 @@ MESSAGE_VALUES = InputBound(_EVENTS, "values of JSON, Arrow or Avro, those in li
                        "413 `too_large`, or a dead letter")
 MESSAGE_BYTES = InputBound(_EVENTS, "bytes of Arrow, once decoded", 64 * _MB, "413 `too_large`, or a dead letter")
 MESSAGE_DEPTH = InputBound(_EVENTS, "levels of lists and records in a value", 64, "a dead letter")
-PACKET_BYTES = InputBound("a message of Kafka or MQTT", "bytes, once decompressed", 64 * _MB, "a dead letter")
+PACKET_BYTES = InputBound("a message of Kafka or MQTT, a row of PostgreSQL", "bytes, once decompressed", 64 * _MB,
+                    "a dead letter")
 POLL_EVENTS = InputBound("messages that come together", "events, once decoded", 1_000_000,
                     "a dead letter for the message that is beyond")
 DEAD_LETTERS = InputBound("messages that come together", "dead letters that are kept of them", 1_000,
