@@ -110,6 +110,7 @@ MESSAGE_EVENTS = InputBound(_EVENTS, "events, once decoded", 250_000, "a dead le
 MESSAGE_VALUES = InputBound(_EVENTS, "values of JSON, Arrow or Avro, those in lists and records, too", 2_500_000,
                        "413 `too_large`, or a dead letter")
 MESSAGE_BYTES = InputBound(_EVENTS, "bytes of Arrow, once decoded", 64 * _MB, "413 `too_large`, or a dead letter")
+DECIMAL_BYTES = InputBound(_EVENTS, "bytes of a decimal of Avro", 256, "a dead letter")
 MESSAGE_DEPTH = InputBound(_EVENTS, "levels of lists and records in a value", 64, "a dead letter")
 PACKET_BYTES = InputBound("a message of Kafka or MQTT, a row of PostgreSQL", "bytes, once decompressed", 64 * _MB,
                     "a dead letter")
