@@ -89,8 +89,8 @@ def search(viewer: Viewer, search_id: str) -> StreamSearch:
     """
     before = _progress(viewer, search_id)
     facts, is_over, problem = before.facts, before.facts["until_ms"] <= _now_ms(), None
+    stream = tapped_stream(viewer, facts["task"])  # also once it is over: who lost the right reads nothing of before
     if not is_over:
-        stream = tapped_stream(viewer, facts["task"])
         try:
             for block in reversed(node_calls.new_blocks(search_id, stream)):  # the oldest first
                 is_met = event_condition(facts["where"], block.types)

@@ -176,8 +176,10 @@ def _line(node: str, line: LogLine, names: dict[str, str], view: View, dataflow_
 
 
 def as_text(log: ReadLog) -> Iterable[str]:
-    """Lines as a file has them, each with its end."""
+    """Lines as a file has them, each with its end; of one that goes over several all but the first are indented, so
+    that none looks as if another process had written it."""
     for line in log.lines:
         at = datetime.fromtimestamp(line.at_ms / 1000, UTC).isoformat(timespec="milliseconds")
         whose = line.task or line.query or line.process
-        yield f"{at} {line.level:7} {line.node}/{line.process} {whose}: {line.text}\n"
+        text = "\n    ".join(line.text.splitlines())
+        yield f"{at} {line.level:7} {line.node}/{line.process} {whose}: {text}\n"

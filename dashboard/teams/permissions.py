@@ -59,6 +59,12 @@ def viewer_of(user: User) -> Viewer:
     return Viewer(user_id=user.pk, roles=MappingProxyType(roles), superuser=user.is_superuser, most=most)
 
 
+def viewer_now(user: User) -> Viewer:
+    """As `viewer_of`, by what the database says now: for commands, which wait in line until they have their turn."""
+    user.refresh_from_db(fields=["is_active", "is_superuser"])
+    return viewer_of(user)
+
+
 def require_role(viewer: Viewer, team: Team, role: Role) -> None:
     """Raise ``PermissionDenied`` unless the viewer holds at least this role in the team."""
     if not viewer.has_role(team.pk, role):

@@ -60,6 +60,8 @@ LIVE_CONNECTIONS = InputBound(_LIVE, "connections of a user, of a server process
 LIVE_FRAME = InputBound(_LIVE, "bytes of a frame", 16 * _KB, "close code 1009")
 LIVE_MESSAGE = InputBound(_LIVE, "characters of a message", 4_096, "a message of type `error`")
 LIVE_MESSAGES = InputBound(_LIVE, "messages of a connection in ten seconds", 200, "close code 4429")
+LIVE_FRAMES = InputBound(_LIVE, "pings, pongs and parts of messages of a connection in ten seconds, and parts of a "
+                         "message", 1_000, "the end")
 LIVE_TOPICS = InputBound(_LIVE, "topics of a connection", 8, "a message of type `error`")
 
 # Documents ---------------------------------------------------------------------------------------------------------
@@ -108,8 +110,10 @@ MESSAGE_EVENTS = InputBound(_EVENTS, "events, once decoded", 250_000, "a dead le
 MESSAGE_VALUES = InputBound(_EVENTS, "values of JSON, Arrow or Avro, those in lists and records, too", 2_500_000,
                        "413 `too_large`, or a dead letter")
 MESSAGE_BYTES = InputBound(_EVENTS, "bytes of Arrow, once decoded", 64 * _MB, "413 `too_large`, or a dead letter")
+DECIMAL_BYTES = InputBound(_EVENTS, "bytes of a decimal of Avro", 256, "a dead letter")
 MESSAGE_DEPTH = InputBound(_EVENTS, "levels of lists and records in a value", 64, "a dead letter")
-PACKET_BYTES = InputBound("a message of Kafka or MQTT", "bytes, once decompressed", 64 * _MB, "a dead letter")
+PACKET_BYTES = InputBound("a message of Kafka or MQTT, a row of PostgreSQL", "bytes, once decompressed", 64 * _MB,
+                    "a dead letter")
 POLL_EVENTS = InputBound("messages that come together", "events, once decoded", 1_000_000,
                     "a dead letter for the message that is beyond")
 DEAD_LETTERS = InputBound("messages that come together", "dead letters that are kept of them", 1_000,

@@ -45,9 +45,11 @@ ELSEWHERE = {  # bound → the test of another file that exceeds it
     "LIVE_FRAME": f"{LIVE}::test_a_frame_that_no_message_needs_is_not_read",
     "LIVE_MESSAGE": f"{DOORS}::test_a_live_connection_that_asks_too_much_is_closed_and_another_goes_on",
     "LIVE_MESSAGES": f"{DOORS}::test_a_live_connection_that_asks_too_much_is_closed_and_another_goes_on",
+    "LIVE_FRAMES": "tests/dashboard/test_live_slow.py::test_who_sends_frames_without_end_is_cut_off",
     "LIVE_TOPICS": f"{LIVE}::test_topics_on_one_connection_are_limited",
     "MESSAGE_EVENTS": f"{EVENTS}::{BEYOND}", "MESSAGE_VALUES": f"{EVENTS}::{BEYOND}",
     "MESSAGE_BYTES": f"{EVENTS}::{BEYOND}",
+    "DECIMAL_BYTES": "tests/engine/connectors/test_avro.py::test_a_decimal_that_would_take_long_to_read_is_told",
     "MESSAGE_DEPTH": f"{EVENTS}::test_a_value_nested_too_deep_is_a_dead_letter",
     "PACKET_BYTES": "tests/engine/connectors/test_mqtt.py::"
                     "test_a_packet_larger_than_one_may_be_is_a_dead_letter_and_takes_no_other_with_it",

@@ -9,9 +9,10 @@ import time
 from base64 import b64encode
 
 import pytest
-import websockets.frames
 from django.conf import settings as django_settings
+from websockets.frames import Frame, Opcode
 
+from scheduler.model.bounds import LIVE_FRAMES
 from tests.dashboard.building import World
 from tests.dashboard.test_live import Server, client_of, server, snapshot  # noqa: F401
 
@@ -30,7 +31,7 @@ def not_reading(server: Server, cookie: str, seq: int) -> socket.socket:  # noqa
     client.sendall("\r\n".join(lines).encode())
     assert client.recv(2048).startswith(b"HTTP/1.1 101")
     text = json.dumps({"type": "subscribe", "topic": "estate", "seq": seq}).encode()
-    client.sendall(websockets.frames.Frame(websockets.frames.Opcode.TEXT, text).serialize(mask=True))
+    client.sendall(Frame(Opcode.TEXT, text).serialize(mask=True))
     return client
 
 
@@ -56,6 +57,26 @@ def test_who_does_not_read_is_cut_off_though_its_buffers_are_full(
     with not_reading(server, f"{name}={client.cookies[name].value}", seq):
         until_there_is_one(server)
         until_none_is_left(server)
+
+
+@pytest.mark.parametrize("flood", [
+    Frame(Opcode.PING, b"p" * 125), Frame(Opcode.PONG, b"p" * 125), Frame(Opcode.CONT, b"", fin=False),
+], ids=["pings", "pongs", "parts of a message"])
+def test_who_sends_frames_without_end_is_cut_off(
+    committed_world: World, server: Server, flood: Frame  # noqa: F811
+):
+    client = client_of(committed_world.vera)
+    name = django_settings.SESSION_COOKIE_NAME
+    with not_reading(server, f"{name}={client.cookies[name].value}", snapshot(client, "estate")["seq"]) as flooding:
+        begun = Frame(Opcode.TEXT, b"", fin=False).serialize(mask=True) if flood.opcode is Opcode.CONT else b""
+        try:
+            # Within one of two spans of ten seconds there are more than may be, however slow the server is.
+            flooding.sendall(begun + flood.serialize(mask=True) * 3 * LIVE_FRAMES.most)
+            came = b"".join(iter(lambda: flooding.recv(65_536), b""))
+        except ConnectionError:  # the server was first
+            came = b""
+    assert b"keepalive" not in came  # not because it answers nothing
+    until_none_is_left(server)
 
 
 def until_there_is_one(server: Server) -> None:  # noqa: F811

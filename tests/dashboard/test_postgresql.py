@@ -16,7 +16,7 @@ from tests.postgresql import cluster
 
 WITHOUT_DATABASE = ("test_settings.py", "test_live_protocol.py")
 # What locks rows, races for them and rolls back; the long run takes the whole site.
-TRANSACTIONS = ("concurrency", "reservations", "transitions")
+TRANSACTIONS = ("admins_at_once", "concurrency", "reservations", "transitions")
 REFUSED_TEXTS = ("stored_texts",)  # by PostgreSQL alone
 WHOLE_S = 2_400  # within which the whole site's tests end, beside others on slow cores
 

@@ -27,7 +27,7 @@ VARIABLE = "WEIR_DATABASE_HOSTS"
 FILE = "sqlite:"  # what the address of a file begins with
 _SQLITE_READS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 _STEPS = 1_000  # of SQLite's machine, between two looks at the clock
-_HEAP_BYTES = 256 * 2**20  # of all SQLite connections of a process
+_HEAP_BYTES = 256 * 2**20  # of all SQLite connections of a process, and of one answer of PostgreSQL
 _MOST_BYTES = 16 * 2**20  # of text and blobs in the rows for one event
 _SQLITE_LIMITS = {
     sqlite3.SQLITE_LIMIT_LENGTH: 4 * 2**20,  # of a value, a row or a query, in bytes
@@ -145,13 +145,15 @@ class PostgresqlDatabase:
     def __init__(self, facts: Mapping[str, str], *, patience_s: float) -> None:
         import psycopg
 
-        self._psycopg = psycopg
+        from .bounded_postgresql import AnswerTooLarge, bounded_by
+
+        self._psycopg, self._too_large = psycopg, AnswerTooLarge
         patience_ms = max(1, int(1000 * patience_s))
         options = " ".join(f"-c {name}={value}" for name, value in {
             "default_transaction_read_only": "on", "statement_timeout": patience_ms, "lock_timeout": patience_ms,
             "idle_in_transaction_session_timeout": 60_000}.items())
         try:
-            self._connection = psycopg.connect(
+            self._connection = bounded_by(_HEAP_BYTES).connect(
                 **facts, options=options, connect_timeout=max(2, int(patience_s)), target_session_attrs="any",
                 autocommit=True, prepare_threshold=None)
         except psycopg.OperationalError:
@@ -161,6 +163,8 @@ class PostgresqlDatabase:
         """The first rows of a query, in a transaction of its own."""
         try:
             return self._asked(query, values, most)
+        except self._too_large as error:  # opening it anew would not help
+            raise LookupError(str(error)) from None
         except self._psycopg.Error as error:
             if self._connection.closed or self._connection.broken:
                 raise ConnectionError("the connection was lost") from None

@@ -16,7 +16,7 @@ from dashboard.catalog.dataflow_states import move_dataflow
 from dashboard.catalog.document_checks import parse_document
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.teams.models import Role, User
-from dashboard.teams.permissions import require_role, viewer_of
+from dashboard.teams.permissions import require_role, viewer_now
 from scheduler.model.errors import WeirError
 
 
@@ -46,9 +46,9 @@ def adopt_near_miss(*, actor: User, proposal_id: UUID | str, key: str) -> Propos
     NoSuchNearMiss
         The estate moved on, and it is no longer offered; nothing is changed.
     """
-    viewer = viewer_of(actor)
     with audited(actor=actor, verb="proposal.adopt_near_miss") as audit:
         lock_generation()
+        viewer = viewer_now(actor)
         old = proposal_for(viewer, proposal_id, for_update=True)
         record = old.dataflow
         require_role(viewer, record.team, Role.ENGINEER)

@@ -34,12 +34,13 @@ from dashboard.controllers.machine_states import (
 from dashboard.controllers.models import MachineOrder
 from dashboard.controllers.site_world import StoredWorld
 from dashboard.controllers.stored_rounds import policies_of
+from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.operations.estate_store.offered_slots import offered_slots, silent_nodes
 from dashboard.operations.live_view.nodes import take_out_node
 from dashboard.operations.models import NodeRow
 from dashboard.operations.services import drain_node
 from dashboard.teams.models import User
-from dashboard.teams.permissions import require_superuser, viewer_of
+from dashboard.teams.permissions import require_superuser, viewer_now
 from scheduler.adaptation.machine_orders import MachineBounds, OrderedMachine, StartMachine, StopMachine, orders_for
 from scheduler.controllers.alternate_adaptation import NAME, slots_wanted
 from scheduler.controllers.controller_registry import CONTROLLERS
@@ -226,8 +227,9 @@ def decline_machine(*, actor: User, node: str, at: datetime) -> MachineOrder:
 
 
 def _answer(actor: User, node: str, verb: str, state: str, changes: Mapping[str, object]) -> MachineOrder:
-    require_superuser(viewer_of(actor))
     with audited(actor=actor, verb=verb) as audit:
+        lock_generation()  # two orders at once are within the bounds together
+        require_superuser(viewer_now(actor))
         row = MachineOrder.objects.select_for_update().filter(node=node).first()
         if row is None:
             raise NotFound(f"No machine {node} is recommended.", remedy="See those that are: `./weir node machines`.")

@@ -21,7 +21,7 @@ from dashboard.catalog.dataflow_states import move_dataflow
 from dashboard.core.http_errors import BadInput
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.teams.models import Role, Team, User
-from dashboard.teams.permissions import Viewer, viewer_of
+from dashboard.teams.permissions import Viewer, viewer_now
 from scheduler.approving import ApproverRole, DemandStatus
 from scheduler.model.errors import InvalidTransition, PermissionDenied, StalePlan, WeirError
 from scheduler.model.plan_kinds import PLAN_KINDS
@@ -65,9 +65,9 @@ def approve_proposal(*, actor: User, proposal_id: UUID | str, digest: str, comme
         The estate has changed, and the plan stands no more.
     AlreadyReviewed, PermissionDenied, InvalidTransition
     """
-    viewer, now = viewer_of(actor), timezone.now()
     with audited(actor=actor, verb="proposal.approve") as audit:
         generation = lock_generation()
+        viewer, now = viewer_now(actor), timezone.now()
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         _require_reviewable(proposal, digest)
         demands = demands_of(proposal, at=now)
@@ -113,9 +113,9 @@ def _made_anew(proposal: Proposal, digest: str) -> DigestMismatch | None:
 
 def reject_proposal(*, actor: User, proposal_id: UUID | str, comment: str) -> Proposal:
     """Reject a proposal, for a team that is asked and that the actor is an approver of; the author cancels instead."""
-    viewer = viewer_of(actor)
     with audited(actor=actor, verb="proposal.reject") as audit:
         lock_generation()
+        viewer = viewer_now(actor)
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         if proposal.status not in {PENDING, STALE}:
             raise InvalidTransition(
@@ -141,9 +141,9 @@ def reject_proposal(*, actor: User, proposal_id: UUID | str, comment: str) -> Pr
 
 def cancel_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
     """Take a proposal back before it is executed: its author, who chose its schedule, or an admin of its team."""
-    viewer = viewer_of(actor)
     with audited(actor=actor, verb="proposal.cancel") as audit:
         lock_generation()
+        viewer = viewer_now(actor)
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         permissions.require_author_or_admin(viewer, proposal)
         move_proposal(proposal, CANCELLED)

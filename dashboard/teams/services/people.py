@@ -9,7 +9,7 @@ from dashboard.audit.trail import audited
 from dashboard.core.access_events import access_changed
 from dashboard.teams.account_errors import InvalidValue, LastAdmin
 from dashboard.teams.models import User
-from dashboard.teams.permissions import viewer_of
+from dashboard.teams.permissions import viewer_now
 from dashboard.teams.selectors import is_last_administrator, person
 from dashboard.teams.services.tokens import revoke_all
 
@@ -25,6 +25,8 @@ def deactivate(*, actor: User, username: str) -> User:
         Nobody would administer the installation any more.
     """
     with audited(actor=actor, verb="user.deactivate") as audit:
+        # Administrators who deactivate each other, or themselves, are one after another.
+        list(User.objects.select_for_update(no_key=True).filter(is_superuser=True).order_by("pk"))
         user = _locked(actor, username)
         audit.subject = user
         if not user.is_active:
@@ -73,4 +75,4 @@ def change_password(*, actor: User, password: str, with_tokens: bool) -> None:
 
 
 def _locked(actor: User, username: str) -> User:
-    return User.objects.select_for_update().get(pk=person(viewer_of(actor), username).pk)
+    return User.objects.select_for_update().get(pk=person(viewer_now(actor), username).pk)

@@ -14,7 +14,7 @@ from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.models import ApiToken, TokenScope, User
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.selectors import tokens_for
-from scheduler.model.errors import NotFound
+from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.names import require_plain
 
 MOST_TOKENS = 50
@@ -39,11 +39,13 @@ def create_token(
     days = min(settings.TOKEN_DAYS, longest) if days is None else days
     if not 1 <= days <= longest:
         raise InvalidValue(f"A token cannot last {days} days here.", remedy=f"Choose 1 to {longest} days.")
-    if actor.api_tokens.count() >= MOST_TOKENS:
-        raise InvalidValue(
-            f"You have {MOST_TOKENS} tokens, which is the most.", remedy="Revoke one that is not used any more.")
     secret = f"weir_{secrets.token_urlsafe(32)}"
     with audited(actor=actor, verb="token.create") as audit:
+        if not User.objects.select_for_update(no_key=True).get(pk=actor.pk).is_active:  # while this waited for its turn
+            raise PermissionDenied(f"{actor.username} is deactivated.", remedy="Ask an administrator.")
+        if actor.api_tokens.count() >= MOST_TOKENS:
+            raise InvalidValue(
+                f"You have {MOST_TOKENS} tokens, which is the most.", remedy="Revoke one that is not used any more.")
         token = ApiToken.objects.create(
             user=actor, name=name, digest=token_digest(secret), scope=scope,
             expires=timezone.now() + timedelta(days=days))

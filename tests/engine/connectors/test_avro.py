@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
-from decimal import Decimal
+from decimal import Context, Decimal
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
@@ -16,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.model.bounds import DECIMAL_BYTES
 from workers.engine.connectors import avro
 from workers.engine.connectors.avro import HEADER, Registry, SchemaLimits
 from workers.engine.connectors.contract import SourceAway, SourceRefused
@@ -179,6 +180,28 @@ def test_what_cannot_be_read_says_why(registry: Registry, body: bytes, why: str)
     for _ in range(2):
         with pytest.raises(UnreadableMessage, match=why):
             registry.values_of(body)
+
+
+@pytest.mark.parametrize("fixed", [False, True], ids=["bytes", "fixed"])
+@pytest.mark.parametrize("within_itself", [False, True], ids=["read in C", "read carefully"])
+def test_a_decimal_that_would_take_long_to_read_is_told(
+    registry: Registry, fixed: bool, within_itself: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = DECIMAL_BYTES.most
+    for number, length in ((900, most), (901, most + 1)):
+        kind = {"type": "fixed", "name": "f", "size": length} if fixed else {"type": "bytes"}
+        decimal = ("d", kind | {"logicalType": "decimal", "precision": 600, "scale": 0})
+        schema = record(decimal, *[("r", ["null", "r"])] * within_itself)
+        monkeypatch.setitem(SCHEMAS, number, {"schema": json.dumps(schema)})
+        digits = b"\x7f" * length
+        plain = record(("d", {"type": "fixed", "name": "f", "size": length} if fixed else "bytes"))
+        body = framed(number, {"d": digits}, plain) + b"\0" * within_itself
+        if length == most:
+            # Avro's own precision: so many digits, and no more of them than the schema says.
+            assert registry.values_of(body)["d"] == str(Context(prec=600).create_decimal(int.from_bytes(digits, "big")))
+        else:
+            with pytest.raises(UnreadableMessage, match=f"decimal of more than {most} bytes"):
+                registry.values_of(body)
 
 
 def test_bytes_behind_a_record_are_told(registry: Registry) -> None:

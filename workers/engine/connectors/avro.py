@@ -10,12 +10,12 @@ import base64
 import io
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
-from scheduler.model.bounds import MESSAGE_DEPTH, MESSAGE_VALUES
+from scheduler.model.bounds import DECIMAL_BYTES, MESSAGE_DEPTH, MESSAGE_VALUES
 from workers.library.outbound import Line, Unanswered, WrongAddress
 from workers.library.reach import require_allowed
 
@@ -95,6 +95,7 @@ class Registry:
                 raise UnreadableMessage(f"has schema {number}, which is {document['schemaType']} and no Avro")
             if document.get("references"):
                 raise UnreadableMessage(f"has schema {number}, which refers to other schemas")
+            _bound_decimals()
             try:
                 schema = fastavro.parse_schema(json.loads(document["schema"]))
             except Exception as error:
@@ -133,6 +134,29 @@ class Registry:
             raise SourceAway(f"The schema registry answers {answer.status}, and no schema.",
                              remedy="See whether “registry” is its address. It is tried again by itself.")
         return document
+
+
+class BoundedDecimal:
+    """What the library reads decimals with, for those of bounded length: it takes a time that grows with the square of
+    the length, in which no other thread of the process does anything.
+    """
+
+    def __init__(self, read: Callable[..., Any]) -> None:
+        self._read = read
+
+    def __call__(self, data: bytes, *schemas: Any) -> Any:
+        if len(data) > DECIMAL_BYTES.most:
+            raise ValueError(f"has a decimal of more than {DECIMAL_BYTES.most} bytes")
+        return self._read(data, *schemas)
+
+
+def _bound_decimals() -> None:
+    """Let the library read no other decimals in this process."""
+    from fastavro.read import LOGICAL_READERS
+
+    for kind in ("bytes-decimal", "fixed-decimal"):
+        if not isinstance(LOGICAL_READERS[kind], BoundedDecimal):
+            LOGICAL_READERS[kind] = BoundedDecimal(LOGICAL_READERS[kind])
 
 
 def plain(value: Any) -> Any:

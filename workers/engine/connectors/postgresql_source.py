@@ -8,14 +8,25 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager
 from typing import Any
 
+from scheduler.model.bounds import PACKET_BYTES
 from workers.library import databases
 
 from .certificates import as_file
-from .contract import MOST_MESSAGES, DeadLetter, Message, Opening, Polled, Position, SourceAway, SourceRefused
+from .contract import (
+    MOST_BYTES,
+    MOST_MESSAGES,
+    DeadLetter,
+    Message,
+    Opening,
+    Polled,
+    Position,
+    SourceAway,
+    SourceRefused,
+)
 
 PATIENCE_MS = 30_000  # of one look
 LOOK_PATIENCE_MS = 4_000  # of one look, of somebody who waits
@@ -60,30 +71,40 @@ class PostgresqlReader:
     def __init__(self, opening: Opening, facts: dict[str, str]) -> None:
         import psycopg
 
-        self._psycopg = psycopg
+        from workers.library.bounded_postgresql import AnswerTooLarge
+
+        self._psycopg, self._too_large = psycopg, AnswerTooLarge
+        self._opening, self._facts = opening, facts
         self._table, self._column = opening.config["table"], opening.config["column"]
         self._every_s = float(opening.config["every"])
         self._names = list(opening.config["columns"])
-        self._due_s = 0.0
-        options = (
-            f"-c default_transaction_read_only=on -c statement_timeout={self.patience_ms} -c timezone=UTC "
-            "-c datestyle=ISO")
-        with ExitStack() as files:
-            ca = opening.config.get("ca")
-            trusted = {"sslmode": "verify-full", "sslrootcert": str(files.enter_context(as_file(ca)))} if ca else {}
-            try:
-                self._connection = psycopg.connect(
-                    **{**facts, **trusted}, **ALIVE, options=options, connect_timeout=min(10, self.patience_ms // 1000),
-                    autocommit=True)
-            except psycopg.OperationalError as error:
-                raise self._unreached(error) from None
+        self._due_s, self._at_once = 0.0, MOST_MESSAGES  # fewer rows where these are large
+        self._connection = self._connected()
         try:
-            self._load_as_text()
             self._query, self._places = self._prepare()
             self._after = opening.position["after"] if opening.position else self._begin(opening.config["start"])
         except BaseException:
             self._connection.close()
             raise
+
+    def _connected(self) -> Any:
+        """A connection on which nothing can be written, and of which no row is larger than a message may be."""
+        from workers.library.bounded_postgresql import bounded_by
+
+        options = (
+            f"-c default_transaction_read_only=on -c statement_timeout={self.patience_ms} -c timezone=UTC "
+            "-c datestyle=ISO")
+        with ExitStack() as files:
+            ca = self._opening.config.get("ca")
+            trusted = {"sslmode": "verify-full", "sslrootcert": str(files.enter_context(as_file(ca)))} if ca else {}
+            try:
+                connection = bounded_by(PACKET_BYTES.most).connect(
+                    **{**self._facts, **trusted}, **ALIVE, options=options,
+                    connect_timeout=min(10, self.patience_ms // 1000), autocommit=True)
+            except self._psycopg.OperationalError as error:
+                raise self._unreached(error) from None
+        self._load_as_text(connection)
+        return connection
 
     def position(self) -> Position:
         return {"after": self._after}
@@ -96,11 +117,14 @@ class PostgresqlReader:
                 return Polled()
         after = self._after
         try:
-            messages, lost = self._settled(MOST_MESSAGES)
+            asked = self._at_once
+            messages, lost = self._settled(asked)
         except self._psycopg.DataError as error:  # not of a row: the place where it was left is none of the column's
             raise self._unread(error) from None
-        count = len(messages) + len(lost)
-        self._due_s = time.monotonic() + (0 if count == MOST_MESSAGES else self._every_s)
+        is_all = self._at_once == asked and len(messages) + len(lost) < asked
+        self._due_s = time.monotonic() + (self._every_s if is_all else 0)
+        if self._at_once == asked:
+            self._at_once = min(2 * asked, MOST_MESSAGES)
         return Polled(messages, None if self._after == after else self.position(), lost)
 
     def written(self) -> None:
@@ -116,13 +140,17 @@ class PostgresqlReader:
         """The next rows, and those of them that cannot be read: where one cannot, each is asked for alone."""
         try:
             return [self._message(row) for row in self._rows(self._query, most)], []
-        except (self._psycopg.DataError, ValueError) as error:
+        except (self._psycopg.DataError, ValueError, self._too_large) as error:
+            if isinstance(error, self._too_large):
+                self._connection = self._connected()
             if most == 1:
-                return [], [DeadLetter(f"cannot be read: {_first_line(error)}", self._place(at))
-                            for at, _ in self._rows(self._places, 1)]
+                why = (f"is of more than {PACKET_BYTES.most:,} bytes" if isinstance(error, self._too_large) else
+                       f"cannot be read: {_first_line(error)}")
+                return [], [DeadLetter(why, self._place(at)) for at, _ in self._rows(self._places, 1, is_known=True)]
         messages: list[Message] = []
         lost: list[DeadLetter] = []
-        while len(messages) + len(lost) < most:
+        while len(messages) + len(lost) < most and sum(
+                _size(message.values.values()) for message in messages) < MOST_BYTES:
             message, dead = self._settled(1)
             if not message and not dead:
                 break
@@ -130,10 +158,27 @@ class PostgresqlReader:
             lost += dead
         return messages, lost
 
-    def _rows(self, query: Any, most: int) -> list[tuple]:
-        """The next rows that are settled, which count as read."""
-        rows = self._ask(query, {"after": self._after, "most": most})
-        complete = list(itertools.takewhile(lambda row: row[-1], rows))
+    def _rows(self, query: Any, most: int, *, is_known: bool = False) -> list[tuple]:
+        """The next rows that are settled, which count as read: so many, or as many as one poll gives.
+
+        Raises what the rows cannot be read for; where their places alone are asked for (``is_known``) a server that
+        says too much is refused.
+        """
+        read: list[tuple] = []
+        size, is_whole = 0, True
+        with self._explained(also=() if is_known else (self._too_large, self._psycopg.DataError)), closing(
+                self._connection.cursor().stream(query, {"after": self._after, "most": most})) as rows:
+            for row in rows:
+                read.append(row)
+                size += _size(row)
+                is_whole = size < MOST_BYTES and len(read) <= most  # whatever the server was asked for
+                if not is_whole:
+                    self._connection.close()  # else what is still to come would be read and thrown away
+                    break
+        if not is_whole:
+            self._at_once = max(1, len(read) // 2)
+            self._connection = self._connected()
+        complete = list(itertools.takewhile(lambda row: row[-1], read[:most]))
         if complete:
             self._after = complete[-1][-2]
         return complete
@@ -145,14 +190,14 @@ class PostgresqlReader:
     def _place(self, at: str) -> str:
         return f"{self._table}, {self._column} {at}"
 
-    def _load_as_text(self) -> None:
+    def _load_as_text(self, connection: Any) -> None:
         """Let all but the plainest values come as their text."""
         from psycopg.types.string import TextLoader
 
-        adapters = self._connection.adapters
+        adapters = connection.adapters
         for info in self._psycopg.adapters.types:
             # Where columns are not named yet, a number of any length is seen as one.
-            if info.name not in _LOADED and (self._names or info.name != "numeric"):
+            if info.name not in _LOADED and (self._opening.config["columns"] or info.name != "numeric"):
                 adapters.register_loader(info.oid, TextLoader)
 
     def _prepare(self) -> tuple[Any, Any]:
@@ -194,16 +239,24 @@ class PostgresqlReader:
         return newest
 
     def _ask(self, query: Any, values: dict[str, Any]) -> list[tuple]:
-        try:
+        with self._explained(also=(self._psycopg.DataError,)):
             return self._connection.execute(query, values).fetchall()
-        except self._psycopg.OperationalError as error:
-            if isinstance(error, self._psycopg.errors.QueryCanceled):
-                raise SourceRefused(
-                    f"A look at {self._table} takes more than {self.patience_ms // 1000} s.",
-                    remedy=f"Make an index on {self._column}.") from None
-            raise self._unreached(error) from None
-        except self._psycopg.DataError:
+
+    @contextmanager
+    def _explained(self, *, also: tuple[type[Exception], ...]) -> Iterator[None]:
+        """Errors of a server in words; those that are ``also`` somebody else's to explain are passed on."""
+        try:
+            yield
+        except also:
             raise
+        except self._too_large as error:
+            raise SourceRefused(f"{self._table} cannot be read: {error}.", remedy="See to its server.") from None
+        except self._psycopg.errors.QueryCanceled:
+            raise SourceRefused(
+                f"A look at {self._table} takes more than {self.patience_ms // 1000} s.",
+                remedy=f"Make an index on {self._column}.") from None
+        except self._psycopg.OperationalError as error:
+            raise self._unreached(error) from None
         except self._psycopg.Error as error:
             raise self._unread(error) from None
 
@@ -224,6 +277,11 @@ class PostgresqlReader:
             return SourceRefused(
                 f"PostgreSQL refuses the {refused} of the secret “database”.", remedy="See to the secret.")
         return SourceAway("The server of the secret “database” does not answer.", remedy="It is tried again by itself.")
+
+
+def _size(values: Iterable[Any]) -> int:
+    """How many characters or bytes the texts among values have."""
+    return sum(len(value) for value in values if isinstance(value, str | bytes))
 
 
 def _first_line(error: Exception) -> str:

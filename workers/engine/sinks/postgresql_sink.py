@@ -24,6 +24,7 @@ from .rows import chosen
 
 BATCHES = "weir_batches"
 PATIENCE_MS = 60_000  # of one statement
+ANSWER_BYTES = 16 << 20  # of a server, which has little to say to who writes
 LOCK_MS = 10_000  # how long a lock of somebody else is waited for
 _STAGED, _ORDER = "weir_staged", "weir_row"
 
@@ -44,6 +45,8 @@ class PostgresqlWriter:
         import psycopg
         from psycopg import sql
 
+        from workers.library.bounded_postgresql import bounded_by
+
         self._psycopg, self._sql = psycopg, sql
         self._sink, self._config = opening.sink, opening.config
         self._table = opening.config["table"]
@@ -54,7 +57,8 @@ class PostgresqlWriter:
         self.batching = Batching()
         options = f"-c statement_timeout={PATIENCE_MS} -c lock_timeout={LOCK_MS}"
         try:
-            self._connection = psycopg.connect(**facts, options=options, connect_timeout=10, autocommit=True)
+            self._connection = bounded_by(ANSWER_BYTES).connect(
+                **facts, options=options, connect_timeout=10, autocommit=True)
         except psycopg.OperationalError as error:
             raise self._unreached(error) from None
         try:
