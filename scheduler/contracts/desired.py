@@ -49,6 +49,14 @@ class ChannelWriter(NamedTuple):
     reader: str
 
 
+class SavedTask(NamedTuple):
+    """Where the state of a task stands: a named savepoint, the fragment that left that part of it, the running task."""
+
+    savepoint: str
+    fragment: str
+    task: str
+
+
 @dataclass(frozen=True, slots=True)
 class WantedFragment:
     """One fragment as it should be, or one bundle of a divided one: what one query runs.
@@ -60,7 +68,9 @@ class WantedFragment:
     says who reads a part that is named after another, whose work it goes on with. A bundle that is ``leaving`` reads
     what it has to its end, and goes: ``writers`` says who wrote it. One with ``key_ranges`` (the first group of each,
     and how many) begins with the states of the keys there, out of what all that it inherits from have left: they read
-    what they have to its end, and it reads parts of its own.
+    what they have to its end, and it reads parts of its own. It leaves a part of each of these named ``savepoints``
+    while it works. Of tasks in ``restores`` it begins with what a named savepoint has: states, and the next number of
+    its source.
     """
 
     id: str
@@ -82,6 +92,8 @@ class WantedFragment:
     writers: Mapping[str, ChannelWriter] = field(default_factory=dict)  # by channel
     real_time: bool = False  # its batches stay open, where its chain can be worked on so
     alternates: Mapping[int, str] = field(default_factory=dict)  # position of a dynamic task -> `warm_up.working`
+    savepoints: tuple[str, ...] = ()
+    restores: Mapping[str, SavedTask] = field(default_factory=dict)  # by running task
 
     def __post_init__(self) -> None:
         outlets = {position: frozenset(readers) for position, readers in self.outlets.items() if readers}
