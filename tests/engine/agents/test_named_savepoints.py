@@ -124,7 +124,7 @@ def test_a_part_that_is_not_there_is_named_and_nothing_begins():
         world.turns(60)
         run = world.runs[NEAR[0]][name]
         assert run.state is FragmentState.BACKOFF and name not in world.running
-        error = run.report({})["error"]
+        error = run.report({}, throttled_by=None, now_ms=world.now_ms)["error"]
         assert "monday" in error and "f9-9" in error
 
 
