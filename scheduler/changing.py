@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from types import MappingProxyType
 
 from .model.dataflow import Dataflow
 from .model.errors import InvalidTransition
@@ -20,6 +21,7 @@ from .model.plan_kinds import CHANGE
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.secrets import with_scoped_secrets
+from .model.settings_of_fragments import FragmentSettings, first_settings
 from .model.task_types import TaskTypes, require_types
 from .newcomer import Newcomer, resting
 from .performance.running_costs import turned_cost
@@ -46,6 +48,7 @@ def plan_change(
     begin: str = NOW,
     longest_chain: int = LONGEST_CHAIN,
     remarks: Sequence[str] = (),
+    settings: Mapping[str, FragmentSettings] = MappingProxyType({}),
 ) -> Plan:
     """Plan that another version of a dataflow takes the place of the one that runs.
 
@@ -57,6 +60,9 @@ def plan_change(
         Of what is new: join no stateful task that runs already, but start it anew with all that is downstream of it.
     begin : str
         Where new fragments begin in the streams of running tasks: ``now``, ``oldest``, or a time in ms since the epoch.
+    settings : mapping of str to FragmentSettings, optional
+        By task of the dataflow: what its query is to begin with, where that is not as usual; nothing of it counts where
+        the version that runs has a schedule.
 
     Returns
     -------
@@ -90,7 +96,7 @@ def plan_change(
             alone, with_scoped_secrets(former, team=team, task_types=task_types), before, scope=scope,
             task_types=task_types))
     version = _Version(estate, before, newcomer, newcomer.merged(fresh=fresh))
-    return version.plan(dataflow, begin=begin, otherwise=not fresh, remarks=remarks)
+    return version.plan(dataflow, begin=begin, otherwise=not fresh, remarks=remarks, settings=settings)
 
 
 def _unchanged(
@@ -157,7 +163,10 @@ class _Version:
         return tuple(
             task_id for task_id, stands in self.left.items() if stands != "works" and is_working(self.estate, task_id))
 
-    def plan(self, dataflow: Dataflow, *, begin: str, otherwise: bool, remarks: Sequence[str]) -> Plan:
+    def plan(
+        self, dataflow: Dataflow, *, begin: str, otherwise: bool, remarks: Sequence[str],
+        settings: Mapping[str, FragmentSettings],
+    ) -> Plan:
         """The plan; ``otherwise`` is the other choice of starting fresh, for its price."""
         estate, newcomer = self.estate, self.newcomer
         started = newcomer.started(self.merged)
@@ -178,6 +187,8 @@ class _Version:
             heads=self._noticed(change), reused=self.reused, started=tuple(started.values()), stopped=stopped,
             rested=tuple(task_id for task_id in self.ceased if self.left[task_id] == "rests"), resumed=resumed,
             fresh=self.merged.fresh, replaced=self.before,
+            settings_after={} if self.before.scheduled else first_settings(
+                change.before, change.after, self.running, settings),
             price=self._price(adjusted, queries=len(chains), stopped=len(stopped)),
             otherwise=self._price_otherwise(fresh=otherwise),
             bill_changes=self._bill_changes(),

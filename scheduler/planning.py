@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 
 from .enactment import LaidOut, bundle_ids, lay_out, notes_of, promise_of
 from .model.dataflow import Dataflow
@@ -15,6 +16,7 @@ from .model.plan_kinds import REMOVE, SUBMIT
 from .model.ports import EstateView
 from .model.prices import Prices
 from .model.secrets import with_scoped_secrets
+from .model.settings_of_fragments import FragmentSettings, first_settings
 from .model.task_types import TaskTypes, require_types
 from .model.usage import SlotLoad, growth_of
 from .newcomer import Newcomer, resting
@@ -50,6 +52,7 @@ def plan_submission(
     containment: Containment | None = None,
     schedule: Schedule | None = None,
     remarks: Sequence[str] = (),
+    settings: Mapping[str, FragmentSettings] = MappingProxyType({}),
 ) -> Plan:
     """Plan the merge of a submitted dataflow into the estate.
 
@@ -71,6 +74,8 @@ def plan_submission(
         Of all that is new (`merged_plainly`): each becomes a fragment of its own, with the bundles that it gets there.
     remarks : sequence of str
         What else reviewers should know of the schedule.
+    settings : mapping of str to FragmentSettings, optional
+        By task of the dataflow: what its query is to begin with, where that is not as usual.
 
     Returns
     -------
@@ -131,6 +136,7 @@ def plan_submission(
         started=tuple(started.values()),
         resumed=resting(estate, merged.reused),
         fresh=merged.fresh,
+        settings_after=first_settings(change.before, change.after, merged.running, settings),
         refined=contained.refinements,
         price=price if schedule is None else in_slots(price, prices=prices, slots=laid_out.all_slots),
         otherwise=None if schedule else otherwise.price_otherwise(merged, fresh=not fresh),

@@ -160,7 +160,7 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A SQLite database with every migration: the one that set-up keeps, else made once for all workers of a run."""
     from django.db.migrations.loader import MigrationLoader
 
-    from dashboard.core.migrated_database import template_file
+    from dashboard.core.migrated_database import keep_file, template_file
 
     folder = shared_folder(tmp_path_factory, "migrated")
     path = folder / "weir.sqlite3"
@@ -176,6 +176,8 @@ def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 cwd=ROOT, env={**variables, "WEIR_DATA_DIR": str(making)})
             with closing(sqlite3.connect(making / path.name)) as made, closing(sqlite3.connect(path)) as whole:
                 made.backup(whole)
+            if template is not None:  # migrations have changed since set-up: the next run has it
+                keep_file(path, template)
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import shutil
 import subprocess
 import sys
@@ -20,3 +21,4 @@ def install_package(project: Path, target: Path) -> None:
             [sys.executable, "-c", "from setuptools import setup; setup()", "-q", "install_lib", "-d", str(target),
              "install_egg_info", "-d", str(target)],
             cwd=copied, check=True, capture_output=True)
+    importlib.invalidate_caches()  # the folder may have been listed before, and bear the same time still

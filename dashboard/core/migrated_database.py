@@ -51,9 +51,14 @@ def copy_into(connection: BaseDatabaseWrapper, template: Path) -> bool:
 def keep(connection: BaseDatabaseWrapper, template: Path) -> None:
     """Keep a database that was just migrated, before anything is in it, in place of those of other migrations."""
     connection.close()
+    keep_file(Path(connection.settings_dict["NAME"]), template)
+
+
+def keep_file(migrated: Path, template: Path) -> None:
+    """Keep a migrated file that nothing has open, in place of those of other migrations."""
     with suppress(OSError):  # the environment is another user's: each start migrates then
         template.parent.mkdir(exist_ok=True)
-        _copy(Path(connection.settings_dict["NAME"]), template)
+        _copy(migrated, template)
         for other in template.parent.glob("*.sqlite3"):
             if other != template:
                 other.unlink(missing_ok=True)

@@ -15,13 +15,14 @@ from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.operations.live_view.schedulable_slots import node_sizes
 from dashboard.operations.live_view.task_meters import meters_of
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
-from scheduler.latency.offers import Alone, able_chains, expected_queries, planned_interval_s
+from scheduler.latency.offers import Alone, able_chains, expected_queries, modes_alone, planned_interval_s
 from scheduler.latency.pacing import interval_alone
 from scheduler.model.cost_figures import CostMeter
 from scheduler.model.costs import Costs
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.latency_limits import Limits
 from scheduler.model.prices import Prices
+from scheduler.model.settings_of_fragments import FragmentSettings
 from scheduler.newcomer import as_running
 from scheduler.performance.rates import input_rates_per_s
 from scheduler.reuse.fragments import LONGEST_CHAIN, cut_into_chains
@@ -40,13 +41,31 @@ def prices(limits: Limits | None = None, *, dataflow: Dataflow | None = None) ->
         What is planned, without a schedule: those of its queries that would leave their batches open are priced so.
     """
     costs = costs_here()
+    return _priced(limits, costs, None if limits is None or dataflow is None else queries_alone(dataflow, costs=costs))
+
+
+def prices_and_settings(limits: Limits, dataflow: Dataflow) -> tuple[Prices, dict[str, FragmentSettings]]:
+    """What a plan without a schedule is priced with; and by task of its dataflow what its query is to begin with, as it
+    is priced: those that begin with micro-batches are left out."""
+    costs = costs_here()
+    alone = queries_alone(dataflow, costs=costs)
+    priced = _priced(limits, costs, alone)
+    if alone is None or not alone.able:
+        return priced, {}
+    chosen = modes_alone(alone.queries, alone.way, limits, able=alone.able)
+    return priced, {
+        task: FragmentSettings(round(1000 * chosen.interval_s[query]), real_time=True)
+        for task, query in alone.home.items() if query in chosen.open}
+
+
+def _priced(limits: Limits | None, costs: Costs, alone: Alone | None) -> Prices:
+    """What is priced with, where the queries of what is planned would be these alone."""
     priced = replace(
         tariff(), costs=costs, meters=LookUps[CostMeter](meters_of), paces_ms=LookUps[int](priced_ms_of))
     if limits is None:
         return priced
     longest_s = settings.LONGEST_TRIGGER_MS / 1000
     batch_s = TIMES_ITS_CPU * costs.query_batch_s
-    alone = None if dataflow is None else queries_alone(dataflow, costs=costs)
     if alone is None or not alone.able:
         interval_s = interval_alone(limits, batch_s=batch_s, largest_s=longest_s)
         return replace(priced, trigger_ms=round(1000 * interval_s))

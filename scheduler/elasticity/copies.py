@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.model.ring import Ring
@@ -57,21 +57,32 @@ def holders(ring: Ring, homes: Mapping[str, BundleHome], *, copies: int) -> Hold
 def _holders_of(ring: Ring, token: int, homes: Mapping[str, BundleHome], copies: int) -> tuple[str, ...]:
     chosen = [ring.tokens[token]]
     while len(chosen) <= copies:
-        machines = {homes[bundle].machine for bundle in chosen}
-        zones = Counter(homes[bundle].zone for bundle in chosen)
-        nearest: str | None = None
-        for other in ring.clockwise(token):
-            home = homes[other.bundle]
-            if home.machine in machines:
-                continue
-            if nearest is None or zones[home.zone] < zones[homes[nearest].zone]:
-                nearest = other.bundle
-                if not zones[home.zone]:
-                    break  # no zone has fewer
-        if nearest is None:
+        clockwise = ((other.bundle, homes[other.bundle]) for other in ring.clockwise(token))
+        bundle = next_home([homes[each] for each in chosen], clockwise)
+        if bundle is None:
             break
-        chosen.append(nearest)
+        chosen.append(bundle)
     return tuple(chosen)
+
+
+def next_home(taken: Sequence[BundleHome], candidates: Iterable[tuple[str, BundleHome]]) -> str | None:
+    """Who is to have the next copy: of those on machines without one, in zones with fewest, the first candidate.
+
+    Parameters
+    ----------
+    taken : Sequence of BundleHome
+        Where the owner and the copies so far are.
+    candidates : Iterable of pairs
+        Names and homes, whom to prefer first.
+    """
+    machines, zones = {home.machine for home in taken}, Counter(home.zone for home in taken)
+    best: tuple[int, str] | None = None
+    for name, home in candidates:
+        if home.machine not in machines and (best is None or zones[home.zone] < best[0]):
+            best = zones[home.zone], name
+            if not zones[home.zone]:
+                break  # no zone has fewer
+    return best and best[1]
 
 
 def survival(held: Holders, homes: Mapping[str, BundleHome]) -> Survival:

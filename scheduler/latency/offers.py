@@ -12,7 +12,7 @@ from scheduler.model.task_types import TaskTypes
 
 from .batch_costs import batch_cost
 from .pacing import LimitOnWay, Queries, interval_alone
-from .real_time import choose_modes
+from .real_time import BatchModes, choose_modes
 from .triggers import LARGEST_S
 from .ways import Way, part_along
 
@@ -109,6 +109,21 @@ def offers(
     return tuple(made)
 
 
+def modes_alone(queries: Queries, way: Way, limits: Limits, *, able: Collection[str]) -> BatchModes:
+    """The modes that the queries of a dataflow would have alone: what plans are priced with, and what new queries begin
+    with.
+
+    Parameters
+    ----------
+    limits : Limits
+        Of the dataflow; one along a part counts as one of the whole.
+    able : collection of str
+        The queries whose batches may stay open.
+    """
+    wants = [LimitOnWay(f"{number}", way, limit.limit_s, limit.share) for number, limit in enumerate(limits)]
+    return choose_modes(queries, wants, dict.fromkeys(able, ""))
+
+
 def planned_interval_s(
     queries: Queries, way: Way, limits: Limits, *, able: Collection[str], batch_s: float
 ) -> tuple[float, int]:
@@ -129,9 +144,7 @@ def planned_interval_s(
         What a micro-batch takes, in seconds.
     """
     micro_s = interval_alone(limits, batch_s=batch_s, largest_s=queries.largest_s)
-    wants = [LimitOnWay(f"{number}", way, limit.limit_s, limit.share)
-             for number, limit in enumerate(limits)]
-    chosen = choose_modes(queries, wants, dict.fromkeys(able, ""))
+    chosen = modes_alone(queries, way, limits, able=able)
     if not chosen.open:
         return micro_s, 0
     cpu_s = sum(cost.batch_cpu_s for cost in queries.costs.values())

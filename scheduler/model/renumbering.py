@@ -24,7 +24,8 @@ def renumbered(plan: Plan, generation: int) -> Plan:
         plan, generation=generation, promise=promise,
         steps=tuple(numbering.step(step) for step in plan.steps),
         fragments_before=numbering.fragments(plan.fragments_before),
-        fragments_after=numbering.fragments(plan.fragments_after))
+        fragments_after=numbering.fragments(plan.fragments_after),
+        settings_after={numbering.of(name): own for name, own in plan.settings_after.items()})
 
 
 def placed_late(plan: Plan) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from .dataflow import _frozen
@@ -55,15 +56,16 @@ def open_in_slots(fragments: Mapping[str, Fragment], settings: Mapping[str, Frag
         fragments[name].slot for name, own in settings.items() if own.real_time and name in fragments)
 
 
-def inherited_settings(
+def settings_of_new(
     before: Mapping[str, Fragment], after: Mapping[str, Fragment], settings: Mapping[str, FragmentSettings],
-    open_in_slot: Mapping[str, int],
+    open_in_slot: Mapping[str, int], planned: Mapping[str, FragmentSettings] = MappingProxyType({}),
 ) -> dict[str, FragmentSettings]:
-    """The settings of new fragments that go on with the work of others: moved, fused or cut queries.
+    """The settings with which new fragments begin.
 
-    A new fragment has the shortest interval of those that it inherits from, their alternates and policies. Its batches
-    stay open where all of theirs do and its slot has room. Without this it would begin with micro-batches, and be
-    restarted a moment later.
+    One that goes on with the work of others (a moved, fused or cut query) has the shortest interval of those that it
+    inherits from, their alternates and policies. Its batches stay open where all of theirs do. One that begins anew is
+    set as its plan says. Either way batches stay open only where the slot has room. Without this a query would begin
+    with micro-batches, and be restarted a moment later.
 
     Parameters
     ----------
@@ -71,6 +73,8 @@ def inherited_settings(
         The fragments that a plan touches, as they were and as they are.
     open_in_slot : mapping of str to int
         How many queries of each slot have open batches, those that the plan ends left out.
+    planned : mapping of str to FragmentSettings, optional
+        What the plan sets fragments to; those that are not new are left out.
 
     Returns
     -------
@@ -78,9 +82,17 @@ def inherited_settings(
         By new fragment; usual settings are left out.
     """
     opened = Counter(open_in_slot)
-    inherited = {}
+    made = {}
     for name, fragment in after.items():
-        if name in before or not fragment.inherits:
+        if name in before:
+            continue
+        if not fragment.inherits:
+            own = planned.get(name, USUAL)
+            if own.real_time and opened[fragment.slot] >= MOST_OPEN_A_SLOT:
+                own = replace(own, trigger_ms=None, real_time=False)
+            opened[fragment.slot] += own.real_time
+            if own != USUAL:
+                made[name] = own
             continue
         earlier = [settings.get(ancestor, USUAL) for ancestor in fragment.inherits if ancestor in before]
         intervals = [each.trigger_ms for each in earlier if each.trigger_ms is not None]
@@ -92,8 +104,33 @@ def inherited_settings(
             for of in OF_TASKS)
         own = FragmentSettings(min(intervals, default=None), stays_open, alternates, policies)
         if own != USUAL:
-            inherited[name] = own
-    return inherited
+            made[name] = own
+    return made
+
+
+def first_settings(
+    before: Mapping[str, Fragment], after: Mapping[str, Fragment], running: Mapping[str, str],
+    of_tasks: Mapping[str, FragmentSettings],
+) -> dict[str, FragmentSettings]:
+    """What the new fragments of a dataflow that comes are planned to be set to: open where all of their tasks are.
+
+    Parameters
+    ----------
+    before, after : mapping of str to Fragment
+        The fragments that a plan touches, as they were and as they are.
+    running : mapping of str to str
+        What executes each task of the dataflow.
+    of_tasks : mapping of str to FragmentSettings
+        By task of the dataflow: how its query is set if the dataflow runs alone; usual settings are left out.
+    """
+    known = {running[task]: own for task, own in of_tasks.items() if task in running}
+    planned = {}
+    for name, fragment in after.items():
+        own = [known.get(task, USUAL) for task in fragment.tasks]
+        if name not in before and not fragment.inherits and not fragment.divided and all(
+                each.real_time for each in own):
+            planned[name] = min(own, key=lambda each: each.trigger_ms or 0)
+    return planned
 
 
 def changed_settings(
@@ -134,6 +171,6 @@ def settings_applied(plan: Plan, settings: Mapping[str, FragmentSettings], fragm
     before, after = plan.fragments_before, plan.fragments_after
     ended = before.keys() - after.keys()
     staying = {name: own for name, own in settings.items() if name not in ended}
-    inherited = inherited_settings(before, after, settings, open_in_slots(fragments, staying))
-    wanted = changed_settings(plan.settings_before, plan.settings_after, settings)
-    return {name: own for name, own in {**staying, **inherited, **wanted}.items() if own != USUAL}
+    new = settings_of_new(before, after, settings, open_in_slots(fragments, staying), plan.settings_after)
+    wanted = changed_settings(plan.settings_before, plan.settings_of_others, settings)
+    return {name: own for name, own in {**staying, **new, **wanted}.items() if own != USUAL}

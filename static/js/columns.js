@@ -34,6 +34,22 @@ export function taskAt(text, position, parametersOf) {
   return { id: started[1], type, parameter, ...(way && { key, written: keys }) };
 }
 
+/** The task that a problem is about, where it stands in the text; nothing for one of a stream, or of the whole. */
+export function taskOf(text, problem, position) {
+  if (problem.task_id) return problem.task_id;
+  if (!/^\/tasks\/\d/.test(problem.path ?? "")) return undefined;
+  const begun = /^\{?\s*["']?id["']?\s*:\s*["']?[\w.-]+/.exec(text.slice(position, position + 200)); // the task's own id
+  return taskAt(text, position + (begun?.[0].length ?? 0), () => [])?.id;
+}
+
+/** Behind the id of a task in the text; of a task that Weir made of a loop or a split, the id of that. -1 without. */
+export function placeOf(text, id) {
+  const begun = [...text.matchAll(ID)].filter(({ 1: written }) => id === written || id.startsWith(`${written}.`));
+  const longest = Math.max(...begun.map((match) => match[1].length));
+  const found = begun.find((match) => match[1].length === longest);
+  return found ? found.index + found[0].length : -1;
+}
+
 /** Where the alternate begins that the end of a task's text is in; null outside of alternates. */
 function wayAt(own) {
   const listed = /["']?\balternates["']?\s*:/.exec(own);

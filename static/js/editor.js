@@ -2,7 +2,7 @@
 // Content-Security-Policy allows), checked by the site as one types, problems shown where they are.
 
 import * as cm from "../vendor/codemirror/codemirror.js";
-import { Columns } from "./columns.js";
+import { Columns, placeOf, taskOf } from "./columns.js";
 import { confirmed } from "./dialogs.js";
 import { toast } from "./toasts.js";
 
@@ -83,7 +83,7 @@ export class Editor {
       cm.lineNumbers(), cm.lintGutter(), cm.highlightActiveLine(), cm.highlightActiveLineGutter(), cm.history(),
       cm.drawSelection(), cm.indentOnInput(), cm.bracketMatching(), cm.syntaxHighlighting(colours), look,
       cm.placeholder("Drop a JSON or YAML file here, paste one, or start from a sample."),
-      cm.EditorView.contentAttributes.of({ "aria-label": "Dataflow document", "aria-describedby": "verdict" }),
+      cm.EditorView.contentAttributes.of({ "aria-label": "Dataflow document", "aria-describedby": "verdict", tabindex: "0" }),
       typedOverSelection,
       cm.keymap.of([...cm.lintKeymap, ...cm.searchKeymap, ...cm.historyKeymap, ...cm.defaultKeymap]),
       this.language.of([]), this.columns.extension(), cm.EditorView.lineWrapping,
@@ -225,6 +225,8 @@ export class Editor {
     this.suggestion = suggestion;
     document.getElementById("suggestion").hidden = !suggestion;
     const marks = problems.map((problem) => this.mark(problem));
+    const about = problems.map((problem, index) => marks[index].placed && taskOf(this.text(), problem, marks[index].from));
+    this.form.dispatchEvent(new CustomEvent("weir:problems", { detail: about.filter(Boolean) }));
     this.view.dispatch(cm.setDiagnostics(this.view.state, marks.filter((mark) => mark.placed)));
     this.list.replaceChildren(...problems.map((problem, index) => this.entry(problem, marks[index])));
     document.getElementById("no-problems").hidden = problems.length > 0;
@@ -255,6 +257,13 @@ export class Editor {
     }
     item.append(button);
     return item;
+  }
+
+  /** Put the cursor at a task, which somebody chose elsewhere and stays with. */
+  toTask(id) {
+    const position = placeOf(this.text(), id);
+    if (position < 0) return;
+    this.view.dispatch({ selection: { anchor: position }, effects: cm.EditorView.scrollIntoView(position, { y: "center" }) });
   }
 
   jump(position) {

@@ -243,6 +243,17 @@ export class Graph {
     });
   }
 
+  /** Tasks of a document that problems are about, each as often as there are. */
+  blame(ids) {
+    this.cy?.batch(() => {
+      for (const task of this.graph.tasks) {
+        const count = ids.filter((id) => id === task.id).length;
+        task.metric = count > 1 ? `${count} problems` : count ? "1 problem" : null;
+        this.cy.getElementById(task.id).toggleClass("failed", count > 0).data("text", textOf(task));
+      }
+    });
+  }
+
   fit() {
     this.cy.fit(undefined, 28);
     if (this.cy.zoom() > 1.15) {

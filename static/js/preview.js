@@ -1,5 +1,6 @@
 // Beside the editor: what the document would reuse if it were submitted now. The site plans it each time that the text
-// is valid, or another team is chosen; what is shown meanwhile is the last answer, faded.
+// is valid, or another team is chosen; what is shown meanwhile is the last answer, faded. Text and graph have one
+// choice: the task that the cursor is in is chosen in the graph, and the cursor goes to the task that is chosen there.
 
 const SLOW_MS = 1000;
 
@@ -13,9 +14,27 @@ async function previewGraph(panel) {
     }
 
     async draw(graph) {
+      const sameTasks = graph.tasks.map((task) => task.id).join() === this.data?.tasks.map((task) => task.id).join();
       this.data = graph;
-      this.graph.kept = false; // another document: show it whole
+      this.graph.kept = sameTasks; // of other tasks: show them whole
       await this.graph.draw(graph);
+      this.card.hidden = true; // it was of the former graph
+      this.follow(window.weirEditor?.columns.task, { moves: !sameTasks });
+    }
+
+    /** Choose the task that the cursor is in, and where the view `moves` show it; the cursor stays where it is in it. */
+    follow(id, { moves = true } = {}) {
+      if (!this.graph.cy || !this.graph.byId.has(id)) return;
+      this.follows = true;
+      if (moves) this.graph.select(id);
+      else this.graph.cy.getElementById(id).select();
+      this.follows = false;
+    }
+
+    show(task) {
+      super.show(task);
+      if (this.follows) this.card.hidden = true; // whoever is in the text reads it there
+      else if (task) window.weirEditor?.toTask(task.id);
     }
   }
 
@@ -33,6 +52,8 @@ class Preview {
     this.progress = card.querySelector("[data-part='progress']");
     this.panel = document.getElementById("preview-graph");
     form.addEventListener("weir:checked", (event) => this.checked(event.detail));
+    form.addEventListener("weir:problems", async (event) => (await this.graph)?.graph.blame(event.detail));
+    form.addEventListener("weir:task", async (event) => (await this.graph)?.follow(event.detail));
     // Another team, or another way to join what runs: another plan. Text is checked first, the format with it.
     form.addEventListener("change", (event) => this.valid && ["team", "fresh"].includes(event.target.name) && this.ask());
   }

@@ -58,6 +58,37 @@ def test_the_stream_of_the_task_at_the_cursor_is_shown_as_it_goes_on(editor: Pag
     expect(editor.locator("[data-output] [data-event]").first).to_be_visible()
 
 
+def test_text_and_graph_have_one_choice(editor: Page) -> None:
+    until(lambda: editor.evaluate("Boolean(window.weirGraphs?.[0]?.cy)"), "the graph is drawn")
+    cursor_to(editor, "id: fill")
+    until(lambda: in_graph(editor, ":selected") == ["fill"], "the task at the cursor is chosen in the graph")
+    editor.locator("#preview-graph .graph-canvas").focus()
+    editor.keyboard.press("[")
+    chosen, = in_graph(editor, ":selected")
+    assert chosen != "fill"
+    before = editor.evaluate("weirEditor.text().slice(0, weirEditor.view.state.selection.main.head)")
+    assert before.endswith(f"id: {chosen}"), "the cursor goes to the task that is chosen in the graph"
+    editor.evaluate("weirGraphs[0].cy.viewport({ zoom: 0.7, pan: { x: 5, y: 7 } })")
+    replaced(editor, "window: 33", "window: 34")
+    until(lambda: editor.evaluate("weirGraphs[0].byId.get('fill').config.window === 34"), "the graph is drawn anew")
+    assert editor.evaluate("[weirGraphs[0].cy.zoom(), weirGraphs[0].cy.pan()]") == [0.7, {"x": 5, "y": 7}]
+    replaced(editor, "window: 34", "windo: 34")
+    until(lambda: in_graph(editor, ".failed") == ["fill"], "the problem is shown at its task")
+    replaced(editor, "windo: 34", "window: 34")
+    until(lambda: in_graph(editor, ".failed") == [], "the problem is gone")
+
+
+def in_graph(page: Page, which: str) -> list[str]:
+    return page.evaluate("which => weirGraphs[0].cy.nodes(which).map((node) => node.id())", which)
+
+
+def replaced(page: Page, old: str, new: str) -> None:
+    page.evaluate("""([old, insert]) => {
+        const from = weirEditor.text().indexOf(old);
+        weirEditor.view.dispatch({ changes: { from, to: from + old.length, insert } });
+    }""", [old, new])
+
+
 def test_a_stream_that_does_not_run_yet_shows_its_columns_and_what_to_do(editor: Page) -> None:
     streams = editor.locator("#streams")
     cursor_to(editor, "id: fill")

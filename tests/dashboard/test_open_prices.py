@@ -47,6 +47,11 @@ def test_prices_and_bills_know_of_open_batches(world: World, played: Played, set
     assert 'data-offer="batches"' in page
     priced = planned(world.carla, world.city, document("late", latency="100 ms")).plan
     assert "open, which takes as much" in plan_of(priced).price.basis
+    assert set(plan_of(priced).settings_after) == plan_of(priced).fragments_after.keys() - plan_of(
+        priced).fragments_before.keys(), "what is priced as open begins so"
+    begun = running(
+        world.carla, world.city, document("begun", latency="100 ms", visibility="private"), world.ana)
+    assert opened(begun), "by its plan, before anybody looked at it"
     settings.REAL_TIME = False
     micro = planned(world.carla, world.city, document("later", latency="100 ms")).plan
     assert "open, which takes" not in plan_of(micro).price.basis

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
 
@@ -115,4 +116,5 @@ def install_package(folder: Path, patch: pytest.MonkeyPatch, *, allowed: str = "
     patch.syspath_prepend(str(folder))
     patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")])))
     patch.setenv("WEIR_PYTHON_PACKAGES", allowed)
+    importlib.invalidate_caches()  # the folder may have been listed before, and bear the same time still
     return folder

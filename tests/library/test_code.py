@@ -164,6 +164,7 @@ def test_what_is_used_of_other_packages_counts_by_its_name(digest: Digest):
 def test_what_cannot_be_read_has_none(digest: Digest, tmp_path: Path, build: str):
     assert digest("scale")
     (tmp_path / "coded" / "broken.py").write_text("def scale(:\n")
+    importlib.invalidate_caches()
     assert code_digest(TaskType("t", "transform", "Made.", build)) == ""
 
 

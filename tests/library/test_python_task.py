@@ -81,6 +81,7 @@ def test_an_allowed_package_lends_no_name_that_it_imports(package, monkeypatch, 
 
 def test_a_module_of_no_package_is_refused(package, monkeypatch):
     (package / "loose.py").write_text("def f(table, arguments):\n    return table\n")
+    importlib.invalidate_caches()
     monkeypatch.setenv("WEIR_PYTHON_PACKAGES", "loose")
     assert "no package" in problem(function="loose:f").message
 

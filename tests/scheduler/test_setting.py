@@ -15,7 +15,7 @@ from scheduler.model.errors import InvalidTransition, NotFound, NotSubmitted
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, Slot
 from scheduler.model.plan import Plan
-from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, inherited_settings
+from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, settings_of_new
 from scheduler.moving import plan_move
 from scheduler.setting import plan_settings, plan_switch
 from scheduler.undoing import undo
@@ -100,7 +100,7 @@ def test_what_goes_on_with_others_work_has_the_shortest_interval_and_stays_open_
 ) -> None:
     before = {f"f1-{number}": Fragment(f"f1-{number}", (f"t{number}",), "n1/0", 1) for number in range(len(earlier))}
     heir = Fragment("f2-0", tuple(f"t{number}" for number in range(len(earlier))), "n1/0", 1, inherits=tuple(before))
-    own = inherited_settings(
+    own = settings_of_new(
         before, {"f2-0": heir}, dict(zip(before, earlier, strict=True)), {"n1/0": opened}).get("f2-0", USUAL)
     intervals = [each.trigger_ms for each in earlier if each.trigger_ms is not None]
     assert own.trigger_ms == (min(intervals) if intervals else None)
@@ -109,7 +109,7 @@ def test_what_goes_on_with_others_work_has_the_shortest_interval_and_stays_open_
 
 def test_fragments_that_begin_anew_have_usual_settings() -> None:
     old, new = Fragment("f1-0", ("a",), "n1/0", 1), Fragment("f2-0", ("b",), "n1/0", 1)
-    assert inherited_settings({"f1-0": old}, {"f1-0": old, "f2-0": new}, {"f1-0": OPEN}, {}) == {}
+    assert settings_of_new({"f1-0": old}, {"f1-0": old, "f2-0": new}, {"f1-0": OPEN}, {}) == {}
 
 
 def switched(estate: Estate, alternate: str, *, task: str = "a", dataflow_id: str = "d") -> Plan:

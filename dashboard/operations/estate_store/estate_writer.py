@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
+from types import MappingProxyType
 
 from django.db.models import BooleanField, ExpressionWrapper, F, Q
 
@@ -28,7 +29,7 @@ from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.plan import Plan
-from scheduler.model.settings_of_fragments import USUAL, changed_settings
+from scheduler.model.settings_of_fragments import USUAL, FragmentSettings, changed_settings
 from scheduler.model.tenancy import is_open_to, teams_by_slot
 from scheduler.model.usage import SlotLoad, growth_of
 from scheduler.reuse.siblings import kin_of
@@ -59,9 +60,9 @@ def store_plan(plan: Plan) -> None:
     _store_started(plan.started, after, generation)
     _store_entry(plan.entry_before, plan.entry_after)
     RunningTaskRow.objects.filter(pk__in=[task.id for task in plan.stopped]).delete()
-    _store_fragments(before, after, generation, team=plan.dataflow.team)
-    store_settings(changed_settings(
-        plan.settings_before, plan.settings_after, settings_of(list(plan.settings_after))))
+    _store_fragments(before, after, generation, team=plan.dataflow.team, planned=plan.settings_after)
+    others = plan.settings_of_others
+    store_settings(changed_settings(plan.settings_before, others, settings_of(list(others))))
     _store_places(before, after, besides={task.id for task in plan.started})
     _store_loads(loads)
     advance(state)
@@ -248,14 +249,15 @@ def _places(fragments: Mapping[str, Fragment]) -> dict[str, tuple[str, int]]:
 
 
 def _store_fragments(
-    before: Mapping[str, Fragment], after: Mapping[str, Fragment], generation: int, *, team: str = ""
+    before: Mapping[str, Fragment], after: Mapping[str, Fragment], generation: int, *, team: str = "",
+    planned: Mapping[str, FragmentSettings] = MappingProxyType({}),
 ) -> None:
     """Store what fragments are. Plans of earlier versions do not say whose new ones are: ``team``'s."""
-    inherited = settings_for(before, after)  # while those are there that they go on with
+    settings = settings_for(before, after, planned)  # while those are there that they go on with
     FragmentRow.objects.filter(pk__in=set(before) - set(after)).delete()
     FragmentRow.objects.bulk_create(
         FragmentRow(id=fragment_id, started_generation=generation, team=fragment.team or team,
-                    **fragment_fields(fragment), **columns_of_settings(inherited.get(fragment_id, USUAL)))
+                    **fragment_fields(fragment), **columns_of_settings(settings.get(fragment_id, USUAL)))
         for fragment_id, fragment in after.items() if fragment_id not in before
     )
     changed = [FragmentRow(id=fragment_id, **fragment_fields(after[fragment_id]))

@@ -15,7 +15,7 @@ from dashboard.operations.estate_store.generation import lock_generation, revise
 from dashboard.operations.models import FragmentRow
 from scheduler.model.canonical import plain
 from scheduler.model.fragment import Fragment
-from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, inherited_settings
+from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, settings_of_new
 
 _COLUMNS = ("trigger_ms", "real_time", "alternates", "policies")  # in the order of the settings' fields
 
@@ -48,13 +48,16 @@ def slots_without_room(real_time: Mapping[str, bool]) -> list[str]:
     return sorted(slot for slot in more if opened[slot] > MOST_OPEN_A_SLOT)
 
 
-def settings_for(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> dict[str, FragmentSettings]:
-    """The settings of fragments that go on with others' work, while the rows of those are still there."""
-    slots = {fragment.slot for name, fragment in after.items() if name not in before and fragment.inherits}
+def settings_for(
+    before: Mapping[str, Fragment], after: Mapping[str, Fragment], planned: Mapping[str, FragmentSettings],
+) -> dict[str, FragmentSettings]:
+    """The settings of new fragments, while the rows are still there of those whose work they go on with."""
+    slots = {fragment.slot for name, fragment in after.items()
+             if name not in before and (fragment.inherits or name in planned)}
     if not slots:
         return {}
-    return inherited_settings(
-        before, after, settings_of(before), open_in(slots, besides=before.keys() - after.keys()))
+    return settings_of_new(
+        before, after, settings_of(before), open_in(slots, besides=before.keys() - after.keys()), planned)
 
 
 def store_settings(settings: Mapping[str, FragmentSettings]) -> None:

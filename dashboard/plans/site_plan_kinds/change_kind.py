@@ -7,7 +7,7 @@ from dashboard.catalog.document_checks import stored_dataflow
 from dashboard.catalog.models import DataflowVersion
 from dashboard.plans.latency_remarks import choice_remarks, reach_of
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.price_settings import prices
+from dashboard.plans.price_settings import prices_and_settings
 from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
 from scheduler.changing import plan_change
 from scheduler.model.plan import Plan
@@ -23,10 +23,12 @@ def _change(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     former = versions[options.pop("former")]
     document, running = versions[record.version].document, former.dataflow
     dataflow, limits = stored_dataflow(document), running.limits_after(document)
+    priced, settings = prices_and_settings(limits, dataflow)
     return plan_change(
         estate, dataflow, former=stored_dataflow(former.document, installed=False), team=running.team.slug,
+        settings=settings,
         remarks=(*choice_remarks(running, document), *reach_of(dataflow, limits)),
-        **computed_with(record, prices=prices(limits, dataflow=dataflow)), **options)
+        **computed_with(record, prices=priced), **options)
 
 
 CHANGING = SitePlanKind(CHANGE, _change, None, (dataflows.RUNNING,))

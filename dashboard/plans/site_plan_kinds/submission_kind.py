@@ -7,7 +7,7 @@ from dashboard.catalog.document_checks import stored_dataflow
 from dashboard.catalog.models import DataflowVersion
 from dashboard.plans.latency_remarks import reach_of
 from dashboard.plans.models import PlanRecord
-from dashboard.plans.price_settings import prices
+from dashboard.plans.price_settings import prices, prices_and_settings
 from dashboard.plans.schedule_option import schedule_of
 from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
 from dashboard.plans.team_containment import containment_of
@@ -24,10 +24,11 @@ def _submission(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     schedule, remarks = schedule_of(record, estate, options)
     dataflow, limits = stored_dataflow(version.document), version.dataflow.latency_limits
     remarks = [*remarks, *reach_of(dataflow, limits, scheduled=schedule is not None)]
+    priced, settings = (prices(limits), {}) if schedule else prices_and_settings(limits, dataflow)
     return plan_submission(
         estate, dataflow, team=version.dataflow.team.slug, schedule=schedule, remarks=remarks,
         containment=containment_of(version.dataflow.team, estate),
-        **computed_with(record, prices=prices(limits, dataflow=None if schedule else dataflow)), **options)
+        settings=settings, **computed_with(record, prices=priced), **options)
 
 
 SUBMISSION = SitePlanKind(SUBMIT, _submission, dataflows.RUNNING, ())

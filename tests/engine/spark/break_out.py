@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 
 MODULE = '''
@@ -89,4 +90,5 @@ def install(folder: Path) -> Path:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: weir-break-out\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[weir.task_types]\nbreak_out = weir_break_out:TYPES\n")
+    importlib.invalidate_caches()
     return folder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
 
@@ -150,4 +151,5 @@ def install(folder: Path) -> Path:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: weir-test-types\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[weir.task_types]\ntest = weir_test_types:TYPES\n")
+    importlib.invalidate_caches()
     return folder

@@ -12,11 +12,14 @@ import os
 import signal
 import time
 from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
+import redis
 
 from scheduler.adaptation.shared_slots import AdaptationRoom
 from scheduler.controllers.alternate_adaptation import Adaptations, AdaptedDataflow, Adapting
@@ -28,10 +31,12 @@ from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.model.settings_of_fragments import FragmentSettings
 from scheduler.model.task_types import DYNAMIC
 from scheduler.simulation.elastic import Alternate, ElasticDataflow
+from tests.conftest import running_broker
+from workers.engine.agents.supervising.supervision import READY
 from workers.engine.channels import keys
 from workers.engine.noted_switches import noted_switches
 
-from .rig import NODE, Rig, estate_of
+from .rig import NODE, Rig, catalogue, estate_of, running_agent
 
 TASK, HEAD, WORK = "adapted", "adapting0-0", "adapting1-0"
 OUT = f"{WORK}.1"  # a channel
@@ -42,6 +47,7 @@ WAYS = {  # a core does 30 a second in the one way, 90 in the other
     "dear": Alternate("dear", 1.0, 1 / 30, 1.0), "cheap": Alternate("cheap", 0.5, 1 / 90, 1.0)}
 RESTS_S, WINDOW_S, ON_ITS_WAY_S = 30.0, 15.0, 3.0
 POLICY = Policy(ACTS, 20, 100, RESTS_S)
+GOALS = DataflowGoals(most_per_hour=0.4, least_per_hour=0.04)
 
 
 def passes(number: int) -> bool:
@@ -101,7 +107,7 @@ class Adapted:
         per_s = (came - came_then) / (now_s - then_s)
         waiting = max(0.0, came - left - ON_ITS_WAY_S * per_s)
         seen = AdaptedDataflow(
-            "d", "city", DataflowGoals(most_per_hour=0.4, least_per_hour=0.04),
+            "d", "city", GOALS,
             ElasticDataflow({"gate": {"": Alternate("", 1.0, 1e-9, 1.0)}, TASK: WAYS}, (("gate", TASK),)),
             {"gate": "", TASK: self.on}, {TASK: "work"}, {}, {"gate": per_s}, {TASK: waiting},
             AdaptationRoom({"0": 1.0, "1": 1.0}, {"gate": {"0": 1.0}, TASK: {"1": 1.0}}), 0.1,
@@ -119,6 +125,44 @@ class Adapted:
                 for before, after in pairwise(marks)]
 
 
+def value_and_cores(begins: Sequence[tuple[int, str]]) -> Mapping[str, tuple[float, float]]:
+    """Mean value and mean cores until `LAST`: of what was on, by the numbers from which it was, and of each way alone.
+
+    A way alone is a static deployment: its cores are those with which Ω is Ω̂ while most comes, for all the time.
+    """
+    ends = [*(min(begin, LAST) for begin, _ in begins[1:]), LAST]
+    stays = [(WAYS[way], begin, end) for (begin, way), end in zip(begins, ends, strict=True)]
+    return {
+        "adapted": (
+            sum(way.worth * (end - begin) for way, begin, end in stays) / LAST,
+            sum(way.event_s * (passed(end - 1) - passed(begin - 1)) for way, begin, end in stays)
+            * RATE_PER_S / LAST),
+        **{name: (way.worth, GOALS.throughput * RATE_PER_S * way.event_s) for name, way in WAYS.items()}}
+
+
+def test_cost_is_set_beside_that_of_static_deployments() -> None:
+    costs = value_and_cores([(0, "dear"), (RISES, "cheap"), (FALLS, "dear")])
+
+    assert costs["adapted"] == pytest.approx((8 / 12 + 0.5 * 4 / 12, (8 * 20 / 30 + 4 * 60 / 90) / 12))
+    assert costs["cheap"] == pytest.approx((0.5, 0.8 * 60 / 90))
+    assert costs["dear"] == pytest.approx((1.0, 0.8 * 60 / 30))  # more than the one core that it has
+
+
+@pytest.fixture
+def spared(
+    tmp_path_factory: pytest.TempPathFactory, test_types: tuple[Path, list[type]], with_jar: Callable[[Path], Path]
+) -> Iterator[Rig]:
+    """An agent with two slots and a spare driver, which takes the place of one that dies."""
+    plugin, types = test_types
+    data_dir = with_jar(tmp_path_factory.mktemp("data"))
+    with running_broker(tmp_path_factory.mktemp("broker")) as url, redis.Redis.from_url(url) as client, running_agent(
+        client, url, data_dir, slots=2, plugin=plugin, task_types=catalogue(*types),
+        WEIR_SPARES="1",
+    ) as rig:
+        rig.wait(lambda: (rig.report().get("spare") or {}).get("state") == READY, within_s=600, what="a spare is ready")
+        yield rig
+
+
 def test_what_the_gate_lets_through_is_known_by_the_number() -> None:
     assert [number for number in range(7) if passes(number)] == [0, 3, 6]
     for number in (-1, 0, 6, RISES - 1, RISES, RISES + 1, RISES + 2, FALLS - 1, FALLS, FALLS + 4):
@@ -129,9 +173,8 @@ def test_what_the_gate_lets_through_is_known_by_the_number() -> None:
 @pytest.mark.spark
 @pytest.mark.broker
 @pytest.mark.timeout(3_600)
-@pytest.mark.usefixtures("afterwards_nothing")
-def test_the_cheap_way_is_on_while_three_times_as_much_comes(rig: Rig) -> None:
-    rig.broker.delete(f"weir:switches:{TASK}")
+def test_the_cheap_way_is_on_while_three_times_as_much_comes(spared: Rig) -> None:
+    rig = spared
     adapted, on = Adapted(rig), ["dear"]
     adapted.publish()
     rig.wait_running(HEAD, WORK)
@@ -161,3 +204,5 @@ def test_the_cheap_way_is_on_while_three_times_as_much_comes(rig: Rig) -> None:
     assert output == [(number, switches[bisect_right(begins, number) - 1].alternate)
                       for number in range(output[-1][0] + 1) if passes(number)]
     print("Ω by minute:", *(f"{reached:.2f}" for reached in adapted.by_minute()))
+    for name, (value, cores) in value_and_cores([(each.seq, each.alternate) for each in switches]).items():
+        print(f"{name}: value {value:.2f} by {cores:.2f} cores")

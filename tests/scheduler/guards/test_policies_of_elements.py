@@ -18,7 +18,7 @@ from scheduler.model.settings_of_fragments import (
     USUAL,
     FragmentSettings,
     changed_settings,
-    inherited_settings,
+    settings_of_new,
 )
 
 WAYS = (TaskAlternate("a", "sql", value=1.0, guard="rate > 1"), TaskAlternate("b", "sql", value="rate / 2"))
@@ -63,7 +63,7 @@ def test_policies_go_with_their_tasks_into_another_query() -> None:
         return Fragment(name, tasks, "n1/0", len(tasks), inherits=inherits)
 
     settings = {"f1": FragmentSettings(policies={"x": {"kind": "value"}, "gone": {}})}
-    moved = inherited_settings(
+    moved = settings_of_new(
         {"f1": fragment("f1", "x", "gone")}, {"f2": fragment("f2", "x", inherits=("f1",))}, settings, {})
     assert moved["f2"].policies == {"x": {"kind": "value"}}
 

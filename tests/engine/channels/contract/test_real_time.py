@@ -45,10 +45,11 @@ def stop_between_batches(rig: Rig, query: Query, fragment: str) -> None:
 
 def test_events_go_on_while_a_batch_is_open(rig: Rig) -> None:
     first, second = source(rig), reader(rig)
-    wait_until(lambda: len(rig.events("b.0")) > 600, what="events", alive=(first, second))
-    numbers, batches = rig.numbers("b.0"), rig.batches("b.0")
+    wait_until(
+        lambda: len(rig.events("b.0")) > 600 and rig.channels.info("b.0").blocks > 3 * len(rig.batches("b.0")),
+        what="events in more blocks than batches", alive=(first, second))
+    numbers = rig.numbers("b.0")
     assert numbers == selected(numbers[-1] + 1)
-    assert rig.channels.info("b.0").blocks > 3 * len(batches)
 
 
 def test_what_is_stopped_in_an_open_batch_is_read_again_and_made_once(rig: Rig) -> None:
@@ -66,6 +67,17 @@ def test_what_is_stopped_in_an_open_batch_is_read_again_and_made_once(rig: Rig) 
     assert rig.numbers("a.0")[-1] == events - 1
     assert rig.numbers("b.0") == selected(events)
     assert rig.channels.info("b.0").duplicates > 0
+
+
+def test_who_is_stopped_again_and_again_frees_the_room_of_what_it_repeats(rig: Rig) -> None:
+    ticks = rig.ticks("a", rate_per_s=40, writes=("a.0",), real_time=True)
+    first = rig.start(rig.publish(ticks, "a", readers=("b",), capacity=100), "a", real_time=True)
+    for _ in range(11):  # in each fewer blocks than end a batch, in all more than the channel holds
+        before, second = len(rig.events("b.0")), reader(rig)
+        wait_until(lambda: len(rig.events("b.0")) >= before + 7, what="events", alive=(first, second))  # noqa: B023
+        second.stop()
+    numbers = rig.numbers("b.0")
+    assert numbers == selected(numbers[-1] + 1)
 
 
 @pytest.mark.long  # a slot is killed in open batches: tests/engine/spark/test_real_time.py

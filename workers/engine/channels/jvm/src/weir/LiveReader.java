@@ -137,9 +137,13 @@ final class LiveReader implements SupportsRealTimeRead<InternalRow> {
     return false;
   }
 
-  /** Where the next group ends: one that was read before the batch was repeated, or what comes; null ends the batch. */
+  /**
+   * Where the next group ends: one that was read before the batch was repeated, or what comes; null ends the batch. A batch
+   * that is repeated ends where it had come to: what it has read frees no room in its channels before it is over.
+   */
   private Offset nextGroup(long deadline) throws IOException {
     String written = journal.next();
+    if (written == null && isRepeated) return null;
     isRepeated = written != null;
     if (isRepeated) return source.offset(written);
     Offset to = await(deadline);

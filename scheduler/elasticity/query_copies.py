@@ -1,0 +1,153 @@
+"""Copies of a query's state on other nodes: which nodes hold them, what that survives, and which copy counts.
+
+A copy is of one batch: its state, and the place up to which that batch read each of its inputs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.model.xxhash64 import xxhash64
+
+from .copies import BundleHome, next_home
+
+Entry = tuple[int, int]  # of a channel: the batch that wrote it, and its number there
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedQuery:
+    """A query whose state is copied: its node, the size of its state in bytes, and the nodes that hold it so far."""
+
+    node: str
+    state_bytes: int
+    holders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class HoldingNode:
+    """A node that may hold copies: its fault zone, and the bytes that copies of other nodes' queries may take there."""
+
+    zone: str
+    room_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCopy:
+    """A copy at a holder: of which batch, and by channel the last entry which that had read.
+
+    ``is_whole`` once all of it is on the holder's disk. Only a whole copy is one.
+    """
+
+    holder: str
+    batch: int
+    places: Mapping[str, Entry]
+    is_whole: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedPlaces:
+    """How many machines' simultaneous loss a query survives, and up to which entry each of its inputs may be freed."""
+
+    survives: int
+    freed_to: Mapping[str, Entry]
+
+
+def choose_holders(
+    queries: Mapping[str, CopiedQuery], nodes: Mapping[str, HoldingNode], *, copies: int
+) -> Mapping[str, tuple[str, ...]]:
+    """Nodes that are to hold each query's state, by rendezvous hashing (Thaler and Ravishankar, 1998) within zones.
+
+    Zones come in turn, as on a ring (`copies.next_home`). Of the nodes of the same zones, one that has a copy already
+    keeps it, and then those with the highest hash of query and node come first: so what a node held goes to many.
+    Copies that are there have their room before others do. Where no node has room there are fewer copies.
+
+    Parameters
+    ----------
+    queries : Mapping
+        By name; of those whose node is lost, only what is held.
+    copies : int
+        r of the thesis: besides the query's own node; from 0.
+    """
+    free = {name: node.room_bytes for name, node in nodes.items()}
+    staying: dict[str, list[str]] = {}
+    for name, query in sorted(queries.items()):
+        staying[name] = []
+        for holder in dict.fromkeys(query.holders):
+            if holder != query.node and free.get(holder, -1) >= query.state_bytes:
+                free[holder] -= query.state_bytes
+                staying[name].append(holder)
+    chosen: dict[str, tuple[str, ...]] = {}
+    for name, query in sorted(queries.items()):
+        chosen[name] = _chosen(name, query, staying[name], nodes, free, copies)
+        for holder in staying[name]:
+            free[holder] += query.state_bytes
+        for holder in chosen[name]:
+            free[holder] -= query.state_bytes
+    return chosen
+
+
+def _chosen(
+    name: str, query: CopiedQuery, staying: Sequence[str], nodes: Mapping[str, HoldingNode], free: Mapping[str, int],
+    copies: int
+) -> tuple[str, ...]:
+    others = sorted(nodes.keys() - set(staying), key=lambda node: (-xxhash64(f"{name} {node}".encode()), node))
+    order = [*staying, *(node for node in others if free[node] >= query.state_bytes)]
+    homes = {node: BundleHome(node, each.zone) for node, each in nodes.items()}
+    taken = [homes.get(query.node, BundleHome(query.node, ""))]
+    holders: list[str] = []
+    while len(holders) < copies:
+        holder = next_home(taken, ((node, homes[node]) for node in order))
+        if holder is None:
+            break
+        holders.append(holder)
+        taken.append(homes[holder])
+    return tuple(holders)
+
+
+def copied_places(
+    own: BatchCopy, copies: Collection[BatchCopy], living: Collection[str], *, freed_to: Mapping[str, Entry]
+) -> CopiedPlaces:
+    """What the copies that count survive, and the entries that neither they nor the query itself need any more.
+
+    Whichever of their machines are lost together with the query's own, one copy is left if any machine is. So an input
+    is freed up to the oldest of them. Without a copy nothing is freed.
+
+    Parameters
+    ----------
+    own : BatchCopy
+        What the query's own node has. It may be older than a copy: that of a holder who was away when it took over.
+    living : Collection of str
+        The nodes that answer.
+    freed_to : Mapping
+        By channel: the last entry that has been freed there.
+    """
+    counting = _counting(copies, set(living) - {own.holder}, freed_to).values()
+    places = [own.places, *(each.places for each in counting)] if counting else []
+    shared = set(own.places).intersection(*places)
+    return CopiedPlaces(len(counting), {
+        channel: min(each[channel] for each in places) for channel in sorted(shared) if places})
+
+
+def copy_to_go_on_with(
+    copies: Collection[BatchCopy], living: Collection[str], *, freed_to: Mapping[str, Entry]
+) -> BatchCopy | None:
+    """The newest copy that counts; of several, that of the first holder by name. None where the state is lost.
+
+    Parameters
+    ----------
+    living, freed_to
+        As of `copied_places`.
+    """
+    counting = _counting(copies, living, freed_to).values()
+    return min(counting, key=lambda each: (-each.batch, each.holder), default=None)
+
+
+def _counting(
+    copies: Collection[BatchCopy], living: Collection[str], freed_to: Mapping[str, Entry]
+) -> Mapping[str, BatchCopy]:
+    """By living holder: its newest whole copy, unless what comes next for that is freed: it was away meanwhile."""
+    whole = sorted((each for each in copies if each.is_whole and each.holder in living), key=lambda each: each.batch)
+    newest = {each.holder: each for each in whole}
+    return {holder: each for holder, each in newest.items()
+            if all(place >= freed_to.get(channel, place) for channel, place in each.places.items())}

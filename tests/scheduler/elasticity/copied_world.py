@@ -1,0 +1,266 @@
+"""A played world of queries whose state is copied to other nodes, and whose machines die, fall silent and come back.
+
+Two queries in a row count by key. A batch is a generator that stops before each change, so a machine may go at any of
+them. Channels refuse what they have, as ``workers/engine/channels/lua/write.lua`` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from scheduler.elasticity.query_copies import (
+    BatchCopy,
+    CopiedPlaces,
+    CopiedQuery,
+    Entry,
+    HoldingNode,
+    choose_holders,
+    copied_places,
+    copy_to_go_on_with,
+)
+
+Event = tuple[str, int]
+NODES = {"n1": "a", "n2": "b", "n3": "a", "n4": "b", "n5": "c"}  # zones by name
+EVENTS: tuple[Event, ...] = tuple(("abc"[n % 7 % 3], n) for n in range(40))
+_BEGINNING: Entry = (0, 0)
+
+
+class Wrong(Exception):
+    """Something came twice, was missing, or was lost against the promise."""
+
+
+class Fenced(Exception):
+    """Somebody else has gone on with this query."""
+
+
+@dataclass
+class Channel:
+    """A stream of blocks by entry; all that was ever written stays in ``written``."""
+
+    blocks: dict[Entry, tuple[Event, ...]] = field(default_factory=dict)
+    last: Entry = _BEGINNING
+    freed: Entry = _BEGINNING
+    written: list[Event] = field(default_factory=list)
+
+    def write(self, entry: Entry, block: tuple[Event, ...]) -> None:
+        if entry <= self.last:
+            if self.blocks.get(entry, block) != block:
+                raise Wrong(f"{entry} is repeated with other events")
+            return
+        if entry[1] != (self.last[1] + 1 if entry[0] == self.last[0] else 0):
+            raise Wrong(f"blocks before {entry} are missing")
+        self.blocks[entry], self.last = block, entry
+        self.written += block
+
+    def free(self, entry: Entry) -> None:
+        self.freed = max(self.freed, entry)
+        self.blocks = {each: block for each, block in self.blocks.items() if each > self.freed}
+
+    def after(self, entry: Entry) -> list[Entry]:
+        if entry < self.freed:
+            raise Wrong(f"what comes after {entry} is freed up to {self.freed}")
+        return sorted(each for each in self.blocks if each > entry)
+
+
+@dataclass
+class Run:
+    """A query at work on a node: what is on that machine's disk."""
+
+    query: str
+    node: str
+    token: int
+    batch: int
+    place: Entry
+    counts: dict[str, int]
+    steps: Iterator[None] = field(default_factory=lambda: iter(()))
+    is_dead: bool = False  # its machine is gone, not merely silent
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What may be taken out of the protocol, to see that the world finds it."""
+
+    records_ranges: bool = True
+    frees_behind_copies_only: bool = True
+    counts_the_querys_own_place: bool = True
+    leaves_out_copies_of_who_was_away: bool = True
+    waits_until_copies_are_whole: bool = True
+
+
+class CopiedWorld:
+    """Nodes, the broker between them, and what the protocol does there.
+
+    Parameters
+    ----------
+    copies : int
+        r: nodes that are to hold each query's state.
+    """
+
+    inputs, outputs = {"f1": "in", "f2": "f1.0"}, {"f1": "f1.0", "f2": "f2.0"}
+
+    def __init__(self, chance: Random, *, copies: int, faults: Faults | None = None) -> None:
+        self.chance, self.copies, self.faults = chance, copies, faults or Faults()
+        self.channels = {name: Channel() for name in ("in", "f1.0", "f2.0")}
+        for number, event in enumerate(EVENTS):
+            self.channels["in"].write((1, number), (event,))
+        self.ranges: dict[tuple[str, Entry], Entry] = {}
+        self.tokens = dict.fromkeys(self.inputs, 1)
+        self.living = set(NODES)
+        self.disks: dict[str, dict[str, list[tuple[BatchCopy, dict[str, int]]]]] = {node: {} for node in NODES}
+        self.runs = {query: Run(query, node, 1, 0, _BEGINNING, {}) for query, node in (("f1", "n1"), ("f2", "n2"))}
+        self.overtaken: list[Run] = []  # that do not know it yet
+        self.fenced = 0  # how many have found it out
+
+    # What the protocol decides, by the functions under test.
+
+    def copies_of(self, query: str) -> list[BatchCopy]:
+        return [copy for disk in self.disks.values() for copy, _ in disk.get(query, ())]
+
+    def stand(self, query: str) -> CopiedPlaces:
+        run = self.runs[query]
+        own = BatchCopy(run.node, run.batch, {self.inputs[query]: run.place})
+        if not self.faults.counts_the_querys_own_place:
+            own = replace(own, places={self.inputs[query]: (10**6, 0)})
+        return copied_places(own, self.copies_of(query), self.living, freed_to=self._freed(query))
+
+    def survives(self) -> int:
+        return min(self.stand(query).survives if self.runs[query].node in self.living else 0 for query in self.inputs)
+
+    def begin_copies(self, run: Run) -> None:
+        """Begin a copy of what a run has at each node that is to hold one."""
+        held = tuple(node for node in sorted(self.living) if self.disks[node].get(run.query))
+        nodes = {node: HoldingNode(NODES[node], 10**9) for node in self.living}
+        chosen = choose_holders({run.query: CopiedQuery(run.node, 1, held)}, nodes, copies=self.copies)
+        for node in chosen[run.query]:
+            copy = BatchCopy(node, run.batch, {self.inputs[run.query]: run.place}, is_whole=False)
+            counts = dict(run.counts)
+            if not self.faults.waits_until_copies_are_whole:
+                copy, counts = replace(copy, is_whole=True), {}
+            self.disks[node].setdefault(run.query, []).append((copy, counts))
+
+    def finish_copy(self) -> None:
+        """One copy that is under way has come, be it of a run that was overtaken: its batches are the same."""
+        under_way = [(node, query, number) for node in sorted(self.living) for query, all_ in self.disks[node].items()
+                     for number, (copy, _) in enumerate(all_) if not copy.is_whole]
+        if not under_way:
+            return
+        node, query, number = self.chance.choice(under_way)
+        copy, counts = self.disks[node][query].pop(number)
+        # A newer whole copy takes an older one's place; never the other way round.
+        staying = [each for each in self.disks[node][query] if not each[0].is_whole or each[0].batch > copy.batch]
+        self.disks[node][query] = [*staying, (replace(copy, is_whole=True), counts)]
+
+    def free(self, query: str) -> None:
+        """Free what no copy of the query needs any more; ranges before that are forgotten."""
+        channel = self.inputs[query]
+        entry = self.stand(query).freed_to.get(channel, _BEGINNING)
+        if not self.faults.frees_behind_copies_only:
+            entry = self.runs[query].place
+        self.channels[channel].free(entry)
+        for of, start in list(self.ranges):
+            if of == query and start < self.channels[channel].freed:
+                del self.ranges[of, start]
+
+    def take_over(self, query: str) -> None:
+        """Go on with a query whose node does not answer, at a holder."""
+        before = self.runs[query]
+        if before.node in self.living:
+            return
+        copy = copy_to_go_on_with(self.copies_of(query), self.living, freed_to=self._freed(query))
+        if copy is None:
+            raise Wrong(f"the state of {query} is lost")
+        counts = next(dict(counts) for each, counts in self.disks[copy.holder][query] if each == copy)
+        self.tokens[query] += 1
+        if not before.is_dead:
+            self.overtaken.append(before)
+        self.runs[query] = Run(
+            query, copy.holder, self.tokens[query], copy.batch, copy.places[self.inputs[query]], counts)
+
+    # What happens.
+
+    def step(self, run: Run) -> None:
+        """One change of a run's batch; one that finds itself overtaken ends."""
+        try:
+            if next(run.steps, self) is self:
+                run.steps = self._batch(run)
+        except Fenced:
+            self.overtaken.remove(run)
+            self.fenced += 1
+
+    def kill(self, node: str) -> None:
+        """A machine is gone, and its disk with it. An empty one of its name may come."""
+        self.living.discard(node)
+        self.disks[node] = {}
+        self.overtaken = [run for run in self.overtaken if run.node != node]
+        for run in self.runs.values():
+            run.is_dead |= run.node == node
+
+    def act(self) -> None:
+        """Something by chance."""
+        runs = [*(run for run in self.runs.values() if not run.is_dead), *self.overtaken]
+        weights = {"step": 60, "copy": 6, "finish": 12, "free": 8, "take over": 6, "kill": 1, "silent": 1, "back": 3}
+        match self.chance.choices(list(weights), list(weights.values()))[0]:
+            case "step" if runs:
+                self.step(self.chance.choice(runs))
+            case "copy" if runs:
+                self.begin_copies(self.chance.choice(runs))
+            case "finish":
+                self.finish_copy()
+            case "free":
+                self.free(self.chance.choice(sorted(self.inputs)))
+            case "take over":
+                self.take_over(self.chance.choice(sorted(self.inputs)))
+            case "kill" if self.survives():
+                for node in self.chance.sample(sorted(self.living), self.chance.randint(1, self.survives())):
+                    self.kill(node)
+            case "silent" if self.survives():
+                self.living.discard(self.chance.choice(sorted(self.living)))
+            case "back":
+                self.living |= {self.chance.choice(sorted(NODES))} - self._lost()
+
+    def finish(self) -> tuple[Event, ...]:
+        """Nothing dies any more: all that the last query gave."""
+        self.living = set(NODES) - self._lost()
+        for query in self.inputs:
+            self.take_over(query)
+        while any(self.channels[self.inputs[run.query]].after(run.place) for run in self.runs.values()):
+            for run in self.runs.values():
+                self.step(run)
+        return tuple(self.channels["f2.0"].written)
+
+    def _lost(self) -> set[str]:
+        return {run.node for run in self.runs.values() if run.is_dead}
+
+    def _freed(self, query: str) -> dict[str, Entry]:
+        freed = {self.inputs[query]: self.channels[self.inputs[query]].freed}
+        return freed if self.faults.leaves_out_copies_of_who_was_away else {}
+
+    def _batch(self, run: Run) -> Iterator[None]:
+        """A batch: it is planned, its range is noted before anything of it is published, and it is done."""
+        source = self.channels[self.inputs[run.query]]
+        if run.place < source.freed and run.token != self.tokens[run.query]:
+            raise Fenced(run.query)  # what comes next for it is gone
+        waiting = source.after(run.place)
+        if not waiting:
+            return
+        end = self.chance.choice(waiting[:5])
+        yield
+        if self.faults.records_ranges:  # also if it was overtaken: then its successor takes the same range
+            end = self.ranges.setdefault((run.query, run.place), end)
+        if run.place < source.freed and run.token != self.tokens[run.query]:
+            raise Fenced(run.query)
+        events = [event for entry in source.after(run.place) if entry <= end for event in source.blocks[entry]]
+        counts, made = dict(run.counts), list[Event]()
+        for key, number in events:
+            counts[key] = counts.get(key, 0) + number
+            made.append((key, counts[key]))
+        for number in range(0, len(made), 2):
+            yield
+            if run.token != self.tokens[run.query]:
+                raise Fenced(run.query)
+            self.channels[self.outputs[run.query]].write(
+                (run.batch + 1, number // 2), tuple(made[number:number + 2]))
+        yield
+        run.batch, run.place, run.counts = run.batch + 1, end, counts
