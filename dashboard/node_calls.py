@@ -28,18 +28,16 @@ def begin_search(search_id: str, facts: Mapping[str, Any], *, owner: str) -> Non
         search_store.begin(broker(settings.REDIS_URL), search_id, facts, owner=owner)
 
 
-def copied_blocks(stream: Tapped) -> list[CopiedBlock]:
-    """What is copied of a stream for who searches in it; raises ``BrokerAway``."""
+def newest_types(stream: Tapped) -> dict[str, str | None]:
+    """The columns of what is copied of a stream for who searches in it, with their types; raises ``BrokerAway``."""
     with broker_needed("so nothing can be searched."):
-        return search_store.blocks_of(broker(settings.REDIS_URL), stream)
+        return search_store.newest_types(broker(settings.REDIS_URL), stream)
 
 
 def new_blocks(search_id: str, stream: Tapped) -> list[CopiedBlock]:
     """What is copied of a stream and no question of a search has looked at yet; raises ``BrokerAway``."""
     with broker_needed("so nothing can be searched."):
-        client = broker(settings.REDIS_URL)
-        blocks = search_store.blocks_of(client, stream)
-        return [block for block in blocks if search_store.is_new(client, search_id, block)]
+        return search_store.new_blocks(broker(settings.REDIS_URL), search_id, stream)
 
 
 def add_to_search(

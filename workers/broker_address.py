@@ -14,6 +14,7 @@ from urllib.parse import unquote
 SCHEME = "redis+sentinel"
 FORM = "redis+sentinel://:password@host:port,host:port/service/db"
 SENTINEL_PORT = 26379
+SENTINEL_OPTIONS = {"socket_connect_timeout": 1.0, "socket_timeout": 1.0}  # of a client that asks one
 _PARTS = re.compile(rf"{re.escape(SCHEME)}://(?:(?P<user>[^:@/]*):(?P<password>[^@/]*)@)?(?P<hosts>[^@/?#]+)"
                     r"/(?P<service>[A-Za-z0-9._-]+)(?:/(?P<db>\d+))?/?")
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:]+\]|[^:,\[\]\s]+)(?::(?P<port>\d{1,5}))?")

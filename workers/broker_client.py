@@ -14,11 +14,10 @@ import redis
 from redis.client import Pipeline
 from redis.sentinel import Sentinel
 
-from workers.broker_address import replicated_service
+from workers.broker_address import SENTINEL_OPTIONS, replicated_service
 
 REPLICAS_WITHIN_S = 2.0
 ASKED_AGAIN_MS = 200  # whether a replica that does not answer is still online
-SENTINEL_OPTIONS = {"socket_connect_timeout": 1.0, "socket_timeout": 1.0}
 READS = frozenset({
     "ACL GETUSER", "ACL LIST", "AUTH", "CLIENT LIST", "CONFIG GET", "DBSIZE", "DUMP", "EXISTS", "GET", "HEXISTS",
     "HGET", "HGETALL", "HKEYS", "HLEN", "HMGET", "HSCAN", "HVALS", "INFO", "KEYS", "LLEN", "LRANGE", "MEMORY USAGE",

@@ -5,9 +5,8 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from workers.broker_address import SCHEME, replicated_service
+from workers.broker_address import SCHEME, SENTINEL_OPTIONS, replicated_service
 
-SENTINEL_OPTIONS = {"socket_connect_timeout": 1.0, "socket_timeout": 1.0}
 # The kernel ends a connection to a machine that died in silence: after 5 s without a word, and three questions. Celery
 # alone needs it: its connections wait for jobs without an end.
 KEEPALIVE: dict[int, int] = {

@@ -64,8 +64,8 @@ def begin_search(
         As `dashboard.explorer.streams.stream_events` raises them.
     """
     stream = tapped_stream(viewer_of(actor), task_id)
-    if blocks := node_calls.copied_blocks(stream):
-        event_condition(where, blocks[0].types)
+    if types := node_calls.newest_types(stream):
+        event_condition(where, types)
     seconds, count = max(1, min(seconds, MOST_SECONDS)), max(1, min(count, MOST_EVENTS))
     search_id = secrets.token_hex(16)
     with audited(actor=actor, verb="stream.search", subject=RunningTaskRow.objects.get(pk=task_id)) as audit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from uuid import UUID
 
@@ -15,24 +15,23 @@ from dashboard.operations.estate_store.readable import is_readable, is_told_to_a
 from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.teams.permissions import Viewer, require_superuser
 from dashboard.teams.services import InvalidValue
-from scheduler.contracts.logs import INFO, LEVELS, LINES, MOST_LINES, SEARCHED, LogAnswer, LogLine, LogOrder
+from scheduler.contracts.logs import (
+    INFO,
+    LEVELS,
+    LINES,
+    MOST_LINES,
+    SEARCHED,
+    LogAnswer,
+    LogLine,
+    LogOrder,
+    LogQuestion,
+)
 from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.fragment import Fragment, node_of
 
 __all__ = ["INFO", "LEVELS", "LINES", "MOST_LINES", "LogQuestion", "ReadLog", "dataflow_log", "process_log"]
 CONNECTORS, SPARE = "connectors", "spare"  # processes of a node besides its slots
 _MARK = re.compile(r"[0-9a-f]{1,16}:\d{1,18}")  # of one node's answer
-
-
-@dataclass(frozen=True, slots=True)
-class LogQuestion:
-    """Which lines: of at least this ``level`` (``info``, ``warning``, ``error``), with this text in them whatever its
-    case, the newest ``count``, behind ``after`` of an earlier answer."""
-
-    level: str = INFO
-    search: str = ""
-    count: int = LINES
-    after: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +92,7 @@ def dataflow_log(
         raise PermissionDenied(
             "These events are read with another team's credential.", remedy="Only members of that team read its log.")
     names = {number: name for name, number in running.items()}
-    return _read(_orders_of(viewer, view, readable, question), question, names, view, key)
+    return _read(_orders_of(viewer, view, readable), question, names, view, key)
 
 
 def process_log(viewer: Viewer, node: str, process: str, question: LogQuestion) -> ReadLog:
@@ -113,12 +112,10 @@ def process_log(viewer: Viewer, node: str, process: str, question: LogQuestion) 
     slots = {slot.index for slot in view.estate.slots if slot.node == node}
     if not slots or process not in {CONNECTORS, SPARE, *map(str, slots)}:
         raise NotFound("There is no such process.", remedy="Name a slot's index, “spare” or “connectors” of a node.")
-    return _read({node: LogOrder("", node, process=process)}, question, {}, view, "")
+    return _read({node: LogOrder(id="", node=node, process=process)}, question, {}, view, "")
 
 
-def _orders_of(
-    viewer: Viewer, view: View, tasks: Collection[str], question: LogQuestion
-) -> dict[str, LogOrder]:
+def _orders_of(viewer: Viewer, view: View, tasks: Collection[str]) -> dict[str, LogOrder]:
     """What each node is asked, by node."""
     queries: dict[str, list[str]] = {}
     for fragment in view.fragments():
@@ -127,7 +124,7 @@ def _orders_of(
         is_told = all(_is_told(viewer, view, name) for name in fragment.active_tasks)
         for node, query in _queries_of(fragment):
             queries.setdefault(node, []).extend([query] if is_told else [])
-    return {node: LogOrder("", node, queries=tuple(names), tasks=tuple(sorted(tasks)))
+    return {node: LogOrder(id="", node=node, queries=tuple(names), tasks=tuple(sorted(tasks)))
             for node, names in queries.items()}
 
 
@@ -150,11 +147,12 @@ def _read(
         raise InvalidValue(
             f"There is no level {question.level[:40]}.", remedy=f"Name one of {', '.join(LEVELS)}.", parameter="level")
     count = max(1, min(question.count, MOST_LINES))
+    wanted = asdict(replace(question, search=question.search[:SEARCHED], count=count))
     marks = dict(part.split("=", 1) for part in question.after.split(",") if "=" in part)
     reporting = [name for name in sorted(orders) if view.node_report(name) is not None]
     answers = node_calls.read_logs([
-        replace(orders[node], id=secrets.token_hex(16), level=question.level, search=question.search[:SEARCHED],
-                count=count, after=mark if _MARK.fullmatch(mark := marks.get(node, "")) else "")
+        replace(orders[node], **wanted | {
+            "id": secrets.token_hex(16), "after": mark if _MARK.fullmatch(mark := marks.get(node, "")) else ""})
         for node in reporting]) if reporting else {}
     entries = sorted(
         ((node, line) for node, answer in answers.items() for line in answer.lines), key=lambda each: each[1].at_ms)

@@ -168,19 +168,6 @@ def first_dataflow(answers: OwnData, *, columns: bool = True, finished: bool = T
         answers.name.strip() or NAME, answers.type, config, chosen, work, target_type.name, target)
 
 
-def document_of(first: FirstDataflow) -> str:
-    """The document as YAML.
-
-    Raises
-    ------
-    InvalidDataflow
-        It has problems, each with its place.
-    WeirError
-        An answer cannot be; ``facts["answer"]`` names it.
-    """
-    return dump_document(parse_document(json_of(first), format="json"), "yaml")
-
-
 def written(request: HttpRequest) -> dict[str, str]:
     """The document that the answers come to, as the editor begins with it, and its team; nothing without answers.
     One that has problems is given all the same: the editor shows them."""
@@ -189,12 +176,13 @@ def written(request: HttpRequest) -> dict[str, str]:
         return {}
     first = first_dataflow(answers)
     try:
-        return {"text": document_of(first), "format": "yaml", "team": answers.team}
+        document = connector_calls.first_document(first)
+        text = dump_document(parse_document(json.dumps(document), format="json"), "yaml")
     except InvalidDataflow:
-        return {"text": json.dumps(connector_calls.first_document(first), indent=2), "format": "json",
-                "team": answers.team}
+        return {"text": json.dumps(document, indent=2), "format": "json", "team": answers.team}
     except WeirError:
         return {}
+    return {"text": text, "format": "yaml", "team": answers.team}
 
 
 def json_of(first: FirstDataflow) -> str:

@@ -12,12 +12,22 @@ SEARCHED = 200  # characters of what is searched for
 
 
 @dataclass(frozen=True, slots=True)
-class LogOrder:
-    """Which lines are asked for.
+class LogQuestion:
+    """Which lines: of at least this ``level``, with this text in them whatever its case, the newest ``count``, behind
+    ``after`` of an earlier answer."""
+
+    level: str = INFO
+    search: str = ""
+    count: int = LINES
+    after: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOrder(LogQuestion):
+    """What a node is asked, and of whose lines.
 
     Those of running tasks (``tasks``), and of queries (``queries``) where a line names no task; or with ``process`` all
-    that a process of the node writes (a slot's index, ``spare`` or ``connectors``). Of these the newest ``count`` of at
-    least that ``level`` with that text in them (``search``, whatever its case), behind ``after`` of an answer.
+    that a process of the node writes (a slot's index, ``spare`` or ``connectors``).
     """
 
     id: str
@@ -25,10 +35,6 @@ class LogOrder:
     queries: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
     process: str = ""
-    level: str = INFO
-    search: str = ""
-    count: int = LINES
-    after: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,7 +82,7 @@ def _events(monkeypatch: pytest.MonkeyPatch) -> None:
     """Newest events of streams, as if there were a broker."""
     newest = jobs.NewestEvents({"_seq": "bigint", "extra": None}, [{"_seq": 1, "extra": [1.5]}])
     monkeypatch.setattr(jobs, "newest_events", lambda *_, **__: newest)
-    monkeypatch.setattr(node_calls, "copied_blocks", lambda _: [])
+    monkeypatch.setattr(node_calls, "newest_types", lambda _: {})
     monkeypatch.setattr(node_calls, "begin_search", lambda *_, **__: None)
 
 

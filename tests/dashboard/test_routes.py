@@ -301,7 +301,7 @@ def everything(world: World, monkeypatch: pytest.MonkeyPatch, settings: Any) -> 
     monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", SERVER)
     settings.WEBHOOK_HOSTS = ["127.0.0.1:9"]
     monkeypatch.setattr(jobs, "newest_events", lambda *_, **__: jobs.NewestEvents())  # there is no broker
-    monkeypatch.setattr(node_calls, "copied_blocks", lambda _: [])
+    monkeypatch.setattr(node_calls, "newest_types", lambda _: {})
     monkeypatch.setattr(node_calls, "begin_search", lambda *_, **__: None)
     return Everything(world)
 

@@ -28,6 +28,7 @@ from tests.dashboard.test_streams import copied, running_id
 from tests.pages.markup import Markup
 from workers.engine import search_store
 from workers.engine.channels import keys
+from workers.engine.slot_values import batches_in
 from workers.engine.taps import SEARCHED_EVENTS
 
 pytestmark = [pytest.mark.django_db, pytest.mark.broker]
@@ -71,6 +72,20 @@ def test_each_event_that_comes_is_looked_at_once_and_those_that_meet_the_conditi
     copied(broker, task, 0, 4)
     later = search(viewer, search_id)
     assert ([event["_seq"] for event in later.events], later.looked_at, later.found) == ([4, 3, 2], 5, 3)
+
+
+def test_a_block_that_was_looked_at_is_not_decoded_again(
+    world: World, broker: redis.Redis, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied(broker, task, 1, 2, 3, block_of=1)
+    search_id = begin_search(actor=world.carla, task_id=task, where="_seq >= 2")
+    decoded: list[bytes] = []
+    monkeypatch.setattr(
+        search_store, "batches_in", lambda block: decoded.append(block) or batches_in(block))
+    search(viewer_of(world.carla), search_id)
+    assert len(decoded) == 3
+    search(viewer_of(world.carla), search_id)
+    assert len(decoded) == 3, "nothing has come"
 
 
 def test_valves_copy_more_while_somebody_searches_also_where_another_looks(

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import os
+import sys
 from pathlib import Path
 
 import pytest
+
+from workers.library.packages import function_of
 
 VERSION = "1.2"
 MODULE = '''
@@ -116,5 +119,8 @@ def install_package(folder: Path, patch: pytest.MonkeyPatch, *, allowed: str = "
     patch.syspath_prepend(str(folder))
     patch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(folder), os.environ.get("PYTHONPATH", "")])))
     patch.setenv("WEIR_PYTHON_PACKAGES", allowed)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "sensors"]:
+        del sys.modules[name]  # of another folder, where other tests installed it
+    function_of.cache_clear()
     importlib.invalidate_caches()  # the folder may have been listed before, and bear the same time still
     return folder

@@ -29,9 +29,8 @@ LIVES_S = 120
 
 @dataclass(frozen=True, slots=True)
 class CopiedBlock:
-    """Events of a stream, the newest first, with the types of their columns, and a digest by which they are known."""
+    """Events of a stream, the newest first, with the types of their columns."""
 
-    digest: str
     types: dict[str, str | None]
     events: list[dict[str, Any]]
 
@@ -58,24 +57,19 @@ def begin(broker: redis.Redis, search_id: str, facts: Mapping[str, Any], *, owne
     pipeline.execute()
 
 
-def blocks_of(broker: redis.Redis, stream: Tapped) -> list[CopiedBlock]:
-    """What is copied of a stream now; more is from now on."""
-    blocks = []
-    for block in copied_blocks(broker, stream):
-        types: dict[str, str | None] = {}
-        events: list[dict[str, Any]] = []
-        for batch in reversed(batches_in(block)):
-            types |= {column.name: spark_type(column.type) for column in batch.schema}
-            events += [shown(row) for row in reversed(rows_in(batch))]
-        blocks.append(CopiedBlock(hashlib.blake2b(block, digest_size=16).hexdigest(), types, events))
-    return blocks
+def newest_types(broker: redis.Redis, stream: Tapped) -> dict[str, str | None]:
+    """The columns of what is copied of a stream now, with their types; more is copied from now on."""
+    return next((_decoded(block).types for block in copied_blocks(broker, stream)), {})
 
 
-def is_new(broker: redis.Redis, search_id: str, block: CopiedBlock) -> bool:
-    """Whether nobody has looked at a block for a search; from then on somebody has."""
+def new_blocks(broker: redis.Redis, search_id: str, stream: Tapped) -> list[CopiedBlock]:
+    """What is copied of a stream and nobody has looked at for a search; from then on somebody has."""
+    blocks, looked_at = copied_blocks(broker, stream), f"{_key(search_id)}:blocks"
     pipeline = broker.pipeline()
-    pipeline.sadd(f"{_key(search_id)}:blocks", block.digest).expire(f"{_key(search_id)}:blocks", LIVES_S)
-    return bool(pipeline.execute()[0])
+    for block in blocks:
+        pipeline.sadd(looked_at, hashlib.blake2b(block, digest_size=16).hexdigest())
+    *are_new, _ = pipeline.expire(looked_at, LIVES_S).execute()
+    return [_decoded(block) for block, is_new in zip(blocks, are_new, strict=True) if is_new]
 
 
 def add(
@@ -108,6 +102,15 @@ def progress(broker: redis.Redis, search_id: str, *, owner: str) -> SearchProgre
 def end(broker: redis.Redis, search_id: str) -> None:
     """Forget a search."""
     broker.delete(*_keys(search_id))
+
+
+def _decoded(block: bytes) -> CopiedBlock:
+    types: dict[str, str | None] = {}
+    events: list[dict[str, Any]] = []
+    for batch in reversed(batches_in(block)):
+        types |= {column.name: spark_type(column.type) for column in batch.schema}
+        events += [shown(row) for row in reversed(rows_in(batch))]
+    return CopiedBlock(types, events)
 
 
 def _key(search_id: str) -> str:

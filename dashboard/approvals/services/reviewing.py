@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 from uuid import UUID
 
@@ -10,7 +11,7 @@ from django.utils import timezone
 from dashboard.approvals import permissions
 from dashboard.approvals.demands import ROLES, asks_of, missing_teams, statuses
 from dashboard.approvals.lifecycle import CANCELLED, PENDING, REJECTED, STALE
-from dashboard.approvals.models import Proposal, Review
+from dashboard.approvals.models import Ask, Proposal, Review
 from dashboard.approvals.proposal_states import move_proposal
 from dashboard.approvals.services.plan_holds import enact_if_open
 from dashboard.approvals.services.waiting_plans import bring_up_to_date
@@ -116,7 +117,7 @@ def reject_proposal(*, actor: User, proposal_id: UUID | str, comment: str) -> Pr
         if not _clean(comment):
             raise BadInput(
                 "A rejection needs a comment.", remedy="Say what would have to change.", parameter="comment")
-        team = next((team for team, role in _asked(proposal) if permissions.may_approve_for(
+        team = next((team for team, role in _asked(asks_of(proposal)) if permissions.may_approve_for(
             viewer, proposal, team, role=role)), None)
         if team is None:
             raise _not_a_reviewer(viewer, proposal)
@@ -161,11 +162,12 @@ def _require_reviewable(proposal: Proposal, digest: str) -> None:
 
 
 def _teams_to_approve_for(viewer: Viewer, proposal: Proposal, *, at: datetime) -> list[Team]:
+    asks = asks_of(proposal)
     may = [
-        team for team, role in _asked(proposal) if permissions.may_approve_for(viewer, proposal, team, role=role)]
+        team for team, role in _asked(asks) if permissions.may_approve_for(viewer, proposal, team, role=role)]
     if not may:
         raise _not_a_reviewer(viewer, proposal)
-    met = statuses(proposal, asks_of(proposal), at=at)
+    met = statuses(proposal, asks, at=at)
     teams = [
         team for team in may if met[team.pk].missing and viewer.user_id not in met[team.pk].counted]
     if not teams:
@@ -176,9 +178,9 @@ def _teams_to_approve_for(viewer: Viewer, proposal: Proposal, *, at: datetime) -
     return teams
 
 
-def _asked(proposal: Proposal) -> list[tuple[Team, Role]]:
+def _asked(asks: Iterable[Ask]) -> list[tuple[Team, Role]]:
     """The teams that have to approve, each with the role that it demands."""
-    return [(each.team, ROLES[each.role]) for each in asks_of(proposal) if each.approvals]
+    return [(each.team, ROLES[each.role]) for each in asks if each.approvals]
 
 
 def _role_in(viewer: Viewer, team: Team) -> ApproverRole:

@@ -31,7 +31,7 @@ class Kept(LogKeeper):
         self.take(process, (json.dumps({"event": event, **facts}) + "\n").encode())
 
     def texts(self, **wanted: Any) -> list[str]:
-        return [line.text for line in self.read(LogOrder("o", "n1", **wanted)).lines]
+        return [line.text for line in self.read(LogOrder(id="o", node="n1", **wanted)).lines]
 
 
 def test_a_line_of_weirs_own_says_whose_it_is():
@@ -59,7 +59,7 @@ def test_a_line_of_sparks_says_whose_it_is_by_its_thread_or_its_tasks():
 def test_whatever_a_process_writes_is_a_line_of_its_own(text):
     line = line_of("1", text, now_ms=1_000)
     assert line.process == "1" and line.level in LEVELS and 0 <= line.at_ms <= 1_000 and len(line.text) <= LONGEST
-    assert LOG_ORDERS.loads(LOG_ORDERS.dumps(LogOrder("o", "n", search=text[:9]))).search == text[:9]
+    assert LOG_ORDERS.loads(LOG_ORDERS.dumps(LogOrder(id="o", node="n", search=text[:9]))).search == text[:9]
 
 
 def test_who_asks_for_a_task_sees_what_is_its_or_its_querys_and_nothing_of_another():
@@ -83,7 +83,7 @@ def test_lines_are_found_by_text_and_level_and_the_newest_come_with_how_many_do_
         keeper.say("0", f"Line {number}", level=level)
     assert keeper.texts(process="0", level=ERROR) == ["Line 2", "Line 3"]
     assert keeper.texts(process="0", search="LINE 1") == ["Line 1"]
-    answer = keeper.read(LogOrder("o", "n1", process="0", level=INFO, count=3))
+    answer = keeper.read(LogOrder(id="o", node="n1", process="0", level=INFO, count=3))
     assert [line.text for line in answer.lines] == ["Line 1", "Line 2", "Line 3"] and answer.left_out == 1
     assert LOG_ANSWERS.loads(LOG_ANSWERS.dumps(answer)) == answer
 
@@ -91,7 +91,7 @@ def test_lines_are_found_by_text_and_level_and_the_newest_come_with_how_many_do_
 def test_who_goes_on_asking_is_told_each_line_once_also_where_the_agent_began_anew():
     keeper = Kept()
     keeper.say("0", "a")
-    first = keeper.read(LogOrder("o", "n1", process="0"))
+    first = keeper.read(LogOrder(id="o", node="n1", process="0"))
     keeper.say("0", "b")
     assert keeper.texts(process="0", after=first.after) == ["b"]
     for other in ("", "x", "x:9", first.after.split(":")[0], f"{first.after.split(':')[0]}:²"):
@@ -111,6 +111,26 @@ def test_a_query_that_writes_much_takes_no_others_place(monkeypatch: pytest.Monk
     assert keeper.texts(queries=("f1",)) == [], "of what wrote last so many are kept"
 
 
+def test_a_process_that_makes_names_up_takes_no_place_of_anothers():
+    keeper = Kept()
+    keeper.say("1", "a neighbour", fragment="f1")
+    for number in range(2 * MOST_KEPT):
+        keeper.say("0", "x", fragment=f"g{number}", task=f"t{number}")
+    assert keeper.texts(queries=("f1",)) == ["a neighbour"]
+
+
+@pytest.mark.parametrize("character", [
+    "\ud800", "\udfff", "\x1b", "\x00", "\x08", "\r", "\x9b", "\u202e", "\u2066", "\u200f"], ids=ascii)
+@pytest.mark.parametrize("place", ["event", "fragment", "task", "exception", "fact"])
+def test_a_line_holds_nothing_that_an_answer_cannot_or_that_a_terminal_obeys(character, place):
+    keeper = Kept()
+    keeper.say("0", **{"event": "x", "fragment": "f", place: f"a{character}[2J"})
+    answer = LOG_ANSWERS.loads(LOG_ANSWERS.dumps(keeper.read(LogOrder(id="o", node="n1", process="0"))))
+    [line] = answer.lines
+    assert character not in line.text + line.query + line.task
+    assert "a\ufffd[2J" in line.text + line.query + line.task
+
+
 def test_what_is_kept_and_what_is_answered_have_a_size():
     keeper = Kept()
     for _ in range(500):
@@ -119,7 +139,7 @@ def test_what_is_kept_and_what_is_answered_have_a_size():
         for _ in range(40):
             keeper.say("0", "y" * LONGEST, fragment=f"q{query}")
     assert sum(map(len, keeper.texts(queries=("f1",)))) <= log_keeper.KEPT_CHARACTERS
-    answer = keeper.read(LogOrder("o", "n1", process="0", count=10**6))
+    answer = keeper.read(LogOrder(id="o", node="n1", process="0", count=10**6))
     assert sum(len(line.text) for line in answer.lines) <= log_keeper.ANSWERED and answer.left_out > 0
 
 
@@ -158,13 +178,13 @@ def test_a_node_is_asked_through_the_broker_and_one_that_is_away_is_missing(brok
     answers = LogAnswers(broker, "n1", keeper)
     broker.rpush("weir:logs:n1", "of another version")
     answers.start()
-    orders = [LogOrder(f"o-{node}", node, process="0") for node in ("n1", "n2")]
+    orders = [LogOrder(id=f"o-{node}", node=node, process="0") for node in ("n1", "n2")]
     answered = log_store.ask(broker, orders[:1], within_s=60)
     assert [line.text for line in answered["n1"].lines] == ["here"]
     assert log_store.ask(broker, orders[1:], within_s=0.1) == {}
     assert 0 < broker.ttl("weir:logs:n2") <= log_store.LIVES_S
     for number in range(3 * log_store.MOST_ORDERS):
-        log_store.ask(broker, [LogOrder(f"p{number}", "n2", process="0")], within_s=0)
+        log_store.ask(broker, [LogOrder(id=f"p{number}", node="n2", process="0")], within_s=0)
     assert broker.llen("weir:logs:n2") == log_store.MOST_ORDERS
     answers.stop()
     answers.join()

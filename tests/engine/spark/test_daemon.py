@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import socket
 import sys
 import zipfile
 from importlib.machinery import FileFinder
@@ -11,7 +13,7 @@ from zipimport import zipimporter
 
 import pytest
 
-from workers.engine.spark.daemon import forget_archives
+from workers.engine.spark.daemon import forget_archives, only_from
 
 
 def test_archives_are_not_looked_into_again_and_can_still_be_imported_from(
@@ -35,3 +37,15 @@ def test_archives_are_not_looked_into_again_and_can_still_be_imported_from(
     finally:
         for name in [name for name in sys.modules if name.startswith("weir_packed")]:
             del sys.modules[name]
+
+
+@pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="only Linux tells who is at the other end of a socket")
+@pytest.mark.parametrize(("driver", "worked"), [(os.getpid(), 1), (os.getppid(), 0)], ids=["driver", "another process"])
+def test_workers_work_for_their_driver_alone(driver: int, worked: int) -> None:
+    """The stock daemon runs code of whoever reaches its socket, and slots of a node reach each other by path."""
+    calls = []
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        code = only_from(driver, lambda connection, authenticated: calls.append(connection) or 0)(theirs, True)
+        assert len(calls) == worked and code == 1 - worked
+        assert worked or ours.recv(1) == b"", "it is closed before anything is read"

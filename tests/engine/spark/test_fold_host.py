@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import struct
@@ -20,6 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model.dataflow import Task
+from tests.launcher.waiting import wait_until
 from workers.engine.spark import fold_files
 from workers.engine.spark.fold_host import BEGIN, DONE, FAILED, HEAD, SAVE, WORK, FoldDefinition, FoldHost
 from workers.engine.spark.hosted_folds import can_be_hosted
@@ -162,9 +164,30 @@ def test_the_newest_states_up_to_a_batch_count(
     assert sorted(int(path.name) for path in folder.iterdir()) == before
 
 
-def test_a_host_ends_with_whoever_started_it(tmp_path: Path) -> None:
-    path = tmp_path / "s"
-    host = subprocess.Popen((sys.executable, "-m", "workers.engine.spark.fold_host", str(path)), stdin=subprocess.PIPE)
+ASK = """
+import socket, sys
+with socket.socket(socket.AF_UNIX) as host:
+    host.connect(sys.argv[1])
+    try:
+        host.sendall(bytes.fromhex(sys.argv[2]))
+        print(len(host.recv(1)))
+    except OSError:
+        print(0)
+"""
+
+
+def test_a_host_serves_its_driver_alone_and_ends_with_whoever_started_it(tmp_path: Path) -> None:
+    """A process of the node's user reaches the socket of another slot, whatever folders Landlock closes to it."""
+    path, unknown = tmp_path / "s", HEAD.pack(0, WORK)
+    host = subprocess.Popen(
+        (sys.executable, "-m", "workers.engine.spark.fold_host", str(path), str(os.getpid())), stdin=subprocess.PIPE)
+    with socket.socket(socket.AF_UNIX) as here:
+        wait_until(lambda: here.connect_ex(str(path)) == 0, limit_s=240)
+        here.sendall(unknown)
+        assert HEAD.unpack(here.recv(HEAD.size, socket.MSG_WAITALL))[1] == FAILED, "its driver is answered"
+        stranger = subprocess.run(
+            (sys.executable, "-c", ASK, str(path), unknown.hex()), capture_output=True, text=True, check=True)
+        assert stranger.stdout.strip() == "0", "another process of the same user is not"
     host.stdin.close()
     assert host.wait(240) == 0
     assert not path.exists()
@@ -193,3 +216,18 @@ def test_a_query_whose_states_spark_has_keeps_them_there(tmp_path: Path) -> None
     assert can_be_hosted(LOCAL, [AVERAGE], task_types(), tmp_path)
     (tmp_path / "state" / "0" / "0").mkdir(parents=True)
     assert not can_be_hosted(LOCAL, [AVERAGE], task_types(), tmp_path)
+
+
+def test_copies_of_a_fold_that_earlier_versions_planned_are_forgotten(tmp_path: Path) -> None:
+    """Not before a batch is over: until then nothing need have been worked on."""
+    for operator in ("0", "1", "2"):
+        for place in ("_metadata", "0/_metadata"):
+            (tmp_path / "state" / operator / place).mkdir(parents=True)
+    (tmp_path / "state" / "0" / "0" / "1.zip").touch()
+    for is_over, left in ((False, {"0", "1", "2"}), (True, {"0"})):
+        (tmp_path / "commits").mkdir(exist_ok=True)
+        if is_over:
+            (tmp_path / "commits" / "0").touch()
+        fold_files.forget_copies(tmp_path)
+        assert {each.name for each in (tmp_path / "state").iterdir()} == left
+    fold_files.forget_copies(tmp_path / "nothing yet")

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("af
 
 def lines(rig: Rig, **wanted) -> list[LogLine]:
     """What the node answers."""
-    order = LogOrder(uuid.uuid4().hex, NODE, **wanted)
+    order = LogOrder(id=uuid.uuid4().hex, node=NODE, **wanted)
     answers = log_store.ask(rig.broker, [order], within_s=60)
     return list(answers[NODE].lines)
 

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import gc
 import importlib
+import os
+import socket
 import sys
 import warnings
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from contextlib import suppress
 from zipimport import zipimporter
 
 import pyspark.daemon
+
+from .peers import is_from
 
 # What operators import: forked workers share these pages, and their first task does not wait for them.
 PRELOAD = (
@@ -43,6 +47,18 @@ class RareCollector:
         return gc.collect() if self._requests % self._every == 0 else 0
 
 
+def only_from(process: int, work: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
+    """What works for one process alone: the stock daemon takes whoever reaches its Unix socket for Spark."""
+
+    def work_for(connection: socket.socket, authenticated: bool) -> int:
+        if is_from(connection, process):
+            return work(connection, authenticated)
+        connection.close()
+        return 1
+
+    return work_for
+
+
 def forget_archives(finders: MutableMapping[str, object]) -> None:
     """Drop what looks into archives from a cache of finders by path.
 
@@ -56,6 +72,7 @@ def forget_archives(finders: MutableMapping[str, object]) -> None:
 
 def main() -> None:
     """Preload, freeze what was loaded out of the collector's sight, and serve as the stock daemon does."""
+    driver = os.getppid()
     for name in PRELOAD:
         with suppress(ImportError):  # what is not installed is not preloaded; an operator that needs it says so
             importlib.import_module(name)
@@ -65,6 +82,7 @@ def main() -> None:
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.worker")
     forget_archives(sys.path_importer_cache)
     pyspark.daemon.gc = RareCollector()
+    pyspark.daemon.worker = only_from(driver, pyspark.daemon.worker)
     gc.collect()
     gc.freeze()
     pyspark.daemon.manager()

@@ -8,6 +8,7 @@ fold had no event leaves no file: the newest one before it counts. Imports nothi
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 KEPT = 20  # files of a fold: as many batches as Spark keeps
@@ -22,6 +23,19 @@ def are_of_spark(checkpoint: Path) -> bool:
     """Whether Spark keeps the states: it makes an operator's folder in the first batch that has the operator."""
     states = checkpoint / "state"
     return states.is_dir() and any(folder.name.isdigit() for folder in states.iterdir())
+
+
+def forget_copies(checkpoint: Path) -> None:
+    """Delete what Spark noted of operators with state that no batch has worked on, once one is over.
+
+    Earlier versions planned a fold once for each reader of its stream, and worked on the first one; Spark refuses a
+    checkpoint with other operators than the query's.
+    """
+    if not any((checkpoint / "commits").glob("[0-9]*")):
+        return
+    for operator in list((checkpoint / "state").glob("[0-9]*")):
+        if all(file.name == "_metadata" for file in operator.glob("[0-9]*/*")):  # no version of its state
+            shutil.rmtree(operator)
 
 
 def newest(folder: Path, *, upto: int) -> str | None:

@@ -4,7 +4,7 @@ Spark's own runner of Python functions waits for the next event before it reads 
 a fold could not stay open; and each query would hold a worker. This process takes the events of a group and gives what
 comes of them (``HostedFold.java``), by the very function that Spark would call
 (``workers.library.state.FoldedStream.work``). It is a child of the slot, ends with it, and serves the code of the
-library alone, one message at a time.
+library alone, one message at a time, and takes it from the slot's driver alone (``peers``).
 
 Messages either way are a length (4 bytes), a letter and a body:
 
@@ -43,6 +43,7 @@ from workers.library.state import NOTHING, Inherited, frame_of
 from workers.library.state_store import Parts, StoreLocation
 
 from . import fold_files
+from .peers import is_from
 
 HEAD = struct.Struct(">ib")
 BEGIN, WORK, SAVE, DONE, FAILED = b"bwsde"
@@ -170,8 +171,8 @@ def _end_with_slot(path: str) -> None:
     os._exit(0)
 
 
-def main(path: str) -> None:
-    """Serve at a Unix socket until standard input ends, as it does with the slot."""
+def main(path: str, driver: str) -> None:
+    """Serve a driver, by its process, at a Unix socket until standard input ends, as it does with the slot."""
     with suppress(Exception):  # a fold that needs what is not there says so
         import_module("workers.library.registry").built_in()
     gc.collect()
@@ -188,7 +189,11 @@ def main(path: str) -> None:
         while True:
             for key, _ in selector.select():
                 if key.fileobj is listening:
-                    selector.register(listening.accept()[0], selectors.EVENT_READ)
+                    connection, _ = listening.accept()
+                    if is_from(connection, int(driver)):
+                        selector.register(connection, selectors.EVENT_READ)
+                    else:
+                        connection.close()
                 elif not host.serve(key.fileobj):
                     selector.unregister(key.fileobj)
 

@@ -32,6 +32,7 @@ def read_states(
     """
     if not fold_files.are_of_spark(checkpoint):
         return [fold_files.newest(fold_files.folder_of(checkpoint, fold), upto=batch) for fold in range(folds)]
+    fold_files.forget_copies(checkpoint)
     operators = _operators(spark, checkpoint)
     foreign = sorted({name for name in operators.values() if name != FOLD})
     if foreign or len(operators) != folds:

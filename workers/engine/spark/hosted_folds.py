@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -84,14 +83,14 @@ class HostedFolds:
 class HostProcess:
     """A fold host as a child of this process: it ends with it, and is started again where it ends by itself."""
 
-    def __init__(self, socket: str) -> None:
-        self.socket = socket
+    def __init__(self, socket: str, driver: int) -> None:
+        self.socket, self._driver = socket, driver
         self.process = self._start()
         threading.Thread(target=self._attend, name="weir-fold-host", daemon=True).start()
 
     def _start(self) -> subprocess.Popen:
         return subprocess.Popen(
-            [sys.executable, "-m", "workers.engine.spark.fold_host", self.socket],
+            [sys.executable, "-m", "workers.engine.spark.fold_host", self.socket, str(self._driver)],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)  # what a slot writes there is for its agent
 
     def _attend(self) -> None:
@@ -102,10 +101,11 @@ class HostProcess:
 
 
 @cache
-def _host_in(folder: str) -> HostProcess:
-    return HostProcess(str(Path(folder, f"folds-{os.getpid()}")))
+def _host_in(folder: str, driver: int) -> HostProcess:
+    return HostProcess(str(Path(folder, f"folds-{driver}")), driver)
 
 
 def host_of(spark: SparkSession) -> HostProcess:
     """The host of a driver, started when its first fold asks for it. Its socket is where the driver's others are."""
-    return _host_in(spark.conf.get("spark.python.unix.domain.socket.dir", None) or tempfile.gettempdir())
+    folder = spark.conf.get("spark.python.unix.domain.socket.dir", None) or tempfile.gettempdir()
+    return _host_in(folder, spark._jvm.java.lang.ProcessHandle.current().pid())

@@ -13,6 +13,7 @@ from pyspark.sql.streaming import StreamingQuery
 from scheduler.model.settings_of_fragments import LONGEST_OPEN_S
 from workers.engine.files.staging import Staging
 
+from . import fold_files
 from .failure_messages import Cause
 from .file_sink import staged
 
@@ -54,6 +55,7 @@ def start(
     """
     if file_sink is not None:
         frame = staged(frame, file_sink)
+    fold_files.forget_copies(checkpoint)
     # The query's thread takes it along, and the threads of its tasks: what they log says whose it is.
     frame.sparkSession.sparkContext.setLocalProperty("mdc.fragment", name)
     writer = frame.writeStream.queryName(name).option("checkpointLocation", str(checkpoint)).format("noop")

@@ -10,7 +10,7 @@ import os
 import secrets
 import threading
 import time
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import IO
@@ -81,7 +81,7 @@ class LogKeeper:
             self._kept.setdefault(key, _Kept()).add(self._number, log_line)
             self._kept.move_to_end(key)
             if len(self._kept) > MOST_KEPT:
-                self._kept.popitem(last=False)
+                del self._kept[self._least_missed()]
 
     def read(self, order: LogOrder) -> LogAnswer:
         """The newest lines that an order asks for."""
@@ -103,6 +103,11 @@ class LogKeeper:
                 break
             lines.append(line)
         return LogAnswer(tuple(reversed(lines)), after, len(matching) - len(lines))
+
+    def _least_missed(self) -> tuple[str, str, str]:
+        """The oldest of the process that has most: one that makes names up takes no place of the others."""
+        [(process, _)] = Counter(process for process, _, _ in self._kept).most_common(1)
+        return next(key for key in self._kept if key[0] == process)
 
     def _for_teams(self, text: str) -> str:
         return redacted(text).replace(self._data_folder, "<data folder>")

@@ -19,21 +19,24 @@ _LEVELS = {
     "trace": INFO, "debug": INFO, "info": INFO, "warn": WARNING, "warning": WARNING, "error": ERROR,
     "critical": ERROR, "fatal": ERROR}
 _THREAD = re.compile(r"stream execution thread for (\S+) \[id")  # Spark names it after the query
+# What a terminal obeys, what turns the direction of text, and halves of characters, which JSON cannot hold.
+_UNSHOWN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 _TOLD_ELSEWHERE = {
     "event", "level", "timestamp", "node", "slot", "fragment", "task", "connector", "sink", "thread", "logger",
     "exception"}
 
 
 def line_of(process: str, text: str, *, now_ms: int) -> LogLine:
-    """The line that a process wrote, without its end."""
+    """The line that a process wrote, without its end; U+FFFD stands for what cannot be shown."""
     entry = _object(text)
     if entry is None:
-        return LogLine(now_ms, INFO, process, text[:LONGEST])
+        return LogLine(now_ms, INFO, process, _shown(text))
     query = _text(entry, "fragment")
     if not query and (thread := _THREAD.search(_text(entry, "thread"))):
         query = thread[1]
     level = _LEVELS.get(_text(entry, "level").lower(), INFO)
-    return LogLine(_at_ms(entry, now_ms), level, process, _words(entry)[:LONGEST], query, _text(entry, "task"))
+    return LogLine(_at_ms(entry, now_ms), level, process, _shown(_words(entry)), _shown(query),
+                   _shown(_text(entry, "task")))
 
 
 def _object(text: str) -> Mapping[str, Any] | None:
@@ -52,6 +55,10 @@ def _words(entry: Mapping[str, Any]) -> str:
     first = ": ".join(filter(None, (_text(entry, "logger"), entry["event"])))
     exception = _text(entry, "exception").strip()
     return "\n".join(filter(None, (" ".join([first, *facts]).rstrip(), exception)))
+
+
+def _shown(text: str) -> str:
+    return _UNSHOWN.sub("\ufffd", text[:LONGEST])
 
 
 def _fact(value: Any) -> str:

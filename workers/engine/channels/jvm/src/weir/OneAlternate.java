@@ -20,7 +20,8 @@ import scala.runtime.AbstractPartialFunction;
 /**
  * Leaves of each union of alternates the one that is on, when a batch is planned (docs/dynamic.md). Spark itself keeps what
  * a constant false leaves of a stream, for there might be state below; of alternates there is none, and what is before them
- * is before the one that stays, too. Where one warms up beside it, the union of the two stays.
+ * is before the one that stays, too. Where one warms up beside it, the union of the two stays. What several branches read is
+ * planned once ({@link Tee}).
  */
 public final class OneAlternate extends Rule<LogicalPlan> {
   private static final OneAlternate RULE = new OneAlternate();
@@ -38,7 +39,7 @@ public final class OneAlternate extends Rule<LogicalPlan> {
   @Override
   public LogicalPlan apply(LogicalPlan plan) {
     if (plan.exists(OneAlternate::isOfAlternates)) beginBatch(plan);
-    return (LogicalPlan) plan.transformUp(new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
+    return Tee.readOnce((LogicalPlan) plan.transformUp(new AbstractPartialFunction<LogicalPlan, LogicalPlan>() {
       @Override
       public boolean isDefinedAt(LogicalPlan node) {
         return isOfAlternates(node);
@@ -48,7 +49,7 @@ public final class OneAlternate extends Rule<LogicalPlan> {
       public LogicalPlan apply(LogicalPlan node) {
         return theOneOn((Union) node);
       }
-    });
+    }));
   }
 
   private static boolean isOfAlternates(LogicalPlan node) {
