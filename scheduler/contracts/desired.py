@@ -12,6 +12,7 @@ from scheduler.model.behind import SPILL
 from scheduler.model.dataflow import Task
 from scheduler.model.fragment import channel_id
 from scheduler.model.ring import Ring
+from scheduler.model.saved_states import SavedTask
 
 from .codec import Codec
 from .partitioning import Quota, partitioning_of
@@ -47,14 +48,6 @@ class ChannelWriter(NamedTuple):
     fragment: str
     position: int
     reader: str
-
-
-class SavedTask(NamedTuple):
-    """Where the state of a task stands: a named savepoint, the fragment that left that part of it, the running task."""
-
-    savepoint: str
-    fragment: str
-    task: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +144,8 @@ class DesiredState:
 
     Of two states of one ``version`` the one with the higher ``revision`` is newer: settings alone have changed.
     ``remote_heirs`` are, by node, the fragments of other nodes that go on with the work of this one's. ``handing_over``
-    is the agent's own: fragments that are no longer wanted, and that others inherit from.
+    is the agent's own: fragments that are no longer wanted, and that others inherit from. ``kept_savepoints`` are the
+    named savepoints of which the node keeps its parts; it deletes others'. None: it was told nothing of them.
     """
 
     version: int = 0
@@ -161,6 +155,7 @@ class DesiredState:
     remote_heirs: Mapping[str, tuple[WantedFragment, ...]] = field(default_factory=dict)
     handing_over: Mapping[str, tuple[WantedFragment, ...]] = field(default_factory=dict)
     revision: int = 0
+    kept_savepoints: tuple[str, ...] | None = None
 
     @property
     def order(self) -> tuple[int, int]:

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.contracts.desired import DESIRED_STATES, WANTED_FRAGMENTS, SavedTask, WantedFragment
+from scheduler.contracts.desired import DESIRED_STATES, WANTED_FRAGMENTS, WantedFragment
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, channel_id
+from scheduler.model.saved_states import SavedTask
 from workers.engine.agents.reconciling.named_savepoints import save, saved, unsaved
 from workers.engine.agents.reconciling.reconcile import FragmentState
 from workers.engine.agents.transport.parcels import FilesBeside

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from scheduler.contracts.desired import SavedTask, WantedFragment
+from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
+from scheduler.model.saved_states import SavedTask
 from workers.engine.spark.failure_messages import FragmentFailed
 
 from ..transport.parcels import Files
@@ -19,7 +20,7 @@ from .reconcile import CopyState
 def unsaved(files: Files, fragments: Iterable[WantedFragment]) -> tuple[CopyState, ...]:
     """What is still to be copied for named savepoints: those of each fragment of which it has left no part."""
     lacking = (
-        (fragment, [name for name in fragment.savepoints if files.size(fragment.id, _kind(name)) is None])
+        (fragment, [name for name in fragment.savepoints if files.size(fragment.id, kind_of(name)) is None])
         for fragment in fragments)
     return tuple(CopyState(fragment, tuple(names)) for fragment, names in lacking if names)
 
@@ -27,8 +28,8 @@ def unsaved(files: Files, fragments: Iterable[WantedFragment]) -> tuple[CopyStat
 def save(files: Files, fragment_id: str, names: Iterable[str], part: Savepoint) -> None:
     """Keep a fragment's part of named savepoints. One that is there stays: a savepoint is of one moment."""
     for name in names:
-        if files.size(fragment_id, _kind(name)) is None:
-            files.write(fragment_id, _kind(name), SAVEPOINTS.dumps(part).encode())
+        if files.size(fragment_id, kind_of(name)) is None:
+            files.write(fragment_id, kind_of(name), SAVEPOINTS.dumps(part).encode())
 
 
 def saved(files: Files, places: Iterable[SavedTask]) -> Mapping[SavedTask, Savepoint]:
@@ -42,7 +43,7 @@ def saved(files: Files, places: Iterable[SavedTask]) -> Mapping[SavedTask, Savep
     parts: dict[SavedTask, Savepoint] = {}
     for place in places:
         try:
-            parts[place] = SAVEPOINTS.loads(files.read(place.fragment, _kind(place.savepoint)).decode())
+            parts[place] = SAVEPOINTS.loads(files.read(place.fragment, kind_of(place.savepoint)).decode())
         except FileNotFoundError:
             raise FragmentFailed(
                 f"Savepoint {place.savepoint} has no part of query {place.fragment} on this node, so the task cannot "
@@ -51,5 +52,6 @@ def saved(files: Files, places: Iterable[SavedTask]) -> Mapping[SavedTask, Savep
     return parts
 
 
-def _kind(savepoint: str) -> str:
+def kind_of(savepoint: str) -> str:
+    """What the file of such a part is to its fragment's checkpoint."""
     return f"saved-{savepoint}"

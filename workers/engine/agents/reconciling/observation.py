@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
-from scheduler.contracts.desired import DesiredState, SavedTask, WantedFragment
+from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import Savepoint
+from scheduler.model.saved_states import SavedTask
 from workers.engine.channels import keys
 
 from .context import SlotContext

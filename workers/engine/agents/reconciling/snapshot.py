@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from scheduler.contracts.desired import DesiredState, SavedTask, WantedFragment
+from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
+from scheduler.model.saved_states import SavedTask
 from scheduler.model.task_types import TaskTypes
 from workers.engine.channels.channel_info import ChannelInfo
 from workers.engine.channels.control import Route, routes_of
