@@ -87,7 +87,7 @@ def savepoint_of(
 def restored(
     saved: SavedStates, dataflow: Dataflow, running: Mapping[str, str], *, task_types: TaskTypes
 ) -> dict[str, SavedTask]:
-    """What each running task of a dataflow begins with that begins from a savepoint: only its sources and stateful tasks.
+    """What running tasks begin with of a dataflow that begins from a savepoint; raises as `require_restorable`.
 
     Parameters
     ----------
@@ -95,6 +95,14 @@ def restored(
         With its team's secrets.
     running : mapping of str to str
         What will execute each task.
+    """
+    require_restorable(saved, dataflow, task_types=task_types)
+    return {
+        running[task]: SavedTask(saved.id, saved.fragment, identity.running) for task, identity in saved.tasks.items()}
+
+
+def require_restorable(saved: SavedStates, dataflow: Dataflow, *, task_types: TaskTypes) -> None:
+    """Raise unless a dataflow's sources and tasks with state are those of a savepoint.
 
     Raises
     ------
@@ -111,7 +119,6 @@ def restored(
             f"It cannot begin from savepoint {saved.name}: {_named(f'{t} {reason}' for t, reason in differing.items())}.",
             remedy="Let these tasks be as they were when the savepoint was taken, or submit it without the savepoint.",
             tasks=differing)
-    return {running[task_id]: SavedTask(saved.id, saved.fragment, saved.tasks[task_id].running) for task_id in kept}
 
 
 def beginning_note(saved: SavedStates, dataflow: Dataflow, task_types: TaskTypes) -> str:

@@ -70,6 +70,8 @@ _DEEDS = {
     "estate.choose_tenancy": "chose whether teams share slots in",
     "dataflow.choose_goals": "chose the goals of", "dataflow.recommend_adaptation": "recommended alternates of",
     "dataflow.choose_latency": "chose the latency limit of", "team.set_freshness": "set the freshness of",
+    "savepoint.take": "began to take savepoint", "savepoint.delete": "deleted savepoint",
+    "savepoint.follow": "noted what became of savepoint",
     "proposal.choose_joining": "chose how to reuse state in", "team.set_defragmentation": "set the defragmentation of",
     "controller.set": "set the limits of", "controller.begin": "began", "controller.carry_out": "carried out",
     "controller.not_taken_back": "could not take back", "controller.asked": "asked about",

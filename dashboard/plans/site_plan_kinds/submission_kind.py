@@ -11,6 +11,7 @@ from dashboard.plans.price_settings import prices, prices_and_settings
 from dashboard.plans.schedule_option import schedule_of
 from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
 from dashboard.plans.team_containment import containment_of
+from dashboard.savepoints.selectors import whole_savepoint
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import SUBMIT
 from scheduler.planning import plan_submission
@@ -24,11 +25,12 @@ def _submission(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     schedule, remarks = schedule_of(record, estate, options)
     dataflow, limits = stored_dataflow(version.document), version.dataflow.latency_limits
     remarks = [*remarks, *reach_of(dataflow, limits, scheduled=schedule is not None)]
+    saved = options.pop("begin_from", None)
     priced, settings = (prices(limits), {}) if schedule else prices_and_settings(limits, dataflow)
     return plan_submission(
         estate, dataflow, team=version.dataflow.team.slug, schedule=schedule, remarks=remarks,
         containment=containment_of(version.dataflow.team, estate),
-        settings=settings, **computed_with(record, prices=priced), **options)
+        begin_from=whole_savepoint(saved, version.dataflow.team) if saved else None, settings=settings, **computed_with(record, prices=priced), **options)
 
 
 SUBMISSION = SitePlanKind(SUBMIT, _submission, dataflows.RUNNING, ())
