@@ -344,3 +344,38 @@ def test_a_terminal_takes_lists_begins_and_deletes(world, traffic, tmp_path):
         cancel_proposal(actor=world.carla, proposal_id=proposal.pk)
     assert "is deleted" in weir("savepoints", "traffic", "--delete", "monday")
     assert "has no savepoints" in weir("savepoints", "traffic")
+
+
+def test_a_page_takes_lists_begins_and_deletes(world, traffic):
+    client = Client()
+    client.force_login(world.carla)
+    address = f"/dataflows/{traffic.pk}/savepoints"
+    assert b"None." in client.get(address).content
+    client.post(f"{address}/take", {"name": "monday & co", "note": "before the fair"})
+    [row] = SavepointRow.objects.all()
+    assert "being taken" in client.get(address).content.decode()
+    follow_savepoints(reported(row))
+    page = client.get(address).content.decode()
+    assert "monday &amp; co" in page and "before the fair" in page and "event 17" in page
+    assert f"again={traffic.pk}&amp;from=monday%20%26%20co" in page
+    editor = client.get(f"/dataflows/new?again={traffic.pk}&from=monday%20%26%20co").content.decode()
+    assert 'name="from" value="monday &amp; co"' in editor
+    form = {"team": "city", "text": document("again"), "format": "json", "from": "monday & co"}
+    submitted = client.post("/dataflows/new", form | {"text": document("again", window=7)})
+    assert submitted.status_code == 409 and "average has another window" in submitted.content.decode()
+    assert client.post("/dataflows/new", form).status_code == 302
+    proposal = DataflowRecord.objects.get(name="again").proposals.get()
+    assert proposal.plan.options == {"begin_from": row.pk}
+    client.post(f"{address}/{row.pk}/delete")
+    assert SavepointRow.objects.filter(pk=row.pk).exists(), "the submission waits to begin from it"
+    cancel_proposal(actor=world.carla, proposal_id=proposal.pk)
+    client.post(f"{address}/{row.pk}/delete")
+    assert not SavepointRow.objects.exists()
+
+
+def test_who_may_only_look_sees_no_forms(world, traffic):
+    whole(world, traffic)
+    client = Client()
+    client.force_login(world.vera)
+    page = client.get(f"/dataflows/{traffic.pk}/savepoints").content.decode()
+    assert "monday" in page and "Take one" not in page and "Delete" not in page
