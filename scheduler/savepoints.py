@@ -116,7 +116,8 @@ def require_restorable(saved: SavedStates, dataflow: Dataflow, *, task_types: Ta
     differing = {task_id: reason for task_id, reason in sorted(why.items()) if reason}
     if differing:
         raise SavepointDiffers(
-            f"It cannot begin from savepoint {saved.name}: {_named(f'{t} {reason}' for t, reason in differing.items())}.",
+            f"It cannot begin from savepoint {saved.name}: "
+            f"{_named(f'{task} {reason}' for task, reason in differing.items())}.",
             remedy="Let these tasks be as they were when the savepoint was taken, or submit it without the savepoint.",
             tasks=differing)
 

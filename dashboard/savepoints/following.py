@@ -54,5 +54,6 @@ def _outcome(row: SavepointRow, report: NodeReport | None) -> tuple[str, SavedPa
     if row.state == WHOLE and report is not None and parts is not None and (
             report.at_ms > (row.saved_at_ms or 0) + CERTAIN_MS):
         return FAILED, None, (
-            f"Node {row.node} has lost the file of query {row.fragment}. Take another savepoint while the dataflow runs.")
+            f"Node {row.node} has lost the file of query {row.fragment}. Take another savepoint while the dataflow "
+            "runs.")
     return None

@@ -83,7 +83,8 @@ SCHEDULE = {
 
 # Whether there is anything to do, of jobs that are due often.
 IS_WANTED: Mapping[str, Callable[[], object]] = {
-    queue.ADVANCE_PROPOSALS: lambda: selectors.is_any_under_way() or is_any_taken(), queue.ADVANCE_SWEEPS: sweep_driver.is_any_open,
+    queue.ADVANCE_PROPOSALS: lambda: selectors.is_any_under_way() or is_any_taken(),
+    queue.ADVANCE_SWEEPS: sweep_driver.is_any_open,
     queue.ADVANCE_SIMULATIONS: simulation_driver.is_any_open,
     queue.ADVANCE_MACHINES: machine_ordering.is_wanted, queue.DELIVER: sending.is_any_due,
     queue.CARRY_OVER: waiting_plans.is_any_behind, queue.ENACT_HELD: plan_holds.is_any_held,

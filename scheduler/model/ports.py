@@ -55,7 +55,8 @@ class EstateView(SlotTenants, Protocol):
         """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend.
 
         With ``held_by`` those that hold queries of that team alone, or none where it is empty. With ``apart`` those
-        that a schedule has bundles on are left out, as long as there are others. With ``node`` those of that node alone.
+        that a schedule has bundles on are left out, as long as there are others. With ``node`` those of that one
+        alone.
         """
 
     def slot_loads(self, slots: Collection[str]) -> Mapping[str, SlotLoad]:

@@ -156,7 +156,8 @@ def test_alternates_live_sources_and_pauses_are_refused(world, traffic):
     live = json.loads(document("live"))
     live["tasks"][:2] = [{
         "id": "sense", "type": "http_ingest", "config": {
-            "name": "meters", "token": {"secret": "meters"}, "columns": ["sensor_id:string", "obs:string", "value:double"]}}]
+            "name": "meters", "token": {"secret": "meters"}, "columns": [
+                "sensor_id:string", "obs:string", "value:double"]}}]
     live["streams"] = [{"from": "sense", "to": "average"}, {"from": "average", "to": "out"}]
     del live["rates"]
     set_secret(actor=world.dev, team=world.city, name="meters", value="a-token-of-meters")
@@ -250,9 +251,10 @@ def test_another_version_goes_on_from_what_was_restored(world, traffic):
     (lambda text: text["tasks"][2].update(type="second_order_moment", config={}),
      "average is second_order_moment, and was block_average"),
     (lambda text: text["rates"].update(sense=20), "sense has another rate_per_s than then"),
-    (lambda text: text["tasks"].insert(2, {"id": "more", "type": "second_order_moment"}) or text["streams"].append(
-        {"from": "parse", "to": "more"}) or text["streams"].append({"from": "more", "to": "out2"}) or text[
-            "tasks"].append({"id": "out2", "type": "output", "config": {"name": "o2"}}), "more is not in the savepoint"),
+    (lambda text: text["tasks"].extend([
+        {"id": "more", "type": "second_order_moment"}, {"id": "out2", "type": "output", "config": {"name": "o2"}}])
+     or text["streams"].extend([{"from": "parse", "to": "more"}, {"from": "more", "to": "out2"}]),
+     "more is not in the savepoint"),
     (lambda text: text["tasks"].pop(2) and text["streams"].__setitem__(
         slice(1, 3), [{"from": "parse", "to": "out"}]), "average is in the savepoint, and the dataflow has no such"),
 ], ids=["config", "type", "rate", "more", "less"])

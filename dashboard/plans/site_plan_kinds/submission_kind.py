@@ -30,7 +30,8 @@ def _submission(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     return plan_submission(
         estate, dataflow, team=version.dataflow.team.slug, schedule=schedule, remarks=remarks,
         containment=containment_of(version.dataflow.team, estate),
-        begin_from=whole_savepoint(saved, version.dataflow.team) if saved else None, settings=settings, **computed_with(record, prices=priced), **options)
+        begin_from=whole_savepoint(saved, version.dataflow.team) if saved else None, settings=settings,
+        **computed_with(record, prices=priced), **options)
 
 
 SUBMISSION = SitePlanKind(SUBMIT, _submission, dataflows.RUNNING, ())

@@ -52,7 +52,8 @@ class Command(BaseCommand):
         try:
             if change:
                 if from_savepoint:
-                    raise CommandError("A new version goes on from what runs: remove that, and submit it without --change.")
+                    raise CommandError(
+                        "A new version goes on from what runs: remove that, and submit it without --change.")
                 if schedule:
                     raise CommandError("A new version has no schedule: propose one when it runs.")
                 self._change(actor, chosen, text_of(file), fresh=fresh, begin=begin)

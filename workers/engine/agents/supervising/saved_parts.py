@@ -56,7 +56,7 @@ class SavedParts:
 
     def _look_through(self, kept: frozenset[str]) -> None:
         self._known = {}
-        # Names end in eight digits (`dashboard.savepoints`): those of another node, whose name begins alike, are longer.
+        # Names end in eight digits: those of another node, whose name begins alike, are longer.
         for path in self._folder.glob(f"*.{kind_of(glob.escape(self.node))}-{'?' * 8}"):
             name = path.name.partition(f".{kind_of('')}")[2]
             if name in kept:
