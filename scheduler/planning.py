@@ -8,6 +8,7 @@ from functools import partial
 from types import MappingProxyType
 
 from .enactment import LaidOut, bundle_ids, lay_out, notes_of, promise_of
+from .exact_savepoints import beginning_note, identity_apart, restored
 from .model.dataflow import Dataflow
 from .model.errors import AlreadySubmitted
 from .model.estate import Submitted
@@ -36,7 +37,6 @@ from .reuse.fragments import LONGEST_CHAIN, NOW, attach, begun_note, chained_not
 from .reuse.merge import Merge, merge
 from .reuse.order import order_note, reads_divided
 from .reuse.unmerge import unmerge
-from .savepoints import beginning_note, identity_apart, restored
 from .scheduling import Schedule
 
 

@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from dashboard import jobs
-from dashboard.approvals.services.savepoints import exact_savepoint
+from dashboard.approvals.services.savepoint_commands import exact_savepoint
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.selectors import fragments_where
-from dashboard.savepoints.models import SavepointRow
+from dashboard.savepoint_records.models import SavepointRow
 from dashboard.teams.permissions import Viewer
 from dashboard.teams.team_limits import SAVEPOINTS
 from scheduler.model.errors import WeirError

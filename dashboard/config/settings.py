@@ -164,7 +164,7 @@ INSTALLED_APPS = [
     "dashboard.outbox",
     "dashboard.catalog",
     "dashboard.operations",
-    "dashboard.savepoints",
+    "dashboard.savepoint_records",
     "dashboard.plans",
     "dashboard.controllers",
     "dashboard.approvals",

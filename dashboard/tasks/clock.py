@@ -23,7 +23,7 @@ from dashboard.core.database import keep_connection
 from dashboard.lineage import emitting
 from dashboard.outbox import sending
 from dashboard.profiles.services import sweep_driver
-from dashboard.savepoints.selectors import is_any_taken
+from dashboard.savepoint_records.selectors import is_any_taken
 from dashboard.simulations import simulation_driver
 from dashboard.tasks import planning
 

@@ -17,8 +17,8 @@ from dashboard.operations.estate_store.reader_terms import needs_in_part
 from dashboard.operations.selectors import current_stamp, elements_in_waves, load_part_of
 from dashboard.operations.selectors import nodes as all_nodes
 from dashboard.queue import app
-from dashboard.savepoints.following import follow_savepoints
-from dashboard.savepoints.selectors import AskedOfNode, asked_of_nodes, is_any_taken
+from dashboard.savepoint_records.savepoint_following import follow_savepoints
+from dashboard.savepoint_records.selectors import AskedOfNode, asked_of_nodes, is_any_taken
 from dashboard.teams.selectors import sealed_secrets
 from workers import broker_client
 from workers.engine import desired_publishing, observed, wave_publishing
@@ -83,10 +83,10 @@ def publish(nodes: Iterable[str] | None = None) -> None:
         wave_publishing.publish_waves(broker, elements, generation=generation, revision=revision)
         for node in names:
             part = load_part_of(node)
-            asked = saved.get(node, AskedOfNode())
+            of_node = saved.get(node, AskedOfNode())
             wanted = desired_publishing.desired_of(
                 part, node, registry.task_types(), settings.TRIGGER_MS, needs=needs_in_part(part),
-                saving=asked.saving, kept=asked.kept)
+                saving=of_node.saving, kept_savepoints=of_node.kept)
             if not desired_publishing.stands(broker, wanted) and not desired_publishing.publish(broker, wanted):
                 log.warning("newer_desired_state_stands", node=node, version=wanted.version, revision=wanted.revision)
         if nodes is None:

@@ -20,7 +20,7 @@ from dashboard.approvals.services import (
     submit_dataflow,
     take_savepoint,
 )
-from dashboard.approvals.services.savepoints import SavepointNameTaken
+from dashboard.approvals.services.savepoint_commands import SavepointNameTaken
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
@@ -28,17 +28,17 @@ from dashboard.operations.services import drain_node, register_node
 from dashboard.plans.choices import ScheduleChoice
 from dashboard.plans.joining_options import InvalidBeginning
 from dashboard.plans.selectors import plan_of
-from dashboard.savepoints.following import CERTAIN_MS, follow_savepoints
-from dashboard.savepoints.models import SavepointRow
-from dashboard.savepoints.selectors import AskedOfNode, NoSuchSavepoint, asked_of_nodes, is_any_taken
+from dashboard.savepoint_records.models import SavepointRow
+from dashboard.savepoint_records.savepoint_following import CERTAIN_MS, follow_savepoints
+from dashboard.savepoint_records.selectors import AskedOfNode, NoSuchSavepoint, asked_of_nodes, is_any_taken
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_secret
 from scheduler.contracts.desired import DesiredState
 from scheduler.contracts.reports import Reports
+from scheduler.exact_savepoints import NoExactSavepoint, SavepointDiffers
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
 from scheduler.model.names import NameNotPlain
 from scheduler.pairs import MODEL_BASED
-from scheduler.savepoints import NoExactSavepoint, SavepointDiffers
 from tests.dashboard.building import (
     World,
     approved,
@@ -68,8 +68,10 @@ def taken(world: World, record: DataflowRecord, name: str = "monday") -> Savepoi
 
 def told_to(node: str = "n1") -> DesiredState:
     """What a node is told, as it is published."""
-    asked = asked_of_nodes().get(node, AskedOfNode())
-    return desired_of(load_part_of(node), node, jobs.task_types(), saving=asked.saving, kept=asked.kept)
+    of_node = asked_of_nodes().get(node, AskedOfNode())
+    return desired_of(
+        load_part_of(node), node, jobs.task_types(), saving=of_node.saving,
+        kept_savepoints=of_node.kept)
 
 
 def reported(*rows: SavepointRow, at_ms: int = SAVED_AT_MS + 1, node: str = "n1") -> Reports:

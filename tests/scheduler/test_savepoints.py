@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.applying import apply_plan
+from scheduler.exact_savepoints import NoExactSavepoint, SavepointDiffers, savepoint_of
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.encoding import plan_from_json, plan_to_json
 from scheduler.model.errors import NoSlots
@@ -20,7 +21,6 @@ from scheduler.model.settings_of_fragments import FragmentSettings, settings_of_
 from scheduler.planning import plan_submission
 from scheduler.rearranging import plan_pause
 from scheduler.rebasing import rebase
-from scheduler.savepoints import NoExactSavepoint, SavepointDiffers, savepoint_of
 
 from .catalogue import EMPTY, PRICES, TYPES, flow, submit, unchained
 

@@ -50,7 +50,7 @@ return 1
 def desired_of(
     estate: Estate, node: str, task_types: Mapping[str, TaskType], trigger_ms: int = DEFAULT_TRIGGER_MS,
     needs: Mapping[str, Needed] | None = None, saving: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    kept: Sequence[str] | None = None,
+    kept_savepoints: Sequence[str] | None = None,
 ) -> DesiredState:
     """What the estate wants of one node.
 
@@ -68,7 +68,7 @@ def desired_of(
         Who needs the first task of each fragment; by default told by the estate's dataflows, which a part of it lacks.
     saving : mapping of str to sequence of str, optional
         By fragment: the named savepoints that its query is to leave.
-    kept : sequence of str, optional
+    kept_savepoints : sequence of str, optional
         The named savepoints of which the node keeps its parts; None: it is told nothing of them.
 
     Returns
@@ -103,7 +103,7 @@ def desired_of(
         version=estate.generation, revision=estate.revision, node=node, generation=estate.generation,
         remote_heirs={other: tuple(fragments) for other, fragments in heirs.items()},
         slots={index: WantedSlot(tuple(fragments)) for index, fragments in slots.items()},
-        kept_savepoints=None if kept is None else tuple(kept))
+        kept_savepoints=None if kept_savepoints is None else tuple(kept_savepoints))
 
 
 def publish(broker: redis.Redis, desired: DesiredState) -> bool:

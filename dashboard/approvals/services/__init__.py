@@ -25,7 +25,7 @@ from dashboard.approvals.services.rearrangement_proposals import (
 )
 from dashboard.approvals.services.reviewing import approve_proposal, cancel_proposal, reject_proposal
 from dashboard.approvals.services.ruling import agree_to_rules, decline_rules, set_rules
-from dashboard.approvals.services.savepoints import delete_savepoint, take_savepoint
+from dashboard.approvals.services.savepoint_commands import delete_savepoint, take_savepoint
 from dashboard.approvals.services.schedule_proposals import propose_schedule
 from dashboard.approvals.services.submission import (
     choose_joining,

@@ -37,17 +37,17 @@ from dashboard.plans.joining_options import joined_by, options_of
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling_problem import problem_of_new
 from dashboard.plans.stale_profiles import profiles_since
-from dashboard.savepoints.selectors import savepoint_of
+from dashboard.savepoint_records.selectors import savepoint_of
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.team_limits import PLANS, PROPOSALS, require_room
 from dashboard.teams.team_secrets import require_secrets
+from scheduler.exact_savepoints import require_restorable
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS, SUBMIT
 from scheduler.model.secrets import with_scoped_secrets
 from scheduler.read_set import Reads
-from scheduler.savepoints import require_restorable
 
 ATTEMPTS_WITHOUT_LOCK = 2
 AN_HOUR = timedelta(hours=1)

@@ -11,7 +11,7 @@ from dashboard.plans.price_settings import prices, prices_and_settings
 from dashboard.plans.schedule_option import schedule_of
 from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
 from dashboard.plans.team_containment import containment_of
-from dashboard.savepoints.selectors import whole_savepoint
+from dashboard.savepoint_records.selectors import whole_savepoint
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import SUBMIT
 from scheduler.planning import plan_submission

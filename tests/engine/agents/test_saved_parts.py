@@ -19,9 +19,9 @@ def files(tmp_path):
     return FilesBeside(tmp_path / "checkpoints")
 
 
-def told(kept, *saving):
+def told(names, *saving):
     fragments = tuple(WantedFragment(name, (), savepoints=savepoints) for name, savepoints in saving)
-    return DesiredState(kept_savepoints=kept, slots={"0": WantedSlot(fragments)})
+    return DesiredState(kept_savepoints=names, slots={"0": WantedSlot(fragments)})
 
 
 def report(parts, desired):
@@ -42,11 +42,11 @@ def test_a_part_is_told_with_its_size_and_its_sources_next_event(tmp_path, files
     parts, desired = SavedParts(tmp_path, "n1"), told((MONDAY,), ("f1-0", (MONDAY,)))
     assert report(parts, desired) == {}
     save(files, "f1-0", [MONDAY], part)
-    [(name, found)] = report(parts, desired).items()
-    assert name == MONDAY and found.fragment == "f1-0" and found.next_event == expected
-    assert found.size_bytes == files.size("f1-0", f"saved-{MONDAY}") and found.at_ms > 0
+    [(name, part_told)] = report(parts, desired).items()
+    assert name == MONDAY and part_told.fragment == "f1-0" and part_told.next_event == expected
+    assert part_told.size_bytes == files.size("f1-0", f"saved-{MONDAY}") and part_told.at_ms > 0
     again = SavedParts(tmp_path, "n1")  # the agent, started anew; the query is gone
-    assert report(again, told((MONDAY,)))[MONDAY] == found
+    assert report(again, told((MONDAY,)))[MONDAY] == part_told
 
 
 def test_parts_of_savepoints_that_nobody_keeps_are_deleted_and_no_others(tmp_path, files):

@@ -228,7 +228,7 @@ class Rig(Watched):
             self.broker, wave_elements(estate), generation=estate.generation, revision=estate.revision)
         wanted = desired_publishing.desired_of(
             estate, self.node, self.task_types, self.trigger_ms, needs=needs, saving=self.saving,
-            kept=self.kept_savepoints)
+            kept_savepoints=self.kept_savepoints)
         assert desired_publishing.publish(self.broker, wanted)
 
     def report(self) -> Mapping[str, Any]:

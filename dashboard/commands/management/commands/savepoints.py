@@ -29,17 +29,17 @@ class Command(DataflowCommand):
         if options["take"] is not None:
             take_savepoint(actor=actor, dataflow_id=record.pk, name=options["take"], note=options["note"])
             return f"Savepoint {options['take']} of {record.name} is being taken."
-        told = savepoints_told(viewer_of(actor), record.pk)
+        listed = savepoints_told(viewer_of(actor), record.pk)
         if options["delete"] is not None:
-            named = [savepoint for savepoint in told.savepoints if savepoint.name == options["delete"]]
+            named = [savepoint for savepoint in listed.savepoints if savepoint.name == options["delete"]]
             if not named:
                 raise NotFound(
                     f"{record.name} has no savepoint {options['delete']!r}.",
                     remedy="List them: ./weir savepoints and the dataflow's name.")
             delete_savepoint(actor=actor, dataflow_id=record.pk, savepoint_id=named[0].id)
             return f"Savepoint {options['delete']} of {record.name} is deleted."
-        lines = [_line(savepoint) for savepoint in told.savepoints] or [f"{record.name} has no savepoints."]
-        return "\n".join([*lines, f"Its team has {told.taken} of {told.most}.", *filter(None, [told.hindrance])])
+        lines = [_line(savepoint) for savepoint in listed.savepoints] or [f"{record.name} has no savepoints."]
+        return "\n".join([*lines, f"Its team has {listed.taken} of {listed.most}.", *filter(None, [listed.hindrance])])
 
 
 def _line(savepoint: NamedSavepoint) -> str:

@@ -39,13 +39,12 @@ class SavedParts:
         """
         if desired.kept_savepoints is None:
             return None
-        kept = frozenset(desired.kept_savepoints)
-        if kept != self._kept:
-            self._look_through(kept)
-            self._kept = kept
+        if (names := frozenset(desired.kept_savepoints)) != self._kept:
+            self._look_through(names)
+            self._kept = names
         for fragment in desired.wanted.values():
             for name in fragment.savepoints:
-                if name in kept and name not in self._known:
+                if name in names and name not in self._known:
                     self._note(name, self._folder / f"{fragment.id}.{kind_of(name)}")
         self._known = {name: part for name, part in self._known.items() if part[0].exists()}
         return {name: asdict(part) for name, (_, part) in sorted(self._known.items())}
@@ -54,12 +53,12 @@ class SavedParts:
     def _folder(self) -> Path:
         return self.data_dir / "checkpoints"
 
-    def _look_through(self, kept: frozenset[str]) -> None:
+    def _look_through(self, names: frozenset[str]) -> None:
         self._known = {}
         # Names end in eight digits: those of another node, whose name begins alike, are longer.
         for path in self._folder.glob(f"*.{kind_of(glob.escape(self.node))}-{'?' * 8}"):
             name = path.name.partition(f".{kind_of('')}")[2]
-            if name in kept:
+            if name in names:
                 self._note(name, path)
             else:
                 path.unlink(missing_ok=True)

@@ -16,16 +16,16 @@ from dashboard.catalog.permissions import dataflow_for
 from dashboard.catalog.selectors import current_version
 from dashboard.operations.estate_store.estate_loader import stored_estate
 from dashboard.operations.estate_store.generation import lock_generation, revise
-from dashboard.savepoints.models import SavepointRow
+from dashboard.savepoint_records.models import SavepointRow
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.team_limits import SAVEPOINTS, require_room
+from scheduler.exact_savepoints import savepoint_of
 from scheduler.model.errors import InvalidTransition, NotFound, WeirError
 from scheduler.model.fragment import node_of
 from scheduler.model.names import require_plain
 from scheduler.model.saved_states import SavedIdentity
 from scheduler.model.secrets import with_scoped_secrets
-from scheduler.savepoints import savepoint_of
 
 LONGEST_NAME, LONGEST_NOTE = 80, 300
 
@@ -37,12 +37,10 @@ class SavepointNameTaken(WeirError):
 
 
 def take_savepoint(*, actor: User, dataflow_id: UUID | str, name: str, note: str = "") -> SavepointRow:
-    """Ask the query of a running dataflow for its states, under a name, while it works on.
+    """Ask the query of a running dataflow for its states, under a name, while it works on; by an engineer of its team.
 
     Parameters
     ----------
-    actor : User
-        At least engineer in the dataflow's team.
     name : str
         Of 1 to 80 characters; the team has no other savepoint of that name.
     note : str, optional
@@ -51,7 +49,7 @@ def take_savepoint(*, actor: User, dataflow_id: UUID | str, name: str, note: str
     Raises
     ------
     NoExactSavepoint
-        Its states would not be of one moment (`scheduler.savepoints`).
+        Its states would not be of one moment (`scheduler.exact_savepoints`).
     InvalidTransition
         The dataflow does not run.
     TeamLimitReached
@@ -94,12 +92,7 @@ def exact_savepoint(record: DataflowRecord) -> tuple[str, str, dict[str, SavedId
 
 
 def delete_savepoint(*, actor: User, dataflow_id: UUID | str, savepoint_id: str) -> None:
-    """Delete a named savepoint; its node deletes the part as soon as it hears of it.
-
-    Parameters
-    ----------
-    actor : User
-        At least engineer in the dataflow's team.
+    """Delete a named savepoint, by an engineer of its team; its node deletes the part as soon as it hears of it.
 
     Raises
     ------

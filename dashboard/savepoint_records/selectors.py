@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from dashboard.savepoints.lifecycle import FAILED, TAKING, WHOLE
-from dashboard.savepoints.models import SavepointRow
+from dashboard.savepoint_records.lifecycle import FAILED, TAKING, WHOLE
+from dashboard.savepoint_records.models import SavepointRow
 from dashboard.teams.models import Team
 from scheduler.model.errors import WeirError
 from scheduler.model.saved_states import SavedStates
@@ -50,13 +50,13 @@ def whole_savepoint(savepoint_id: str, team: Team) -> SavedStates:
 
 def asked_of_nodes() -> dict[str, AskedOfNode]:
     """What nodes are told of savepoints, by node; those without any are left out."""
-    asked: dict[str, AskedOfNode] = {}
+    by_node: dict[str, AskedOfNode] = {}
     for pk, node, fragment, state in SavepointRow.objects.order_by("pk").values_list("pk", "node", "fragment", "state"):
-        of_node = asked.setdefault(node, AskedOfNode({}, []))
+        of_node = by_node.setdefault(node, AskedOfNode({}, []))
         of_node.kept.append(pk)
         if state == TAKING:
             of_node.saving.setdefault(fragment, []).append(pk)
-    return asked
+    return by_node
 
 
 def is_any_taken() -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from dashboard.savepoints.lifecycle import LIFECYCLE, TAKING
+from dashboard.savepoint_records.lifecycle import LIFECYCLE, TAKING
 from scheduler.model.saved_states import SavedIdentity, SavedStates
 
 

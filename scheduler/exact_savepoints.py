@@ -51,7 +51,7 @@ def savepoint_of(
         Its states are not of one moment, or cannot be kept; the error names the tasks.
     """
     submitted = submitted_in(estate, dataflow_id)
-    kept = _kept(dataflow, task_types)
+    tasks = _kept(dataflow, task_types)
     if submitted.paused:
         raise NoExactSavepoint(
             f"{submitted.name} is paused, and a savepoint is taken by its query while it works.",
@@ -61,12 +61,12 @@ def savepoint_of(
         "is made from a wider task of others", "Submit a dataflow of its own without the team's containment.")
     _refuse([task.id for task in dataflow.tasks if is_dynamic(task.type)],
             "has alternates, and which of them is on is no part of a savepoint", "Use a task without alternates.")
-    _refuse([task.id for task in kept if task_types[task.type].connector is not None],
+    _refuse([task.id for task in tasks if task_types[task.type].connector is not None],
             "is a live source, and its events cannot be read again from a moment on",
             "Take savepoints of dataflows whose sources make or replay events.")
-    _refuse([task.id for task in kept if task_types[task.type].stateful and not task_types[task.type].movable_state],
+    _refuse([task.id for task in tasks if task_types[task.type].stateful and not task_types[task.type].movable_state],
             "keeps its state inside Spark, where it cannot be copied", "Use a task type with movable state.")
-    places = {task.id: estate.places[submitted.running[task.id]] for task in kept}
+    places = {task.id: estate.places[submitted.running[task.id]] for task in tasks}
     fragments = sorted({fragment for fragment, _ in places.values()})
     if len(fragments) > 1:
         raise NoExactSavepoint(
@@ -81,7 +81,7 @@ def savepoint_of(
             f"Its query {fragment.id} is divided over several bundles, whose states are of different moments.",
             remedy="Submit it without a schedule.", fragments=fragments)
     return fragment.id, {
-        task.id: SavedIdentity(submitted.running[task.id], *_identity(dataflow, task, task_types)) for task in kept}
+        task.id: SavedIdentity(submitted.running[task.id], *_identity(dataflow, task, task_types)) for task in tasks}
 
 
 def restored(
@@ -109,10 +109,10 @@ def require_restorable(saved: SavedStates, dataflow: Dataflow, *, task_types: Ta
     SavepointDiffers
         A task is not in the savepoint, is another there, or is in the savepoint alone; the error says why of each.
     """
-    kept = {task.id: task for task in _kept(dataflow, task_types)}
-    why = {task_id: _difference(saved.tasks.get(task_id), dataflow, task, task_types) for task_id, task in kept.items()}
+    own = {task.id: task for task in _kept(dataflow, task_types)}
+    why = {task_id: _difference(saved.tasks.get(task_id), dataflow, task, task_types) for task_id, task in own.items()}
     why |= {task_id: "is in the savepoint, and the dataflow has no such task with state or source"
-            for task_id in saved.tasks.keys() - kept.keys()}
+            for task_id in saved.tasks.keys() - own.keys()}
     differing = {task_id: reason for task_id, reason in sorted(why.items()) if reason}
     if differing:
         raise SavepointDiffers(

@@ -6,8 +6,8 @@ from dashboard import jobs
 from dashboard.audit.trail import audited
 from dashboard.operations.estate_store.generation import lock_generation, revise
 from dashboard.operations.models import FragmentRow
-from dashboard.savepoints.lifecycle import FAILED, LIFECYCLE, TAKING, WHOLE
-from dashboard.savepoints.models import SavepointRow
+from dashboard.savepoint_records.lifecycle import FAILED, LIFECYCLE, TAKING, WHOLE
+from dashboard.savepoint_records.models import SavepointRow
 from scheduler.contracts.reports import NodeReport, Reports, SavedPartReport
 
 # A report that is older than this after a part may have been made before its file was there.
