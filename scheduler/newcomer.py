@@ -38,6 +38,7 @@ class Newcomer:
     prices: Prices
     longest_chain: int = LONGEST_CHAIN
     unchanged: Mapping[str, str] = field(default_factory=dict)  # of another version: what goes on as it is (`merge`)
+    restored: str = ""  # what sets it apart where it begins from a named savepoint (`merge`)
 
     @cached_property
     def rates_per_s(self) -> Mapping[str, float]:
@@ -53,7 +54,7 @@ class Newcomer:
         """What it finds running and what it adds, with its stateful tasks joined or started anew."""
         return merge(
             self.estate.tasks, self.dataflow, task_types=self.task_types, scope=self.scope,
-            fresh_for=self.dataflow_id if fresh else "", unchanged=self.unchanged)
+            fresh_for=self.dataflow_id if fresh else "", restored=self.restored, unchanged=self.unchanged)
 
     def started(self, merged: Merge) -> dict[str, RunningTask]:
         """The tasks that a merge starts, with the rate and the cores that they are expected to take, by running id."""
@@ -70,12 +71,14 @@ class Newcomer:
         return cut_into_chains(
             tasks, task_types=self.task_types, longest_chain=self.longest_chain, unchained=unchained)
 
-    def least_loaded(self, chains: Sequence[Sequence[str]], started: Mapping[str, RunningTask]) -> tuple[str, ...]:
-        """A slot for each chain (`place_new`)."""
+    def least_loaded(
+        self, chains: Sequence[Sequence[str]], started: Mapping[str, RunningTask], *, node: str = ""
+    ) -> tuple[str, ...]:
+        """A slot for each chain, of that node where one is given (`place_new`)."""
         for_query = query_cores(self.prices)
         return place_new(
             self.estate, [for_query + sum(started[task_id].cores for task_id in chain) for chain in chains],
-            team=self.team, query_cores=for_query)
+            team=self.team, query_cores=for_query, node=node)
 
     def price(
         self, merged: Merge, change: FragmentChange, *, queries: int, freed: CostFigure = NO_COST, **counts: int

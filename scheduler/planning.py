@@ -8,6 +8,7 @@ from functools import partial
 from types import MappingProxyType
 
 from .enactment import LaidOut, bundle_ids, lay_out, notes_of, promise_of
+from .exact_savepoints import beginning_note, identity_apart, restored
 from .model.dataflow import Dataflow
 from .model.errors import AlreadySubmitted
 from .model.estate import Submitted
@@ -15,6 +16,7 @@ from .model.plan import Plan
 from .model.plan_kinds import REMOVE, SUBMIT
 from .model.ports import EstateView
 from .model.prices import Prices
+from .model.saved_states import SavedStates
 from .model.secrets import with_scoped_secrets
 from .model.settings_of_fragments import FragmentSettings, first_settings
 from .model.task_types import TaskTypes, require_types
@@ -53,6 +55,7 @@ def plan_submission(
     schedule: Schedule | None = None,
     remarks: Sequence[str] = (),
     settings: Mapping[str, FragmentSettings] = MappingProxyType({}),
+    begin_from: SavedStates | None = None,
 ) -> Plan:
     """Plan the merge of a submitted dataflow into the estate.
 
@@ -76,6 +79,8 @@ def plan_submission(
         What else reviewers should know of the schedule.
     settings : mapping of str to FragmentSettings, optional
         By task of the dataflow: what its query is to begin with, where that is not as usual.
+    begin_from : SavedStates, optional
+        The named savepoint from which it begins: then it joins nothing that runs, and runs on that one's node.
 
     Returns
     -------
@@ -95,6 +100,8 @@ def plan_submission(
         The schedule is of other tasks than are new.
     InsufficientSlots
         Some of its slots are on machines that would have to be bought.
+    SavepointDiffers
+        Its tasks are others than those of the savepoint from which it is to begin.
     """
     _check_plannable(estate, dataflow, dataflow_id, task_types)
     alone = with_scoped_secrets(dataflow, team=team, task_types=task_types)
@@ -102,22 +109,25 @@ def plan_submission(
 
     def contained_in(*, fresh: bool) -> Contained:
         return contain(
-            estate.tasks, alone, task_types=task_types, containment=None if schedule else containment, scope=scope,
-            fresh_for=dataflow_id if fresh else "", works=partial(is_working, estate))
+            estate.tasks, alone, task_types=task_types, containment=None if schedule or begin_from else containment,
+            scope=scope, fresh_for=dataflow_id if fresh else "", works=partial(is_working, estate))
 
     contained = contained_in(fresh=fresh)
     submission = Newcomer(
         estate, contained.dataflow, dataflow_id=dataflow_id, team=team, scope=scope, task_types=task_types,
         prices=prices,
         # Profiles are of tasks: one that is scheduled has a query to itself.
-        longest_chain=1 if schedule else longest_chain)
+        longest_chain=1 if schedule else longest_chain,
+        restored=identity_apart(dataflow_id, begin_from) if begin_from else "")
     otherwise = submission if containment is None else replace(submission, dataflow=contained_in(
         fresh=not fresh).dataflow)
     merged = submission.merged(fresh=fresh)
     started = submission.started(merged)
     chains = submission.chains(merged)
     laid_out = LaidOut() if schedule is None else lay_out(schedule, merged.running, started)
-    slots = submission.least_loaded(chains, started) if schedule is None else [
+    restores = restored(begin_from, alone, merged.running, task_types=task_types) if begin_from else {}
+    slots = submission.least_loaded(
+        chains, started, node=begin_from.node if begin_from else "") if schedule is None else [
         laid_out.slots[chain[0]] for chain in chains]
     resumed = adjust(estate, dict.fromkeys(resting(estate, merged.reused), "works"))
     change = attach(
@@ -136,16 +146,17 @@ def plan_submission(
         started=tuple(started.values()),
         resumed=resting(estate, merged.reused),
         fresh=merged.fresh,
-        settings_after=first_settings(change.before, change.after, merged.running, settings),
+        settings_after=first_settings(change.before, change.after, merged.running, settings, restores=restores),
         refined=contained.refinements,
         price=price if schedule is None else in_slots(price, prices=prices, slots=laid_out.all_slots),
-        otherwise=None if schedule else otherwise.price_otherwise(merged, fresh=not fresh),
+        otherwise=None if schedule or begin_from else otherwise.price_otherwise(merged, fresh=not fresh),
         bill_changes=bill_changes(
             estate, merged.reused, team=team, comes=True, task_types=task_types, prices=prices),
         promise=schedule and promise_of(
             schedule, currency=prices.currency, id_of=bundle_ids(change.after.values(), merged.running)),
         notes=(
             *filter(None, [
+                beginning_note(begin_from, alone, task_types) if begin_from else "",
                 order_note(reads_divided(estate, started, task_types=task_types), started),
                 crowding_note(estate, resumed, own=merged.reused),
                 chained_note(estate, {task: merged.running[task] for task in contained.dataflow.unchained}),

@@ -91,10 +91,11 @@ class ReadTrackingView:
         return self._note(USERS, task_id, self._estate.users_of(task_id))
 
     def least_loaded(
-        self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None
+        self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None, node: str = ""
     ) -> Sequence[tuple[Slot, float]]:
         """The slots that have least to do; not noted."""
-        return self._estate.least_loaded(count, query_cores=query_cores, apart=apart, held_by=held_by)
+        return self._estate.least_loaded(
+            count, query_cores=query_cores, apart=apart, held_by=held_by, node=node)
 
     def teams_on(self, slots: Collection[str]) -> Mapping[str, Mapping[str, int]]:
         """Whose queries slots hold; not noted: where teams are apart, each plan is held to it anew (`rebasing`)."""

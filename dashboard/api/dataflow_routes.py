@@ -93,7 +93,7 @@ def submit(request: HttpRequest, submission: schemas.SubmissionIn) -> Status:
     proposal = services.submit_dataflow(
         actor=request.user, team=teams.team(request.viewer, submission.team), text=submission.text,
         format=submission.format, fresh=submission.fresh, begin=submission.begin,
-        schedule=submission.schedule.choice() if submission.schedule else None)
+        schedule=submission.schedule.choice() if submission.schedule else None, begin_from=submission.begin_from)
     return Status(201, {
         "dataflow": schemas.dataflow_row(proposal.dataflow), "proposal": schemas.proposal_row(proposal)})
 

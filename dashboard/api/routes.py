@@ -36,6 +36,7 @@ from dashboard.api.node_routes import router as node_router
 from dashboard.api.people_routes import router as people_router
 from dashboard.api.profile_routes import router as profile_router
 from dashboard.api.proposal_routes import router as proposal_router
+from dashboard.api.savepoint_routes import router as savepoint_router
 from dashboard.api.schedule_routes import router as schedule_router
 from dashboard.api.search_routes import router as search_router
 from dashboard.api.simulation_routes import router as simulation_router
@@ -57,7 +58,7 @@ install(api)
 for router in (
         team_router, people_router, dataflow_router, schedule_router, proposal_router, bill_router, profile_router,
         measuring_router, history_router, controller_router, alert_router, node_router, estate_choice_router,
-        simulation_router, log_router, search_router):
+        simulation_router, log_router, search_router, savepoint_router):
     api.add_router("", router)
 
 

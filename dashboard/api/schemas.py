@@ -69,13 +69,15 @@ class ScheduleIn(Schema):
 class SubmissionIn(DocumentIn):
     """A document, the short name of the team that it belongs to, how it joins what is under way, and by what schedule.
 
-    ``fresh`` starts fresh from the first stateful task that runs already on; ``begin`` is now, oldest or a time.
+    ``fresh`` starts fresh from the first stateful task that runs already on; ``begin`` is now, oldest or a time;
+    ``begin_from`` is the name of the team's savepoint from which it begins.
     """
 
     team: str
     fresh: bool = False
     begin: Beginning = "now"
     schedule: ScheduleIn | None = None
+    begin_from: str = Field("", max_length=80)
 
 
 class LookIn(DocumentIn):

@@ -70,6 +70,7 @@ TEAM_TASKS = ENVIRONMENT.integer("WEIR_TEAM_TASKS", minimum=1)
 TEAM_CONNECTIONS = ENVIRONMENT.integer("WEIR_TEAM_CONNECTIONS", minimum=1)
 TEAM_EVENTS_PER_H = ENVIRONMENT.integer("WEIR_TEAM_EVENTS_PER_H", minimum=0)
 TEAM_WEBHOOKS = ENVIRONMENT.integer("WEIR_TEAM_WEBHOOKS", minimum=0)
+TEAM_SAVEPOINTS = ENVIRONMENT.integer("WEIR_TEAM_SAVEPOINTS", minimum=0)
 SITE_URL = ENVIRONMENT.http_url("WEIR_SITE_URL")
 DIGEST_HOUR = ENVIRONMENT.integer("WEIR_DIGEST_HOUR", minimum=0, maximum=23)
 DELIVERY_S = ENVIRONMENT.number("WEIR_DELIVERY_S", minimum=0.1)
@@ -163,6 +164,7 @@ INSTALLED_APPS = [
     "dashboard.outbox",
     "dashboard.catalog",
     "dashboard.operations",
+    "dashboard.savepoint_records",
     "dashboard.plans",
     "dashboard.controllers",
     "dashboard.approvals",

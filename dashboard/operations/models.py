@@ -96,13 +96,15 @@ class FragmentRow(models.Model):
     real_time = models.BooleanField(default=False)
     alternates = models.JSONField(default=dict)  # on of dynamic tasks, by running task; else as at first
     policies = models.JSONField(default=dict)  # by which they are switched, by running task; else as documents say
+    restores = models.JSONField(default=dict)  # what running tasks begin with of named savepoints (`SavedTask`)
     started_generation = models.PositiveIntegerField()
     started_at = models.DateTimeField(auto_now_add=True)
 
     @property
     def settings(self) -> FragmentSettings:
         """What its queries are set to."""
-        return FragmentSettings(self.trigger_ms, self.real_time, self.alternates, self.policies)
+        return FragmentSettings(
+            self.trigger_ms, self.real_time, self.alternates, self.policies, self.restores)
 
 
 class BundleSlot(models.Model):

@@ -23,7 +23,7 @@ class InvalidBeginning(WeirError):
 
 
 def options_of(
-    *, fresh: bool = False, begin: str = "now", schedule: Mapping[str, Any] | None = None
+    *, fresh: bool = False, begin: str = "now", schedule: Mapping[str, Any] | None = None, begin_from: str = ""
 ) -> dict[str, Any]:
     """The choices as a plan keeps them; what is not chosen is left out.
 
@@ -36,11 +36,13 @@ def options_of(
         otherwise.
     schedule : mapping, optional
         The schedule that it is to have (``plans.choices.Choice``); what is scheduled begins now.
+    begin_from : str, optional
+        The id of the named savepoint from which it begins: then it joins nothing.
 
     Raises
     ------
     InvalidBeginning
-        It is none of these, or lies ahead.
+        It is none of these, lies ahead, or goes with none of the others.
     """
     chosen = begin.strip() or "now"
     options: dict[str, Any] = {"fresh": True} if fresh else {}
@@ -48,6 +50,12 @@ def options_of(
         options["begin"] = str(_time_ms(chosen))
     elif chosen != "now":
         options["begin"] = chosen
+    if begin_from and (options or schedule is not None):
+        raise InvalidBeginning(
+            "What begins from a savepoint begins at its moment and joins nothing, without a schedule.",
+            remedy="Leave out the other choices, or the savepoint.")
+    if begin_from:
+        options["begin_from"] = begin_from
     if schedule is not None and "begin" in options:
         raise InvalidBeginning(
             "What runs by a schedule reads its parts of streams, and those begin now.",
@@ -68,11 +76,11 @@ def joined_by(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def by_schedule(options: Mapping[str, Any], schedule: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The same choices with this schedule, or without any; what is scheduled begins now."""
+    """The same choices with this schedule, or without any; what is scheduled begins now, and from no savepoint."""
     rest = {name: value for name, value in options.items() if name != "schedule"}
     if schedule is None:
         return rest
-    rest.pop("begin", None)
+    rest = {name: value for name, value in rest.items() if name not in ("begin", "begin_from")}
     return rest | {"schedule": dict(schedule)}
 
 

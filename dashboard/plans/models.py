@@ -20,10 +20,11 @@ class PlanRecord(models.Model):
     kind = models.CharField(max_length=10)  # of `scheduler.model.plan_kinds`
     dataflow = models.ForeignKey("catalog.DataflowRecord", on_delete=models.CASCADE, related_name="plans")
     version = models.PositiveIntegerField()
-    # How a submission joins what runs, {"fresh": bool, "begin": text}, and by what schedule it or a running dataflow
-    # is to run, {"schedule": {"pair": [names], "rate_per_s": number or null, "routing": name}}; which queries a
-    # defragmentation fuses, {"queries": [ids]}, where a controller has chosen them, and {"for_latency": true} where it
-    # need not save anything; of a new version the number of the one that it takes the place of, {"former": number}.
+    # How a submission joins what runs, {"fresh": bool, "begin": text} or {"begin_from": id of a savepoint}, and by what
+    # schedule it or a running dataflow is to run, {"schedule": {"pair": [names], "rate_per_s": number or null,
+    # "routing": name}}; which queries a defragmentation fuses, {"queries": [ids]}, where a controller has chosen them,
+    # and {"for_latency": true} where it need not save anything; of a new version the number of the one that it takes
+    # the place of, {"former": number}.
     options = models.JSONField(default=dict)
     status = models.CharField(max_length=10, choices=[(s, s) for s in LIFECYCLE.states], default=COMPUTING)
     generation = models.PositiveIntegerField(null=True)

@@ -17,6 +17,8 @@ from dashboard.operations.estate_store.reader_terms import needs_in_part
 from dashboard.operations.selectors import current_stamp, elements_in_waves, load_part_of
 from dashboard.operations.selectors import nodes as all_nodes
 from dashboard.queue import app
+from dashboard.savepoint_records.savepoint_following import follow_savepoints
+from dashboard.savepoint_records.selectors import AskedOfNode, asked_of_nodes, is_any_taken
 from dashboard.teams.selectors import sealed_secrets
 from workers import broker_client
 from workers.engine import desired_publishing, observed, wave_publishing
@@ -51,16 +53,20 @@ def republish_desired(*, in_full: bool = True) -> None:
     if in_full or not _PUBLISHED.stands(time.monotonic()):
         publish()
     with _broker() as broker:
-        services.drop_left_bundles(left=observed.read_reports(broker).left)
+        reports = observed.read_reports(broker)
+    services.drop_left_bundles(left=reports.left)
+    follow_savepoints(reports)
 
 
 @app.task(name=queue.ADVANCE_PROPOSALS)
 def advance_proposals() -> int:
-    """Compare every proposal under way with the nodes' reports; how many there were."""
-    if not selectors.under_way():
+    """Compare every proposal under way, and savepoints, with the nodes' reports; how many proposals there were."""
+    if not selectors.under_way() and not is_any_taken():
         return 0
     with _broker() as broker:
-        return follow_plans(observed.read_reports(broker), at=timezone.now())
+        reports = observed.read_reports(broker)
+    follow_savepoints(reports)
+    return follow_plans(reports, at=timezone.now())
 
 
 def publish(nodes: Iterable[str] | None = None) -> None:
@@ -69,6 +75,7 @@ def publish(nodes: Iterable[str] | None = None) -> None:
     Each is made from the node's own part of the estate. What stands there already is left alone.
     """
     stamp = current_stamp()
+    saved = asked_of_nodes()
     names = sorted(nodes if nodes is not None else (node.name for node in all_nodes()))
     with _broker() as broker:
         secrets.publish(broker, sealed_secrets())
@@ -76,8 +83,10 @@ def publish(nodes: Iterable[str] | None = None) -> None:
         wave_publishing.publish_waves(broker, elements, generation=generation, revision=revision)
         for node in names:
             part = load_part_of(node)
+            of_node = saved.get(node, AskedOfNode())
             wanted = desired_publishing.desired_of(
-                part, node, registry.task_types(), settings.TRIGGER_MS, needs=needs_in_part(part))
+                part, node, registry.task_types(), settings.TRIGGER_MS, needs=needs_in_part(part),
+                saving=of_node.saving, kept_savepoints=of_node.kept)
             if not desired_publishing.stands(broker, wanted) and not desired_publishing.publish(broker, wanted):
                 log.warning("newer_desired_state_stands", node=node, version=wanted.version, revision=wanted.revision)
         if nodes is None:

@@ -40,9 +40,10 @@ PLANS = TeamLimit("WEIR_TEAM_PLANS_PER_H", "plans an hour", "Wait")
 TASKS = TeamLimit("WEIR_TEAM_TASKS", "tasks of dataflows that run or are proposed", "Remove a dataflow")
 CONNECTIONS = TeamLimit("WEIR_TEAM_CONNECTIONS", "live connections", "Close a page")
 WEBHOOKS = TeamLimit("WEIR_TEAM_WEBHOOKS", "webhooks", "Remove one")
+SAVEPOINTS = TeamLimit("WEIR_TEAM_SAVEPOINTS", "named savepoints", "Delete one")
 EVENTS = TeamLimit("WEIR_TEAM_EVENTS_PER_H", "posted events an hour", "Wait")
 # Of slow readers' disk nodes see to theirs: `WEIR_SPILL_TEAM_MB`.
-TEAM_LIMITS = (PROPOSALS, PLANS, TASKS, CONNECTIONS, WEBHOOKS, EVENTS)
+TEAM_LIMITS = (PROPOSALS, PLANS, TASKS, CONNECTIONS, WEBHOOKS, SAVEPOINTS, EVENTS)
 
 
 def require_room(limit: TeamLimit, *, owner: str, taken: int, more: int = 1, retry_after_s: int | None = None) -> None:

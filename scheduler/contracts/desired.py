@@ -12,6 +12,7 @@ from scheduler.model.behind import SPILL
 from scheduler.model.dataflow import Task
 from scheduler.model.fragment import channel_id
 from scheduler.model.ring import Ring
+from scheduler.model.saved_states import SavedTask
 
 from .codec import Codec
 from .partitioning import Quota, partitioning_of
@@ -60,7 +61,9 @@ class WantedFragment:
     says who reads a part that is named after another, whose work it goes on with. A bundle that is ``leaving`` reads
     what it has to its end, and goes: ``writers`` says who wrote it. One with ``key_ranges`` (the first group of each,
     and how many) begins with the states of the keys there, out of what all that it inherits from have left: they read
-    what they have to its end, and it reads parts of its own.
+    what they have to its end, and it reads parts of its own. It leaves a part of each of these named ``savepoints``
+    while it works. Of tasks in ``restores`` it begins with what a named savepoint has: states, and the next number of
+    its source.
     """
 
     id: str
@@ -82,6 +85,8 @@ class WantedFragment:
     writers: Mapping[str, ChannelWriter] = field(default_factory=dict)  # by channel
     real_time: bool = False  # its batches stay open, where its chain can be worked on so
     alternates: Mapping[int, str] = field(default_factory=dict)  # position of a dynamic task -> `warm_up.working`
+    savepoints: tuple[str, ...] = ()
+    restores: Mapping[str, SavedTask] = field(default_factory=dict)  # by running task
 
     def __post_init__(self) -> None:
         outlets = {position: frozenset(readers) for position, readers in self.outlets.items() if readers}
@@ -139,7 +144,8 @@ class DesiredState:
 
     Of two states of one ``version`` the one with the higher ``revision`` is newer: settings alone have changed.
     ``remote_heirs`` are, by node, the fragments of other nodes that go on with the work of this one's. ``handing_over``
-    is the agent's own: fragments that are no longer wanted, and that others inherit from.
+    is the agent's own: fragments that are no longer wanted, and that others inherit from. ``kept_savepoints`` are the
+    named savepoints of which the node keeps its parts; it deletes others'. None: it was told nothing of them.
     """
 
     version: int = 0
@@ -149,6 +155,7 @@ class DesiredState:
     remote_heirs: Mapping[str, tuple[WantedFragment, ...]] = field(default_factory=dict)
     handing_over: Mapping[str, tuple[WantedFragment, ...]] = field(default_factory=dict)
     revision: int = 0
+    kept_savepoints: tuple[str, ...] | None = None
 
     @property
     def order(self) -> tuple[int, int]:

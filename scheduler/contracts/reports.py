@@ -134,6 +134,17 @@ class LossReport:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedPartReport:
+    """A query's part of a named savepoint on its node's disk: its size, when it was saved, and the number of the event
+    with which its source goes on; None where it had not begun."""
+
+    fragment: str
+    size_bytes: int = 0
+    at_ms: int = 0
+    next_event: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ConnectorReport:
     """One live source, as the node's connector host runs it.
 
@@ -218,6 +229,7 @@ class NodeReport:
     spilled_kb_s: Mapping[str, int] = field(default_factory=dict)  # KB on disk for each, times seconds
     losses: tuple[LossReport, ...] = ()
     handing_over: tuple[str, ...] = ()  # fragments with a successor on another node, until this node has let them go
+    savepoints: Mapping[str, SavedPartReport] | None = None  # parts that it keeps; None before it was told of any
     qos: int = 0  # the version of the set-up by which its manager watches limits; 0: none
     slots: Mapping[str, SlotReport] = field(default_factory=dict)
 

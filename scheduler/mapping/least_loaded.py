@@ -55,7 +55,9 @@ def place_least_loaded(
     return tuple(placed)
 
 
-def place_new(estate: EstateView, cores: Sequence[float], *, team: str, query_cores: float) -> tuple[str, ...]:
+def place_new(
+    estate: EstateView, cores: Sequence[float], *, team: str, query_cores: float, node: str = ""
+) -> tuple[str, ...]:
     """Give each new fragment of a team the slot with least to do, that no schedule counts on where there is another.
 
     Where teams are apart: one of the team's own while that has room, else an empty one, which is the team's from then
@@ -67,19 +69,26 @@ def place_new(estate: EstateView, cores: Sequence[float], *, team: str, query_co
         CPU cores that each fragment is expected to take.
     query_cores : float
         What a query takes for running batches at all.
+    node : str, optional
+        The node whose slots alone are taken; empty for any.
 
     Raises
     ------
     NoSlots
         There are fragments and no slot, or none that is empty or the team's own.
     """
+    if cores and node and not estate.least_loaded(1, query_cores=query_cores, node=node):
+        raise NoSlots(
+            f"Node {node}, where this has to run, offers no slot",
+            remedy="Start its agent, or wait until it is no longer drained.", fragments=len(cores), node=node)
     if not estate.teams_apart:
         # More slots than fragments are never needed.
-        least = estate.least_loaded(len(cores), query_cores=query_cores, apart=True)
+        least = estate.least_loaded(len(cores), query_cores=query_cores, apart=True, node=node)
         return place_least_loaded(
             cores, slots=[slot for slot, _ in least], load={slot.name: spent for slot, spent in least})
     own, empty = (
-        estate.least_loaded(len(cores), query_cores=query_cores, apart=True, held_by=holder) for holder in (team, ""))
+        estate.least_loaded(len(cores), query_cores=query_cores, apart=True, held_by=holder, node=node)
+        for holder in (team, ""))
     loads = {slot.name: spent for slot, spent in own}
     is_scheduled = {name: load.bundles > 0 for name, load in estate.slot_loads(list(loads)).items()}
     unused = [slot.name for slot, _ in reversed(empty)]

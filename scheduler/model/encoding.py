@@ -28,7 +28,7 @@ _LEFT_OUT_WHERE_EMPTY = {
     Plan: (
         "touched_teams", "touched_count", "rested", "resumed", "fresh", "refined", "otherwise", "promise", "notes",
         "bill_changes", "replaced", "settings_before", "settings_after", "why"),
-    FragmentSettings: ("trigger_ms", "real_time", "alternates", "policies"),
+    FragmentSettings: ("trigger_ms", "real_time", "alternates", "policies", "restores"),
     Price: (
         "cores_error", "measured_queries", "machine", "not_measured", "slots_kept", "slots_per_hour_delta",
         "money_per_hour_alone", "alone_error", "rests_on", "since_ms"),

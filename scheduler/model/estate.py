@@ -116,14 +116,14 @@ class Estate:
         )
 
     def least_loaded(
-        self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None
+        self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None, node: str = ""
     ) -> tuple[tuple[Slot, float], ...]:
         """The slots that have least to do, as `ports.EstateView` says."""
         loads = [self.loads.get(slot.name, SlotLoad()) for slot in self.slots]
         spent = [load.nanocores(query_cores=query_cores) for load in loads]
         orders = [
             order for order, slot in enumerate(self.slots)
-            if held_by is None or is_held_by(held_by, self.teams.get(slot.name, ()))]
+            if node in ("", slot.node) and (held_by is None or is_held_by(held_by, self.teams.get(slot.name, ())))]
         unscheduled = [order for order in orders if not loads[order].bundles]
         chosen = unscheduled if apart and unscheduled else orders
         least = heapq.nsmallest(count, chosen, key=lambda order: (spent[order], order))

@@ -50,12 +50,13 @@ class EstateView(SlotTenants, Protocol):
         """Who uses a running task."""
 
     def least_loaded(
-        self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None
+        self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None, node: str = ""
     ) -> Sequence[tuple[Slot, float]]:
         """The slots that have least to do, at most so many, in the order of all slots, with the cores they spend.
 
         With ``held_by`` those that hold queries of that team alone, or none where it is empty. With ``apart`` those
-        that a schedule has bundles on are left out, as long as there are others.
+        that a schedule has bundles on are left out, as long as there are others. With ``node`` those of that one
+        alone.
         """
 
     def slot_loads(self, slots: Collection[str]) -> Mapping[str, SlotLoad]:

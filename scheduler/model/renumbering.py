@@ -8,6 +8,7 @@ from dataclasses import replace
 from .fragment import Fragment, RunningBundle
 from .plan import Plan, Step
 from .plan_kinds import PLAN_KINDS
+from .settings_of_fragments import USUAL
 
 
 def renumbered(plan: Plan, generation: int) -> Plan:
@@ -32,11 +33,12 @@ def placed_late(plan: Plan) -> tuple[str, ...]:
     """The new fragments, in the order of their numbers, whose slots are no part of what is decided with the plan.
 
     Those of a submission, or of another version, without a schedule: they go where there is least to do when the plan
-    is taken in.
+    is taken in. What begins from a named savepoint goes where that is.
     """
     if not PLAN_KINDS[plan.kind].joins or plan.promise is not None:
         return ()
-    new = [fragment_id for fragment_id in plan.fragments_after if fragment_id not in plan.fragments_before]
+    new = [fragment_id for fragment_id in plan.fragments_after if fragment_id not in plan.fragments_before
+           and not plan.settings_after.get(fragment_id, USUAL).restores]
     return tuple(sorted(new, key=lambda fragment_id: int(fragment_id.rpartition("-")[2])))
 
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .dataflow import _frozen
 from .fragment import Fragment
+from .saved_states import SavedTask
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -33,17 +34,21 @@ class FragmentSettings:
     installation says. With ``real_time`` their batches stay open. ``alternates`` says which alternate is on of dynamic
     tasks, and which warms up (`warm_up.working`), by running task, where it is other than at first
     (`alternates.first_on`). ``policies`` has by what these
-    are switched, as documents (`guards.element_policies`), where it is another than their dataflows say.
+    are switched, as documents (`guards.element_policies`), where it is another than their dataflows say. ``restores``
+    says which running tasks begin with what of a named savepoint: it never changes, and who goes on with the
+    fragment's work begins with what that leaves.
     """
 
     trigger_ms: int | None = None
     real_time: bool = False
     alternates: Mapping[str, str] = field(default_factory=dict)
     policies: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    restores: Mapping[str, SavedTask] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alternates", _frozen(self.alternates))
         object.__setattr__(self, "policies", _frozen(self.policies))
+        object.__setattr__(self, "restores", _frozen({task: SavedTask(*own) for task, own in self.restores.items()}))
 
 
 USUAL = FragmentSettings()
@@ -110,7 +115,7 @@ def settings_of_new(
 
 def first_settings(
     before: Mapping[str, Fragment], after: Mapping[str, Fragment], running: Mapping[str, str],
-    of_tasks: Mapping[str, FragmentSettings],
+    of_tasks: Mapping[str, FragmentSettings], *, restores: Mapping[str, SavedTask] = MappingProxyType({}),
 ) -> dict[str, FragmentSettings]:
     """What the new fragments of a dataflow that comes are planned to be set to: open where all of their tasks are.
 
@@ -122,6 +127,8 @@ def first_settings(
         What executes each task of the dataflow.
     of_tasks : mapping of str to FragmentSettings
         By task of the dataflow: how its query is set if the dataflow runs alone; usual settings are left out.
+    restores : mapping of str to SavedTask, optional
+        By running task: what it begins with of a named savepoint.
     """
     known = {running[task]: own for task, own in of_tasks.items() if task in running}
     planned = {}
@@ -130,6 +137,8 @@ def first_settings(
         if name not in before and not fragment.inherits and not fragment.divided and all(
                 each.real_time for each in own):
             planned[name] = min(own, key=lambda each: each.trigger_ms or 0)
+        if name not in before and (begun := {task: restores[task] for task in fragment.tasks if task in restores}):
+            planned[name] = replace(planned.get(name, USUAL), restores=begun)
     return planned
 
 

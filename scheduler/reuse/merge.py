@@ -44,6 +44,7 @@ def merge(
     task_types: TaskTypes,
     scope: str = "",
     fresh_for: str = "",
+    restored: str = "",
     unchanged: Mapping[str, str] | None = None,
 ) -> Merge:
     """Merge a dataflow into the running tasks, reusing as much and as far downstream as possible.
@@ -63,6 +64,9 @@ def merge(
     fresh_for : str
         The dataflow's id where it wants no state older than itself: stateful tasks that run already are not joined,
         but started under an identity of their own, as is all that is downstream of them. "" to join them.
+    restored : str
+        Where the dataflow begins from a named savepoint, what sets it apart from others of another past
+        (`exact_savepoints.identity_apart`): it starts all of its tasks, from its sources on, and joins none. Else "".
     unchanged : mapping of str to str, optional
         Of another version of what runs: its tasks that are as they were, with what executes each; with each all that
         is upstream of it.
@@ -77,7 +81,8 @@ def merge(
     .. [1] Chaturvedi, Tyagi and Simmhan, "Collaborative Reuse of Streaming Dataflows in IoT Applications", 2017, 4.1.
     """
     plain, ids = merged_ids(
-        running, dataflow, task_types=task_types, scope=scope, fresh_for=fresh_for, unchanged=unchanged)
+        running, dataflow, task_types=task_types, scope=scope, fresh_for=fresh_for, restored=restored,
+        unchanged=unchanged)
     tasks = {task.id: task for task in dataflow.tasks}
     parents = dataflow.parents()
     expect(running, ids.values())
@@ -112,19 +117,23 @@ def merged_ids(
     task_types: TaskTypes,
     scope: str = "",
     fresh_for: str = "",
+    restored: str = "",
     unchanged: Mapping[str, str] | None = None,
 ) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """The running ids that a dataflow's tasks would have if all were joined that can be, and those that they get.
 
-    The two differ where `merge` starts stateful tasks anew, and behind them.
+    The two differ where `merge` starts tasks anew, and behind them.
 
     Parameters
     ----------
-    running, dataflow, task_types, scope, fresh_for, unchanged
+    running, dataflow, task_types, scope, fresh_for, restored, unchanged
         As for `merge`.
     """
     unchanged = unchanged or {}
     plain = fingerprints(dataflow, task_types=task_types, scope=scope, unchanged=unchanged)
+    if restored:
+        sources = {task.id for task in dataflow.tasks if task_types[task.type].kind == "source"}
+        return plain, fingerprints(dataflow, task_types=task_types, scope=scope, apart=sources, salt=restored)
     if not fresh_for:
         return plain, plain
     expect(running, plain.values())

@@ -69,6 +69,7 @@ WRITERS = {
     "dashboard/operations/estate_store/fragment_settings.py": "checked when it runs: inside a command only",
     "dashboard/operations/estate_store/policy_versions.py": "checked when it runs: inside a command only",
     "dashboard/operations/posted_events.py": "inside its own command",
+    "dashboard/savepoint_records/savepoint_following.py": "inside its own command",
     "dashboard/operations/latency_control/batch_modes.py": "notes what would be chosen",
     "dashboard/profiles/stored_profiles.py": "checked when it runs: inside a command only",
     "dashboard/teams/logins.py": "counts failed log-ins",

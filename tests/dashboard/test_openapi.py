@@ -55,7 +55,9 @@ BEYOND_SCHEMAS = {
     "invalid_resources": {"POST /api/sweeps"},
     "invalid_range": {"GET /api/history"},
     "host_not_allowed": {"POST /api/webhooks"},
-    "name_not_plain": {"POST /api/webhooks", "POST /api/dataflows/{dataflow_id}/pause-at-once"},
+    "name_not_plain": {
+        "POST /api/webhooks", "POST /api/dataflows/{dataflow_id}/pause-at-once",
+        "POST /api/dataflows/{dataflow_id}/savepoints"},
 }
 
 

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from dashboard import jobs, node_calls
 from dashboard.alerts.models import MuteRow
-from dashboard.approvals.services import comment_on, set_rules
+from dashboard.approvals.services import comment_on, set_rules, take_savepoint
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.selectors import samples
 from dashboard.controllers.models import MachineOrder, RoundRow
@@ -145,6 +145,7 @@ class Everything:
             "way": "pause", "task": "out", "team": "city", "controller": "defragmentation", "kind": "latency",
             "process": "0", "step": "source",
             "comment_id": comment_on(actor=world.carla, proposal_id=proposal.pk, text="Why 7?").pk,
+            "savepoint_id": take_savepoint(actor=world.carla, dataflow_id=record.pk, name="sunday").pk,
             "run_id": start_replay(actor=world.carla, proposal_id=proposal.pk).pk,
         } | measured(world) | alerted(world) | _parts(str(record.pk))
         source, sink = {"dataflow_id": links.pk, "task": "posted"}, {"dataflow_id": links.pk, "task": "away"}
@@ -202,6 +203,8 @@ class Everything:
             "api/dataflows/<uuidstr:dataflow_id>/alternates": {"task": "work", "alternate": "few"},
             "api/dataflows/<uuidstr:dataflow_id>/pause-at-once": {"reason": "It harms."},
             "dataflows/<uuid:dataflow_id>/pause-at-once": {"reason": "It harms."},
+            "api/dataflows/<uuidstr:dataflow_id>/savepoints": {"name": "monday"},
+            "dataflows/<uuid:dataflow_id>/savepoints/take": {"name": "monday"},
             "api/tokens": {"name": "ci"},
             "api/dataflows/<uuidstr:dataflow_id>/versions": {
                 "text": document("hush", visibility="private", window=20), "format": "json"},

@@ -18,6 +18,7 @@ from dashboard.approvals.services import (
     recompute_proposal,
     remove_dataflow,
     submit_dataflow,
+    take_savepoint,
 )
 from dashboard.catalog.models import DataflowRecord
 from dashboard.config.environment import DECLARED
@@ -68,6 +69,12 @@ def webhook(world: World, name: str) -> object:
     return add_endpoint(actor=world.dev, name=name, url="https://hooks.example.org/x", format=PLAIN, team=world.city)
 
 
+def saved(world: World, name: str) -> object:
+    if not (record := DataflowRecord.objects.filter(name="saved").first()):
+        record = running(world.carla, world.city, document("saved", window=11), world.ana)
+    return take_savepoint(actor=world.carla, dataflow_id=record.pk, name=name)
+
+
 def posted(world: World) -> object:
     return post_event(actor=world.carla, team=world.city, stream="alarm", values={})
 
@@ -90,6 +97,8 @@ CASES = {
     "webhooks": Case(
         "WEIR_TEAM_WEBHOOKS", 2, lambda world: [webhook(world, "a"), webhook(world, "b")],
         lambda world: webhook(world, "c")),
+    "savepoints": Case(
+        "WEIR_TEAM_SAVEPOINTS", 1, lambda world: saved(world, "a"), lambda world: saved(world, "b")),
     "posted events": Case(
         "WEIR_TEAM_EVENTS_PER_H", 2, lambda world: [posted(world), posted(world)], posted, AskedTooOften),
 }

@@ -55,11 +55,12 @@ class EstateIndex:
             paused=self._paused[task_id], unchained=self._unchained[task_id] > 0)
 
     def least_loaded(
-        self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None
+        self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None, node: str = ""
     ) -> tuple[tuple[Slot, float], ...]:
         """The slots that have least to do, as `ports.EstateView` says."""
-        if held_by is not None:
-            return self.estate().least_loaded(count, query_cores=query_cores, apart=apart, held_by=held_by)
+        if held_by is not None or node:
+            return self.estate().least_loaded(
+                count, query_cores=query_cores, apart=apart, held_by=held_by, node=node)
         return self._slots.least_loaded(count, query_nanocores=nanocores(query_cores), apart=apart)
 
     def teams_on(self, slots: Collection[str]) -> dict[str, Counter[str]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
+from types import MappingProxyType
 
 import redis
 
@@ -48,7 +49,8 @@ return 1
 
 def desired_of(
     estate: Estate, node: str, task_types: Mapping[str, TaskType], trigger_ms: int = DEFAULT_TRIGGER_MS,
-    needs: Mapping[str, Needed] | None = None,
+    needs: Mapping[str, Needed] | None = None, saving: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    kept_savepoints: Sequence[str] | None = None,
 ) -> DesiredState:
     """What the estate wants of one node.
 
@@ -64,6 +66,10 @@ def desired_of(
         Interval between the micro-batches of each query that has none of its own.
     needs : mapping of str to Needed, optional
         Who needs the first task of each fragment; by default told by the estate's dataflows, which a part of it lacks.
+    saving : mapping of str to sequence of str, optional
+        By fragment: the named savepoints that its query is to leave.
+    kept_savepoints : sequence of str, optional
+        The named savepoints of which the node keeps its parts; None: it is told nothing of them.
 
     Returns
     -------
@@ -83,8 +89,9 @@ def desired_of(
             slot = Slot.of(bundle.slot)
             if slot.node == node:
                 wanted = _wanted(estate, fragment, bundle, task_types, trigger_ms)
-                slots.setdefault(str(slot.index), []).append(
-                    replace(wanted, inputs=_with_terms(estate, fragment, wanted.inputs, needed)))
+                slots.setdefault(str(slot.index), []).append(replace(
+                    wanted, inputs=_with_terms(estate, fragment, wanted.inputs, needed),
+                    savepoints=tuple(saving.get(bundle.id, ()))))
     heirs: dict[str, list[WantedFragment]] = {}
     for fragment in sorted(estate.fragments.values(), key=lambda fragment: fragment.id):
         for bundle in fragment.queries:
@@ -95,7 +102,8 @@ def desired_of(
     return DesiredState(
         version=estate.generation, revision=estate.revision, node=node, generation=estate.generation,
         remote_heirs={other: tuple(fragments) for other, fragments in heirs.items()},
-        slots={index: WantedSlot(tuple(fragments)) for index, fragments in slots.items()})
+        slots={index: WantedSlot(tuple(fragments)) for index, fragments in slots.items()},
+        kept_savepoints=None if kept_savepoints is None else tuple(kept_savepoints))
 
 
 def publish(broker: redis.Redis, desired: DesiredState) -> bool:
@@ -162,6 +170,7 @@ def _wanted(
         leaving=bundle.leaving,
         key_ranges=bundle.key_ranges if bundle.takes_keys else (),
         writers=_writers(estate, fragment, bundle, tasks[0].parents) if bundle.leaving else {},
+        restores=own.restores,
     )
 
 

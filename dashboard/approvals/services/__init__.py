@@ -25,6 +25,7 @@ from dashboard.approvals.services.rearrangement_proposals import (
 )
 from dashboard.approvals.services.reviewing import approve_proposal, cancel_proposal, reject_proposal
 from dashboard.approvals.services.ruling import agree_to_rules, decline_rules, set_rules
+from dashboard.approvals.services.savepoint_commands import delete_savepoint, take_savepoint
 from dashboard.approvals.services.schedule_proposals import propose_schedule
 from dashboard.approvals.services.submission import (
     choose_joining,
@@ -38,10 +39,11 @@ from dashboard.approvals.services.waiting_plans import carry_over_waiting
 __all__ = [
     "REARRANGEMENTS", "PolicyDraft", "adopt_near_miss", "agree_to_rules", "approve_proposal", "cancel_proposal",
     "carry_over_waiting", "change_dataflow", "choose_joining", "comment_on", "decline_rules", "defragment_dataflow",
+    "delete_savepoint",
     "drop_left_bundles", "edit_comment", "empty_nodes", "enact_held", "forget_plans", "guard",
     "move_query",
     "pause_at_once", "pause_dataflow", "prepare_proposal", "propose_policy", "propose_schedule", "propose_version",
     "recompute_proposal", "record_progress", "reject_proposal", "release_alternate", "release_key", "remove_dataflow",
     "resolve_thread", "resume_dataflow", "roll_back_proposal", "see_mentions", "set_rules", "submit_dataflow",
-    "switch_alternate", "switch_key",
+    "switch_alternate", "switch_key", "take_savepoint",
 ]

@@ -76,7 +76,7 @@ def _submission(audit: Audit, record: DataflowRecord, choice: ScheduleChoice | N
     before = proposal.plan.options
     _replan(audit, proposal, options_of(
         fresh=bool(before.get("fresh")), begin=begin_in_words(before),
-        schedule=choice.as_option() if choice else None))
+        schedule=choice.as_option() if choice else None, begin_from=before.get("begin_from", "")))
     return proposal
 
 

@@ -37,13 +37,16 @@ from dashboard.plans.joining_options import joined_by, options_of
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.scheduling_problem import problem_of_new
 from dashboard.plans.stale_profiles import profiles_since
+from dashboard.savepoint_records.selectors import savepoint_of
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_now, viewer_of
 from dashboard.teams.team_limits import PLANS, PROPOSALS, require_room
 from dashboard.teams.team_secrets import require_secrets
+from scheduler.exact_savepoints import require_restorable
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS, SUBMIT
+from scheduler.model.secrets import with_scoped_secrets
 from scheduler.read_set import Reads
 
 ATTEMPTS_WITHOUT_LOCK = 2
@@ -54,7 +57,7 @@ _Computed = tuple[Plan, Reads] | WeirError  # or why there is no plan
 
 def submit_dataflow(
     *, actor: User, team: Team, text: str, format: str | None = None, fresh: bool = False, begin: str = "now",
-    schedule: ScheduleChoice | None = None,
+    schedule: ScheduleChoice | None = None, begin_from: str = "",
 ) -> Proposal:
     """Validate and store a dataflow, and ask for its plan.
 
@@ -70,6 +73,8 @@ def submit_dataflow(
         How it joins what is under way (`joining_options.options_of`).
     schedule : ScheduleChoice, optional
         By which schedule it is to run; there has to be one here as things stand.
+    begin_from : str, optional
+        The name of the team's savepoint from which it begins.
 
     Returns
     -------
@@ -84,11 +89,19 @@ def submit_dataflow(
         The team's dataflow of that name is in use.
     MissingProfile, RateNotHeld, InsufficientSlots
         There is no such schedule here; nothing was stored.
+    NoSuchSavepoint, SavepointDiffers
+        It cannot begin from that savepoint; nothing was stored.
     """
     require_role(viewer_of(actor), team, Role.ENGINEER)
-    options = options_of(fresh=fresh, begin=begin, schedule=schedule.as_option() if schedule else None)
+    saved = savepoint_of(team, begin_from) if begin_from else None
+    options = options_of(
+        fresh=fresh, begin=begin, schedule=schedule.as_option() if schedule else None,
+        begin_from=saved.id if saved else "")
     dataflow = parse_document(text, format=format)
     require_secrets(team, dataflow)
+    if saved is not None:
+        types = jobs.task_types()
+        require_restorable(saved, with_scoped_secrets(dataflow, team=team.slug, task_types=types), task_types=types)
     if schedule is not None:  # before the estate is locked
         problem_of_new(dataflow, team=team, routing=schedule.routing, fresh=fresh).require(
             schedule.pair, schedule.rate_per_s)
@@ -146,7 +159,8 @@ def choose_joining(*, actor: User, proposal_id: UUID | str, fresh: bool, begin: 
         viewer = viewer_now(actor)
         proposal = proposal_for(viewer, proposal_id, for_update=True)
         before = joined_by(proposal.plan.options)
-        options = options_of(fresh=fresh, begin=begin, schedule=before.get("schedule"))
+        options = options_of(
+            fresh=fresh, begin=begin, schedule=before.get("schedule"), begin_from=before.get("begin_from", ""))
         require_role(viewer, proposal.dataflow.team, Role.ENGINEER)
         if not PLAN_KINDS[proposal.plan.kind].joins or proposal.status not in {PENDING, STALE}:
             raise InvalidTransition(

@@ -98,7 +98,7 @@ class StoredEstate:
         return self._users[task_id]
 
     def least_loaded(
-        self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None
+        self, count: int, *, query_cores: float, apart: bool = False, held_by: str | None = None, node: str = ""
     ) -> tuple[tuple[Slot, float], ...]:
         """The slots that have least to do, as `scheduler.model.ports.EstateView` says.
 
@@ -106,6 +106,8 @@ class StoredEstate:
         """
         spent = F("queries") * nanocores(query_cores) + F("task_nanocores")
         slots = offered_slots().annotate(spent=spent)
+        if node:
+            slots = slots.filter(node=node)
         if held_by is not None:
             slots = slots.exclude(_holds(FragmentRow.objects.exclude(team=held_by) if held_by else FragmentRow.objects))
         if held_by:

@@ -17,19 +17,19 @@ from scheduler.model.canonical import plain
 from scheduler.model.fragment import Fragment
 from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, settings_of_new
 
-_COLUMNS = ("trigger_ms", "real_time", "alternates", "policies")  # in the order of the settings' fields
+_COLUMNS = ("trigger_ms", "real_time", "alternates", "policies", "restores")  # in the order of the settings' fields
 
 
 def columns_of_settings(own: FragmentSettings) -> dict[str, Any]:
     """A row's columns that are settings."""
     return {
         "trigger_ms": own.trigger_ms, "real_time": own.real_time, "alternates": dict(own.alternates),
-        "policies": plain(own.policies)}
+        "policies": plain(own.policies), "restores": plain(own.restores)}
 
 
 def settings_of(fragments: Collection[str] | None = None) -> dict[str, FragmentSettings]:
     """The settings of these fragments, or of all; usual ones are left out."""
-    rows = FragmentRow.objects.exclude(trigger_ms=None, real_time=False, alternates={}, policies={})
+    rows = FragmentRow.objects.exclude(trigger_ms=None, real_time=False, alternates={}, policies={}, restores={})
     rows = rows if fragments is None else rows.filter(pk__in=fragments)
     return {name: FragmentSettings(*own) for name, *own in rows.values_list("pk", *_COLUMNS)}
 

@@ -23,10 +23,10 @@ NONE = "–"  # also for what a template does not find, which reaches a filter a
 
 # Every state of a dataflow, proposal, fragment and slot, by how it is shown.
 _CHIPS = {
-    "ok": {"running", "done", "approved", "approve", "kept", "resolved", "sent", "met"},
+    "ok": {"running", "done", "approved", "approve", "kept", "resolved", "sent", "met", "whole"},
     "busy": {
         "submitted", "computing", "executing", "pausing", "removing", "rolling_back", "starting", "draining", "waiting",
-        "queued", "recovering", "retrying", "begun", "enacting", "checking", "withdrawing",
+        "queued", "recovering", "retrying", "begun", "enacting", "checking", "withdrawing", "taking",
     },
     "warn": {"planned", "pending", "stale", "throttled", "low", "asked", "suggested", "unchecked", "warning"},
     "bad": {
@@ -39,6 +39,7 @@ _WORDS = {
     "begun": "beginning", "asked": "waits for approval", "enacting": "in progress", "checking": "checking its promise",
     "withdrawing": "being given up", "kept": "promise kept", "broken": "promise broken", "unchecked": "not checked",
     "declined": "not done", "stuck": "cannot be taken back",
+    "taking": "being taken",
     "approve": "approved", "reject": "rejected", "backoff": "failing", "gave_up": "failed",
     "silent": "not reporting", "spill": "goes on from disk", "pause": "is paused", "lose_oldest": "loses the oldest",
 }
@@ -71,6 +72,8 @@ _DEEDS = {
     "estate.choose_tenancy": "chose whether teams share slots in",
     "dataflow.choose_goals": "chose the goals of", "dataflow.recommend_adaptation": "recommended alternates of",
     "dataflow.choose_latency": "chose the latency limit of", "team.set_freshness": "set the freshness of",
+    "savepoint.take": "began to take savepoint", "savepoint.delete": "deleted savepoint",
+    "savepoint.follow": "noted what became of savepoint",
     "proposal.choose_joining": "chose how to reuse state in", "team.set_defragmentation": "set the defragmentation of",
     "controller.set": "set the limits of", "controller.begin": "began", "controller.carry_out": "carried out",
     "controller.not_taken_back": "could not take back", "controller.asked": "asked about",

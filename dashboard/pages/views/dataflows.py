@@ -117,7 +117,8 @@ def _submit(
     if changed is not None:
         return services.change_dataflow(
             actor=request.user, dataflow_id=changed.pk, text=text, format=form_format, **options)
-    return services.submit_dataflow(actor=request.user, team=team, text=text, format=form_format, **options)
+    return services.submit_dataflow(
+        actor=request.user, team=team, text=text, format=form_format, begin_from=_savepoint_of(request), **options)
 
 
 @require_POST
@@ -373,7 +374,13 @@ def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **giv
     changed = _record_to_change(request)
     return {"teams": may, "record": record, "format": "yaml",
             "samples": () if changed else offered_samples(request.viewer),
-            "chosen_team": chosen, "changed": changed, "guard_language": GUARD_LANGUAGE, **given}
+            "chosen_team": chosen, "changed": changed, "guard_language": GUARD_LANGUAGE,
+            "savepoint": _savepoint_of(request), **given}
+
+
+def _savepoint_of(request: HttpRequest) -> str:
+    """The name of the savepoint from which a submission begins; the form counts before the address."""
+    return (request.POST if request.method == "POST" else request.GET).get("from", "").strip()
 
 
 def _outputs(request: HttpRequest, record: DataflowRecord, live: LiveDataflow) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from dashboard.plans.price_settings import prices, prices_and_settings
 from dashboard.plans.schedule_option import schedule_of
 from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
 from dashboard.plans.team_containment import containment_of
+from dashboard.savepoint_records.selectors import whole_savepoint
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import SUBMIT
 from scheduler.planning import plan_submission
@@ -27,9 +28,10 @@ def _submission(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     opens = schedule is None and lets_open(team)
     priced, settings = (prices(limits), {}) if schedule else prices_and_settings(limits, dataflow, opens=opens)
     remarks = [*remarks, *reach_of(dataflow, limits, costs=priced.costs, opens=opens)]
+    saved = options.pop("begin_from", None)
     return plan_submission(
         estate, dataflow, team=team.slug, schedule=schedule, remarks=remarks,
-        containment=containment_of(team, estate),
+        containment=containment_of(team, estate), begin_from=whole_savepoint(saved, team) if saved else None,
         settings=settings, **computed_with(record, prices=priced), **options)
 
 

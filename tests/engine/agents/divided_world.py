@@ -29,6 +29,7 @@ from workers.engine.agents.reconciling.context import SlotContext
 from workers.engine.agents.reconciling.executor import FragmentExecutor
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
 from workers.engine.agents.reconciling.handover_stages import HandoverStage
+from workers.engine.agents.reconciling.named_savepoints import unsaved
 from workers.engine.agents.reconciling.reconcile import FragmentState, reconcile
 from workers.engine.agents.reconciling.standby import Patience, stages_of
 from workers.engine.agents.transport import copies_ahead, state_transport
@@ -170,7 +171,7 @@ class World:
         actions = reconcile(
             wanted.of_slot(index), {entry.id: entry.actual() for entry in runs.values()}, self.now_ms,
             elsewhere=wanted.elsewhere(index), outgoing=self._ceding(slot), staying=frozenset(wanted.outgoing),
-            resting=store.having("paused"), left=left)
+            resting=store.having("paused"), left=left, saving=unsaved(store.files, wanted.of_slot(index)))
         for name, fragment_actions in itertools.groupby(actions, key=lambda action: action.fragment_id):
             run = runs.setdefault(name, FragmentRun(name, now_ms=self.now_ms))
             run.begin(None, now_ms=self.now_ms)

@@ -318,7 +318,7 @@ class Query:
         if not self.fragment.inputs:
             first = self._next(done)
             until = min(self.world.limit, first + self.world.chance.randint(1, 4))
-            return CheckpointProgress(done.batch + 1, False, {"next": until}) if until > first else None
+            return CheckpointProgress(done.batch + 1, False, {"t0": 0, "next": until}) if until > first else None
         offsets, more = {}, False
         for item in self.fragment.inputs:
             offset = self._offset(item.channel, done)

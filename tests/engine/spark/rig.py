@@ -140,6 +140,8 @@ class Rig(Watched):
     slot_start_s: float = 0.0
     paces_ms: Mapping[str, int] = field(default_factory=dict)  # intervals of their own, by fragment
     real_time: frozenset[str] = frozenset()  # fragments whose batches are to stay open
+    saving: Mapping[str, Sequence[str]] = field(default_factory=dict)  # by fragment: savepoints that it leaves parts of
+    kept_savepoints: Sequence[str] | None = None
     command: Sequence[str] = (sys.executable, "-m", "workers.engine.agents.node_agent")
     process: Any = None
     channels: Channels = field(init=False)
@@ -224,7 +226,9 @@ class Rig(Watched):
             for name in estate.fragments}, estate.revision)
         publish_waves(
             self.broker, wave_elements(estate), generation=estate.generation, revision=estate.revision)
-        wanted = desired_publishing.desired_of(estate, self.node, self.task_types, self.trigger_ms, needs=needs)
+        wanted = desired_publishing.desired_of(
+            estate, self.node, self.task_types, self.trigger_ms, needs=needs, saving=self.saving,
+            kept_savepoints=self.kept_savepoints)
         assert desired_publishing.publish(self.broker, wanted)
 
     def report(self) -> Mapping[str, Any]:

@@ -46,6 +46,7 @@ from .supervising.lease import Lease, LeaseState
 from .supervising.log_keeper import LogAnswers, LogKeeper
 from .supervising.look_runner import LookRunner
 from .supervising.qos_agent import NodeQos, QosThread, reports_of
+from .supervising.saved_parts import SavedParts
 from .supervising.secret_opening import Opener
 from .supervising.slot_usage import TreeMeter, Usage
 from .supervising.spiller import Spiller, SpillThread, shared_inputs
@@ -96,7 +97,7 @@ class NodeAgent:
         self._newest = newest = NewestDesired(self._store)
         self._opener = Opener(settings, newest)
         self._logs = LogKeeper(data_folder=str(settings.data_dir), echo=passed_on(sys.stdout))
-        self._passing = PassingRecords(self._store)
+        self._passing, self._saved = PassingRecords(self._store), SavedParts(settings.data_dir, settings.node)
         self._spiller = Spiller(
             Channels(self._broker), spill_folder(settings.data_dir, settings.node),
             readers=lambda: shared_inputs(newest()),
@@ -285,8 +286,7 @@ class NodeAgent:
     def _report(self, now_ms: int) -> dict[str, Any]:
         return {
             "node": self._settings.node, "version": self._version, "at_ms": now_ms,
-            "cores": os.cpu_count(),
-            "memory_mb": self._memory_mb,
+            "cores": os.cpu_count(), "memory_mb": self._memory_mb,
             "machine": machine_class(self._settings.slots),
             "threads": self._settings.slot_cores if self._settings.spark_master else self._settings.threads,
             "speed": self._calibration.speed,
@@ -296,7 +296,7 @@ class NodeAgent:
             **disk_of(self._settings.data_dir),
             "spare": self._spare_report(now_ms),
             "connectors": self._connectors_report(now_ms),
-            **self._spiller.report(),
+            **self._spiller.report(), "savepoints": self._saved.report(self._newest()),
             "qos": self._qos.version if self._qos is not None else 0,
             "handing_over": self._passing.still_leaving(self._newest(), task_types()),
             "slots": {slot.name: self._slot_report(slot, now_ms) for slot in self._slots},

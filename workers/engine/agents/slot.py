@@ -53,6 +53,7 @@ from .reconciling.executor import FragmentExecutor
 from .reconciling.fragment_run import FragmentRun
 from .reconciling.handover_stages import AT_WORK, HandoverStage
 from .reconciling.long_batches import LOOK_MS, LongBatches, batching, in_first_batch
+from .reconciling.named_savepoints import unsaved
 from .reconciling.query_engine import SparkEngine
 from .reconciling.reconcile import Action, FragmentState, reconcile
 from .reconciling.standby import Patience, heirs_due, rest_s, stages_of
@@ -99,8 +100,7 @@ class SlotLoop:
         self._reported: Any = None
         self._throttled: dict[str, str] = {}  # by fragment, the full channel that it waits for
         self._long_batches, self._rates, self._heap, self._log = LongBatches(), Rates(), HeapSampler(), logger()
-        self._state_sizes = StateSizes(self._store.state_bytes)
-        self._listener = QueryListener(self._on_end)
+        self._state_sizes, self._listener = StateSizes(self._store.state_bytes), QueryListener(self._on_end)
         self._hanging = HangingWatch(Channels(self._broker), self._listener)
         self._host: Host | None = None  # of trials, once the driver is there
         self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")
@@ -200,7 +200,7 @@ class SlotLoop:
             self._desired.of_slot(self._name), actual, now_ms, elsewhere=self._desired.elsewhere(self._name),
             outgoing=[(fragment, self._stages[fragment.id]) for fragment in here if fragment.id in self._stages],
             staying=frozenset(self._desired.outgoing), resting=self._store.having("paused"), left=self._left,
-        )
+            saving=unsaved(self._store.files, wanted.values()))
         actions = in_turn(
             actions, self._desired.of_slot(self._name), actual,
             coming=lambda: in_first_batch(list(self._runs.values()), self._listener.progress, now_ms=now_ms))

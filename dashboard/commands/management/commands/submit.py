@@ -34,12 +34,15 @@ class Command(BaseCommand):
         parser.add_argument(
             "--change", action="store_true",
             help="propose it as a new version of the team's dataflow of that name, which runs")
+        parser.add_argument(
+            "--from-savepoint", default="", metavar="NAME", help="begin from the team's savepoint of that name")
         parser.add_argument("--schedule", metavar="PAIR", help=f"run by a schedule, such as {key_of(MODEL_BASED)}")
         parser.add_argument("--rate", type=float, metavar="PER_S", help="that the schedule is for, of every source")
 
     def handle(
         self, *, file: str, username: str | None, team: str | None, fresh: bool, begin: str,
-        schedule: str | None = None, rate: float | None = None, change: bool = False, **_: object
+        schedule: str | None = None, rate: float | None = None, change: bool = False,
+        from_savepoint: str = "", **_: object
     ) -> None:
         actor = actor_of(username)
         teams = teams_to_submit_for(viewer_of(actor))
@@ -48,15 +51,19 @@ class Command(BaseCommand):
             raise CommandError(f"{actor.username} may not submit for {team or 'any team'}.")
         try:
             if change:
+                if from_savepoint:
+                    raise CommandError(
+                        "A new version goes on from what runs: remove that, and submit it without --change.")
                 if schedule:
                     raise CommandError("A new version has no schedule: propose one when it runs.")
                 self._change(actor, chosen, text_of(file), fresh=fresh, begin=begin)
                 return
             choice = ScheduleChoice.of(pair=schedule.split("-"), rate_per_s=rate) if schedule else None
             text = text_of(file)
-            misses = [] if schedule else near_misses_in(chosen, text)
+            misses = [] if schedule or from_savepoint else near_misses_in(chosen, text)
             proposal = submit_dataflow(
-                actor=actor, team=chosen, text=text, fresh=fresh, begin=begin, schedule=choice)
+                actor=actor, team=chosen, text=text, fresh=fresh, begin=begin, schedule=choice,
+                begin_from=from_savepoint)
         except InvalidDataflow as invalid:
             for problem in invalid.problems:
                 place = f"{file}:{problem.line}:{problem.column}" if problem.line else f"{file} {problem.path}"

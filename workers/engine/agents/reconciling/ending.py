@@ -21,6 +21,7 @@ from .instructions import (
     ReadState,
     RecordCopy,
     RecordPause,
+    RecordSaved,
     Release,
     RetryAt,
     Show,
@@ -30,7 +31,15 @@ from .instructions import (
 from .reconcile import CopyState, End, FragmentState, Leave, Pause, Start
 from .resting import await_batch, come_to_rest, is_busy
 from .retirement import has_read_all, retire
-from .savepoint_decisions import Readiness, beginning_of, end, has_lost_its_place, has_read_to_the_end, state_left
+from .savepoint_decisions import (
+    Readiness,
+    beginning_of,
+    end,
+    has_lost_its_place,
+    has_read_to_the_end,
+    left_by,
+    state_left,
+)
 from .snapshot import Snapshot
 
 
@@ -75,16 +84,18 @@ def _end_held(snapshot: Snapshot, action: End) -> Instructions:
     return (*end(snapshot, action.fragment), StayPaused(), *come_to_rest(), Release())
 
 
-def copy(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
+def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
     """Copy the state of a query that works, between two batches; it goes on before the copy is on disk."""
+    fragment = action.fragment
     heirs = tuple(heir.id for heir in remote_successors(snapshot.desired, fragment.id))
-    if not snapshot.has_query or not heirs:
+    if not snapshot.has_query or not (heirs or action.savepoints):
         return ()
     if snapshot.is_held is None:
-        return (HoldQuery(), Again(CopyState(fragment)))
+        return (HoldQuery(), Again(action))
     if not snapshot.is_held or not snapshot.records.progress.is_done:
         return (RetryAt(snapshot.now_ms + RETRY_MS),)
-    return (ReadState(state_left(snapshot.records)), Resume(), RecordCopy(heirs))
+    record = RecordSaved(left_by(snapshot, fragment), action.savepoints) if action.savepoints else RecordCopy(heirs)
+    return (ReadState(state_left(snapshot.records)), Resume(), record)
 
 
 def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:

@@ -188,7 +188,7 @@ class RecordEnded:
 
 @dataclass(frozen=True, slots=True)
 class ReadState:
-    """Keep the state of the fragment in mind, for ``RecordCopy``."""
+    """Keep the state of the fragment in mind, for ``RecordCopy`` or ``RecordSaved``."""
 
     state: HandedState
 
@@ -198,6 +198,14 @@ class RecordCopy:
     """Record the state that was read as a copy that goes ahead to these heirs on other nodes."""
 
     heirs: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordSaved:
+    """Record the state that was read, with what else the fragment would leave, as its part of named savepoints."""
+
+    savepoint: Savepoint
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,8 +278,8 @@ QueryInstruction = (
     | HoldQuery | StayPaused | InForce | LookAtRoutes
 )
 RecordInstruction = (
-    TakeOver | RecordBegun | RecordEnded | ReadState | RecordCopy | DropSavepoint | RecordStandby | ForgetStandby
-    | RecordPause | RecordLeft | RecordChain | TakeOn
+    TakeOver | RecordBegun | RecordEnded | ReadState | RecordCopy | RecordSaved | DropSavepoint | RecordStandby
+    | ForgetStandby | RecordPause | RecordLeft | RecordChain | TakeOn
     | ClearCheckpoint | RemoveCheckpoint | MarkRemoved | ForgetRecord
 )
 Instruction = QueryInstruction | RecordInstruction | BrokerInstruction | Again | Release | Gone

@@ -5,18 +5,20 @@ The broker is asked at most once, in one pipeline. A fragment that runs as desir
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import Savepoint
+from scheduler.model.saved_states import SavedTask
 from workers.engine.channels import keys
 
 from .context import SlotContext
 from .fragment_run import FragmentRun
 from .handover_stages import predecessors, remote_successors
 from .inputs import channels_of
+from .named_savepoints import saved
 from .reconcile import (
     Action,
     ActivateRoutes,
@@ -33,7 +35,7 @@ from .reconcile import (
     Unroute,
 )
 from .retirement import inputs_of, streams_of
-from .savepoint_decisions import takes_over
+from .savepoint_decisions import restores, takes_over
 from .snapshot import Records, Snapshot
 from .standby import inputs_foreseen
 
@@ -88,6 +90,7 @@ class Observer:
             wishes = replace(wishes, channels=tuple(dict.fromkeys((*wishes.channels, *inputs))))
         channels, controls = self._around.channels.look(wishes.channels, wishes.controls)
         is_compiled = isinstance(action, Start) and run.compiled is not None
+        parts = self._saved(action, records)
         return Snapshot(
             now_ms=self._clock_ms(), desired=desired, actual=run.actual(), task_types=self._around.task_types,
             since_ms=run.since_ms, running=run.fragment, has_query=run.query is not None, is_compiled=is_compiled,
@@ -96,8 +99,9 @@ class Observer:
             standby_failed=run.standby is not None and not run.standby.query.isActive,
             is_held=run.is_held, has_lock=has_lock,
             has_handover_lock=has_handover_lock, records=records,
-            savepoints=dict(self._savepoints(desired, action, records)), channels=channels, controls=controls,
-            due_after_ms=self._due_after_ms(action, records),
+            savepoints=dict(self._savepoints(desired, action, records)),
+            saved=parts, channels=channels, controls=controls,
+            due_after_ms=self._due_after_ms(action, records, parts),
         )
 
     def _savepoints(
@@ -118,11 +122,22 @@ class Observer:
             if savepoint is not None:
                 yield name, savepoint
 
-    def _due_after_ms(self, action: Action, records: Records) -> int | None:
-        """When a source's next number would be due; asked for only after a pause, since its schedule may be a file."""
-        if not records.is_paused or not isinstance(action, Start | End | Leave):
+    def _saved(self, action: Action, records: Records) -> Mapping[SavedTask, Savepoint]:
+        """What the fragment begins with of named savepoints, where it has still to begin."""
+        if not isinstance(action, Start | End | Pause | Leave) or not restores(action.fragment, records):
+            return {}
+        return saved(self._around.store.files, action.fragment.restores.values())
+
+    def _due_after_ms(self, action: Action, records: Records, parts: Mapping[SavedTask, Savepoint]) -> int | None:
+        """When a source's next number would be due; asked for only after a pause, and of one that begins with a named
+        savepoint, since its schedule may be a file."""
+        if parts:
+            place = action.fragment.restores.get(action.fragment.tasks[0].id)
+            source_offset = parts[place].source_offset if place in parts else None
+        elif records.is_paused and isinstance(action, Start | End | Leave):
+            source_offset = records.progress.source_offset or (records.begun and records.begun.source_offset)
+        else:
             return None
-        source_offset = records.progress.source_offset or (records.begun and records.begun.source_offset)
         if not source_offset:
             return None
         source = (records.known or action.fragment).tasks[0]

@@ -186,9 +186,10 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """Make a copy of the state for a node on which others go on with it, between two batches, and work on."""
+    """Copy the state between two batches, for heirs on another node or as a part of named savepoints, and work on."""
 
     fragment: WantedFragment
+    savepoints: tuple[str, ...] = ()
 
     @property
     def fragment_id(self) -> str:
@@ -238,8 +239,7 @@ class Leave:
 
 Change = (
     OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | DivideStream | Unroute | CloseTail | OpenTail
-    | Repace
-    | SwitchAlternates
+    | Repace | SwitchAlternates
 )
 Action = Start | Restart | End | CopyState | Pause | ActivateRoutes | Leave | Change | Stop
 
@@ -254,6 +254,7 @@ def reconcile(
     staying: frozenset[str] = frozenset(),
     resting: frozenset[str] = frozenset(),
     left: frozenset[str] = frozenset(),
+    saving: Iterable[CopyState] = (),
 ) -> tuple[Action, ...]:
     """The actions that bring a slot nearer to its desired state; none when it is there.
 
@@ -285,22 +286,20 @@ def reconcile(
         if fragment.paused:
             if actual_run is not None and fragment.id not in resting and _may_act(actual_run, now_ms):
                 changes.append(Pause(fragment))
-        elif (fragment.leaving and fragment.id in left) or (
-            actual_run is not None and not _may_act(actual_run, now_ms)
-        ):
+        elif (fragment.leaving and fragment.id in left) or (actual_run and not _may_act(actual_run, now_ms)):
             continue
         elif actual_run is not None and actual_run.state is FragmentState.RUNNING:
             changes += _changes(fragment, actual_run, stopping)
             if actual_run.activate_at_ms is not None and actual_run.activate_at_ms <= now_ms:
                 changes.append(ActivateRoutes(fragment.id))
+            changes += [action for action in saving if action.fragment_id == fragment.id]
             if fragment.leaving:
                 changes.append(Leave(fragment))
         elif fragment.leaving:
             starts.append(Leave(fragment))
         elif actual_run is None or (
-            actual_run.state in (FragmentState.STOPPED, FragmentState.WAITING, FragmentState.BACKOFF)
-            and not actual_run.gave_up
-        ):
+                actual_run.state in (FragmentState.STOPPED, FragmentState.WAITING, FragmentState.BACKOFF)
+                and not actual_run.gave_up):
             starts.append(Start(fragment))
     for fragment, stage in handing_over.values():
         starts += _ceding(fragment, stage, actual.get(fragment.id), now_ms)

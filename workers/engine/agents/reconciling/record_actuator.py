@@ -29,11 +29,13 @@ from .instructions import (
     RecordInstruction,
     RecordLeft,
     RecordPause,
+    RecordSaved,
     RecordStandby,
     RemoveCheckpoint,
     TakeOn,
     TakeOver,
 )
+from .named_savepoints import save
 
 
 class RecordActuator:
@@ -70,6 +72,10 @@ class RecordActuator:
             case RecordCopy(heirs):
                 copied, run.copied = run.copied, {}
                 make_copies(store, heirs, copied)
+            case RecordSaved(savepoint, names):
+                states, run.copied = store.fold_stores.whole(run.copied), {}
+                save(store.files, run.id, names, replace(savepoint, states=states))
+                self._log.info("part of savepoints left", fragment=run.id, savepoints=names)
             case DropSavepoint():
                 store.record_ended(run.id, None)
             case RecordStandby(channels):

@@ -56,6 +56,11 @@ def takes_over(wanted: WantedFragment, records: Records) -> bool:
     return bool(wanted.inherits) and records.begun is None and (records.is_standby or not records.has_begun)
 
 
+def restores(wanted: WantedFragment, records: Records) -> bool:
+    """Whether a fragment has still to begin with what named savepoints have; its heirs begin with what it leaves."""
+    return bool(wanted.restores) and not wanted.inherits and records.begun is None and not records.has_begun
+
+
 def beginning_of(snapshot: Snapshot, wanted: WantedFragment) -> BeginDecision:
     """Whether the fragment can begin; it takes its places, and takes over what others left, where it can."""
     steps: list[Instruction] = []
@@ -66,6 +71,8 @@ def beginning_of(snapshot: Snapshot, wanted: WantedFragment) -> BeginDecision:
         joins = _joins_after_pause(snapshot, wanted)
         if joins:
             return BeginDecision(Readiness.NOT_YET, (*steps, *joins))
+    if restores(wanted, snapshot.records):
+        return BeginDecision(Readiness.NOT_YET, (*steps, RecordBegun(_restored(snapshot, wanted))))
     if not takes_over(wanted, snapshot.records):
         return BeginDecision(Readiness.READY, tuple(steps))
     took = _take_over(snapshot, wanted) if snapshot.has_handover_lock else None
@@ -95,6 +102,15 @@ def _take_over(snapshot: Snapshot, wanted: WantedFragment) -> Instructions | Non
             joins += _given_places(heir, snapshot.savepoints[name])
     point = restore_point_of(wanted, [snapshot.savepoints[name] for name in names])
     return (*joins, TakeOver(point, names, wanted.key_ranges))
+
+
+def _restored(snapshot: Snapshot, wanted: WantedFragment) -> RestorePoint:
+    """What a fragment begins with of named savepoints: its source's next number, due now, and states."""
+    saved = {task: (snapshot.saved[place], place.task) for task, place in wanted.restores.items()}
+    source = saved[wanted.tasks[0].id][0].source_offset if wanted.tasks[0].id in saved else None
+    return RestorePoint(
+        source_offset=None if source is None or wanted.inputs else _due_now(snapshot, source),
+        states={task: part.states[name] for task, (part, name) in saved.items() if name in part.states})
 
 
 def _given_places(heir: WantedFragment, end: Savepoint) -> list[Instruction]:
@@ -133,11 +149,11 @@ def has_read_to_the_end(snapshot: Snapshot, fragment: WantedFragment) -> bool:
 
 def end(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     """Record what a fragment leaves that is at rest: others can go on from there."""
-    return (RecordEnded(_left_by(snapshot, fragment), state_left(snapshot.records)),)
+    return (RecordEnded(left_by(snapshot, fragment), state_left(snapshot.records)),)
 
 
-def _left_by(snapshot: Snapshot, fragment: WantedFragment) -> Savepoint:
-    """What a fragment at rest leaves, but for its state."""
+def left_by(snapshot: Snapshot, fragment: WantedFragment) -> Savepoint:
+    """What a fragment between two batches leaves, but for its state."""
     records = snapshot.records
     begun = records.begun or RestorePoint()
     source_offset = records.progress.source_offset or begun.source_offset
@@ -254,7 +270,7 @@ def _succeed_itself(
     records = snapshot.records
     whole = replace(wanted, tasks=known.tasks)
     before, batches = records.begun or RestorePoint(), records.progress.batch + 1
-    begun = restore_point_of(whole, [_left_by(snapshot, known)])
+    begun = restore_point_of(whole, [left_by(snapshot, known)])
     # Its batches are numbered anew, its blocks are not: neither those of its streams nor those of their parts.
     batch_bases = {
         name: max(begun.batch_bases.get(name, 0), before.batch_bases.get(name, 0) + batches)

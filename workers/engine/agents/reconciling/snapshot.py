@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
+from scheduler.model.saved_states import SavedTask
 from scheduler.model.task_types import TaskTypes
 from workers.engine.channels.channel_info import ChannelInfo
 from workers.engine.channels.control import Route, routes_of
@@ -75,12 +76,15 @@ class Snapshot:
         Whether nobody else on the node takes over anything meanwhile.
     savepoints : Mapping[str, Savepoint]
         What others have left that hand over, by fragment.
+    saved : Mapping[SavedTask, Savepoint]
+        The parts of named savepoints that it is to begin with, by what it takes of them.
     channels : Mapping[str, ChannelInfo]
         The channels that the action asks for, those that are open.
     controls : Mapping[str, Control]
         Control hashes that it asks for, by fragment; empty for one that is not there.
     due_after_ms : int or None
-        When the next number of its source is due after its first; only for one that goes on after a pause.
+        When the next number of its source is due after its first; only for one that goes on after a pause, or begins
+        with a named savepoint.
     """
 
     now_ms: int
@@ -100,6 +104,7 @@ class Snapshot:
     has_handover_lock: bool = False
     records: Records = field(default_factory=Records)
     savepoints: Mapping[str, Savepoint] = field(default_factory=dict)
+    saved: Mapping[SavedTask, Savepoint] = field(default_factory=dict)
     channels: Mapping[str, ChannelInfo] = field(default_factory=dict)
     controls: Mapping[str, Control] = field(default_factory=dict)
     due_after_ms: int | None = None

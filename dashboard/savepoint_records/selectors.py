@@ -1,0 +1,77 @@
+"""Reading named savepoints.
+
+- ``savepoint_of(team, name)``: one from which a dataflow of the team can begin
+- ``whole_savepoint(savepoint_id, team)``: the same by its id, as a plan asks for it
+- ``asked_of_nodes()``: what nodes are told of savepoints
+- ``is_any_taken()``: whether one is being taken
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from dashboard.savepoint_records.lifecycle import FAILED, TAKING, WHOLE
+from dashboard.savepoint_records.models import SavepointRow
+from dashboard.teams.models import Team
+from scheduler.model.errors import WeirError
+from scheduler.model.saved_states import SavedStates
+
+
+class NoSuchSavepoint(WeirError):
+    """The team has no savepoint of that name, or it is not whole."""
+
+    code = "no_such_savepoint"
+
+
+@dataclass(frozen=True, slots=True)
+class AskedOfNode:
+    """What a node is told: which of its fragments' queries leave parts of which savepoints, and what it keeps."""
+
+    saving: Mapping[str, list[str]] = field(default_factory=dict)
+    kept: list[str] = field(default_factory=list)
+
+
+def savepoint_of(team: Team, name: str) -> SavedStates:
+    """The team's savepoint of that name.
+
+    Raises
+    ------
+    NoSuchSavepoint
+        There is none, it is being taken, or it has failed.
+    """
+    return _whole(SavepointRow.objects.filter(team=team, name=name).first(), name)
+
+
+def whole_savepoint(savepoint_id: str, team: Team) -> SavedStates:
+    """The team's savepoint of that id; raises as `savepoint_of` does."""
+    return _whole(SavepointRow.objects.filter(team=team, pk=savepoint_id).first(), savepoint_id)
+
+
+def asked_of_nodes() -> dict[str, AskedOfNode]:
+    """What nodes are told of savepoints, by node; those without any are left out."""
+    by_node: dict[str, AskedOfNode] = {}
+    for pk, node, fragment, state in SavepointRow.objects.order_by("pk").values_list("pk", "node", "fragment", "state"):
+        of_node = by_node.setdefault(node, AskedOfNode({}, []))
+        of_node.kept.append(pk)
+        if state == TAKING:
+            of_node.saving.setdefault(fragment, []).append(pk)
+    return by_node
+
+
+def is_any_taken() -> bool:
+    """Whether a savepoint is being taken."""
+    return SavepointRow.objects.filter(state=TAKING).exists()
+
+
+def _whole(row: SavepointRow | None, name: str) -> SavedStates:
+    if row is None:
+        raise NoSuchSavepoint(
+            f"The team has no savepoint {name[:80]!r}.",
+            remedy="See the savepoints under “State” on the page of a dataflow, or begin without one.")
+    if row.state != WHOLE:
+        raise NoSuchSavepoint(
+            f"Savepoint {row.name} failed: {row.cause}" if row.state == FAILED else
+            f"Savepoint {row.name} is being taken still.",
+            remedy="Begin from another one." if row.state == FAILED else "Wait until it is whole.", state=row.state)
+    return row.states

@@ -1,0 +1,174 @@
+"""Named savepoints: of which dataflows one can be taken, and which dataflows can begin from one.
+
+A savepoint is exact where all of it is of one moment: that of one query, between two of its batches. So the sources of
+a dataflow and all its tasks that keep state have to be in one query. What cannot be exact is refused beforehand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+
+from .model.alternates import is_dynamic
+from .model.canonical import identity_config
+from .model.dataflow import Dataflow, Task
+from .model.errors import WeirError
+from .model.ports import EstateView
+from .model.saved_states import SavedIdentity, SavedStates, SavedTask
+from .model.task_types import TaskTypes
+from .plan_building import submitted_in
+
+NAMED = 5  # tasks in one error
+
+
+class NoExactSavepoint(WeirError):
+    """A savepoint of this dataflow would not be of one moment, or would not have all of its states."""
+
+    code = "no_exact_savepoint"
+
+
+class SavepointDiffers(WeirError):
+    """The dataflow's tasks are others than those whose states the savepoint has."""
+
+    code = "savepoint_differs"
+
+
+def savepoint_of(
+    estate: EstateView, dataflow: Dataflow, *, dataflow_id: str, task_types: TaskTypes
+) -> tuple[str, dict[str, SavedIdentity]]:
+    """The fragment whose query would leave the savepoint of a dataflow, and what its tasks with state and sources are.
+
+    Parameters
+    ----------
+    dataflow : Dataflow
+        As it runs, with its team's secrets (`scheduler.model.secrets.with_scoped_secrets`).
+
+    Raises
+    ------
+    NotSubmitted
+        The estate has no dataflow of that id.
+    NoExactSavepoint
+        Its states are not of one moment, or cannot be kept; the error names the tasks.
+    """
+    submitted = submitted_in(estate, dataflow_id)
+    tasks = _kept(dataflow, task_types)
+    if submitted.paused:
+        raise NoExactSavepoint(
+            f"{submitted.name} is paused, and a savepoint is taken by its query while it works.",
+            remedy="Resume it first.")
+    _refuse(
+        [task.id for task in dataflow.tasks if submitted.running.get(task.id) is None],
+        "is made from a wider task of others", "Submit a dataflow of its own without the team's containment.")
+    _refuse([task.id for task in dataflow.tasks if is_dynamic(task.type)],
+            "has alternates, and which of them is on is no part of a savepoint", "Use a task without alternates.")
+    _refuse([task.id for task in tasks if task_types[task.type].connector is not None],
+            "is a live source, and its events cannot be read again from a moment on",
+            "Take savepoints of dataflows whose sources make or replay events.")
+    _refuse([task.id for task in tasks if task_types[task.type].stateful and not task_types[task.type].movable_state],
+            "keeps its state inside Spark, where it cannot be copied", "Use a task type with movable state.")
+    places = {task.id: estate.places[submitted.running[task.id]] for task in tasks}
+    fragments = sorted({fragment for fragment, _ in places.values()})
+    if len(fragments) > 1:
+        raise NoExactSavepoint(
+            f"Its sources and tasks with state are in {len(fragments)} queries "
+            f"({_named(f'{task} in {fragment}' for task, (fragment, _) in places.items())}), whose states are of "
+            "different moments.",
+            remedy="Submit it so that they are one chain, without a schedule and without chain: never.",
+            fragments=fragments)
+    fragment = estate.fragments[fragments[0]]
+    if fragment.divided:
+        raise NoExactSavepoint(
+            f"Its query {fragment.id} is divided over several bundles, whose states are of different moments.",
+            remedy="Submit it without a schedule.", fragments=fragments)
+    return fragment.id, {
+        task.id: SavedIdentity(submitted.running[task.id], *_identity(dataflow, task, task_types)) for task in tasks}
+
+
+def restored(
+    saved: SavedStates, dataflow: Dataflow, running: Mapping[str, str], *, task_types: TaskTypes
+) -> dict[str, SavedTask]:
+    """What running tasks begin with of a dataflow that begins from a savepoint; raises as `require_restorable`.
+
+    Parameters
+    ----------
+    dataflow : Dataflow
+        With its team's secrets.
+    running : mapping of str to str
+        What will execute each task.
+    """
+    require_restorable(saved, dataflow, task_types=task_types)
+    return {
+        running[task]: SavedTask(saved.id, saved.fragment, identity.running) for task, identity in saved.tasks.items()}
+
+
+def require_restorable(saved: SavedStates, dataflow: Dataflow, *, task_types: TaskTypes) -> None:
+    """Raise unless a dataflow's sources and tasks with state are those of a savepoint.
+
+    Raises
+    ------
+    SavepointDiffers
+        A task is not in the savepoint, is another there, or is in the savepoint alone; the error says why of each.
+    """
+    own = {task.id: task for task in _kept(dataflow, task_types)}
+    why = {task_id: _difference(saved.tasks.get(task_id), dataflow, task, task_types) for task_id, task in own.items()}
+    why |= {task_id: "is in the savepoint, and the dataflow has no such task with state or source"
+            for task_id in saved.tasks.keys() - own.keys()}
+    differing = {task_id: reason for task_id, reason in sorted(why.items()) if reason}
+    if differing:
+        raise SavepointDiffers(
+            f"It cannot begin from savepoint {saved.name}: "
+            f"{_named(f'{task} {reason}' for task, reason in differing.items())}.",
+            remedy="Let these tasks be as they were when the savepoint was taken, or submit it without the savepoint.",
+            tasks=differing)
+
+
+def beginning_note(saved: SavedStates, dataflow: Dataflow, task_types: TaskTypes) -> str:
+    """For reviewers: from which moment its states and events are."""
+    states = sum(task_types[task.type].stateful for task in _kept(dataflow, task_types))
+    moment = datetime.fromtimestamp(saved.at_ms / 1000, tz=UTC)
+    return (
+        f"It begins from savepoint {saved.name}, taken {moment:%Y-%m-%d %H:%M:%S} UTC, on node {saved.node}: "
+        f"{states} task{'s' * (states != 1)} with the states of then, and its source with event "
+        f"{saved.next_event or 0}, due when it starts. It shares no task with dataflows of another past.")
+
+
+def identity_apart(dataflow_id: str, saved: SavedStates) -> str:
+    """What sets the tasks of a dataflow that begins from a savepoint apart from those of another past."""
+    return f"{dataflow_id}:{saved.id}"
+
+
+def _kept(dataflow: Dataflow, task_types: TaskTypes) -> list[Task]:
+    """The tasks that a savepoint is made of: sources, for their positions, and those that keep state."""
+    return [task for task in dataflow.tasks
+            if task_types[task.type].kind == "source" or task_types[task.type].stateful]
+
+
+def _identity(dataflow: Dataflow, task: Task, task_types: TaskTypes) -> tuple[str, int, dict[str, object]]:
+    task_type = task_types[task.type]
+    config = identity_config(dataflow, task, task_type)
+    return task_type.name, task_type.version, {name: value for name, value in config.items() if value is not None}
+
+
+def _difference(saved: SavedIdentity | None, dataflow: Dataflow, task: Task, task_types: TaskTypes) -> str:
+    """Why a task cannot go on with what was saved of it, in words; empty where it can."""
+    if saved is None:
+        return "is not in the savepoint"
+    kind, version, config = _identity(dataflow, task, task_types)
+    if kind != saved.type:
+        return f"is {kind}, and was {saved.type}"
+    if version != saved.version:
+        return f"has another version of {kind} than then ({version}, and was {saved.version})"
+    others = sorted(name for name in config.keys() | saved.config.keys()
+                    if config.get(name) != saved.config.get(name))
+    return f"has another {', '.join(others)} than then" if others else ""
+
+
+def _refuse(tasks: list[str], why: str, remedy: str) -> None:
+    if tasks:
+        raise NoExactSavepoint(f"{_named(tasks)} {why}.", remedy=remedy, tasks=tasks)
+
+
+def _named(items: Iterable[str]) -> str:
+    every = list(items)
+    more = len(every) - NAMED
+    return ", ".join(every[:NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,76 @@
+"""The parts of named savepoints that lie on a node: found, told of, and deleted when nobody keeps the savepoint.
+
+The name of a savepoint begins with its node's, for nodes of one machine may have their checkpoints in one folder. A
+part is never replaced, so each is looked at once.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from scheduler.contracts.desired import DesiredState
+from scheduler.contracts.reports import SavedPartReport
+
+from ..reconciling.named_savepoints import kind_of
+
+# A part has whole states, and may be large: its source's position is the last of its fields.
+TAIL_BYTES = 1024
+_POSITION = re.compile(rb'"ticks": \{[^{}]*"next": (\d{1,18})[^{}]*\}\}$')
+
+
+@dataclass
+class SavedParts:
+    """The node's parts, by savepoint; the folder is looked through when other savepoints are kept than before."""
+
+    data_dir: Path
+    node: str
+    _kept: frozenset[str] | None = None
+    _known: dict[str, tuple[Path, SavedPartReport]] = field(default_factory=dict)
+
+    def report(self, desired: DesiredState) -> dict[str, Any] | None:
+        """What there is of the savepoints that are kept; parts of others are deleted. None before it was told of any.
+
+        A part that appears later is one that a query of the node was told to leave.
+        """
+        if desired.kept_savepoints is None:
+            return None
+        if (names := frozenset(desired.kept_savepoints)) != self._kept:
+            self._look_through(names)
+            self._kept = names
+        for fragment in desired.wanted.values():
+            for name in fragment.savepoints:
+                if name in names and name not in self._known:
+                    self._note(name, self._folder / f"{fragment.id}.{kind_of(name)}")
+        self._known = {name: part for name, part in self._known.items() if part[0].exists()}
+        return {name: asdict(part) for name, (_, part) in sorted(self._known.items())}
+
+    @property
+    def _folder(self) -> Path:
+        return self.data_dir / "checkpoints"
+
+    def _look_through(self, names: frozenset[str]) -> None:
+        self._known = {}
+        # Names end in eight digits: those of another node, whose name begins alike, are longer.
+        for path in self._folder.glob(f"*.{kind_of(glob.escape(self.node))}-{'?' * 8}"):
+            name = path.name.partition(f".{kind_of('')}")[2]
+            if name in names:
+                self._note(name, path)
+            else:
+                path.unlink(missing_ok=True)
+
+    def _note(self, name: str, path: Path) -> None:
+        try:  # slots may write in the folder, so nothing there is followed or trusted
+            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+                status = os.fstat(file.fileno())
+                file.seek(max(0, status.st_size - TAIL_BYTES))
+                position = _POSITION.search(file.read(TAIL_BYTES))
+        except OSError:
+            return
+        fragment = path.name.partition(f".{kind_of('')}")[0]
+        self._known[name] = (path, SavedPartReport(
+            fragment, status.st_size, status.st_mtime_ns // 1_000_000, int(position[1]) if position else None))
