@@ -20,12 +20,12 @@ _PORT = (Parameter("port", "string", "Its name.", required=True, pattern=PORT_PA
 INTO_PORT = TaskType(
     name="into_port", kind="transform", family="operator",
     doc="Gives a stream the name of a port, and its columns names of their own, so that it can be one of several.",
-    build="workers.library.stream_ports:into_port", effects=(), parameters=_PORT, cost_us=2,
+    build="workers.library.port_tasks:into_port", effects=(), parameters=_PORT, cost_us=2,
 )
 FROM_PORT = TaskType(
     name="from_port", kind="transform", family="operator",
     doc="Passes the stream of one port, with the columns that it had before into_port.",
-    build="workers.library.stream_ports:from_port", effects=(), parameters=_PORT, selectivity=0.5, cost_us=2,
+    build="workers.library.port_tasks:from_port", effects=(), parameters=_PORT, selectivity=0.5, cost_us=2,
 )
 TASK_TYPES = (INTO_PORT, FROM_PORT)
 _NAMED = "_port"  # the column that says which port an event is of
