@@ -21,7 +21,8 @@ from .parameters import check_config
 from .paths import ENDS, INPUT, OUTPUT, STREAMS, TASKS
 from .positions import DocumentNode, Problems, TextPosition, UnreadableDocument, shown
 from .schema import dataflow_schema
-from .shorthand import join_loops, split_streams, unroll
+from .shorthand import unroll, write_out
+from .stream_ports import PORT_KEYS
 from .structure import check_structure
 from .task_types import PATH, SWITCHING, WAVE, TaskType, TaskTypes
 
@@ -94,9 +95,9 @@ class DraftReader:
             split = stream.value.get("split")
             self.draft.streams.append(DraftStream(
                 *ends, _number(stream.value.get("selectivity")), stream.position,
-                split if split is not None and split.is_mapping else None))
-        join_loops(self.draft, self.problems)
-        split_streams(self.draft, self.problems, task=self._split)
+                split if split is not None and split.is_mapping else None,
+                {side: stream.value[side] for side in PORT_KEYS if _is_id(stream.value.get(side))}))
+        write_out(self.draft, self.problems, task=self._written_out)
 
     def _count_tasks(self, number: int, position: TextPosition) -> None:
         self.tasks_read += number
@@ -106,11 +107,10 @@ class DraftReader:
                 f"There are more than {DOCUMENT_TASKS.most:,} tasks, with those of paths and all iterations of loops.",
                 "Split the dataflow.")
 
-    def _split(self, task_id: str, task_type: str, config: DocumentNode) -> DraftTask | None:
-        """The task that deals a stream out."""
+    def _written_out(self, task_id: str, task_type: str, config: DocumentNode) -> DraftTask | None:
+        """A task for which a stream says something shorter."""
         self._count_tasks(1, config.position)
-        known = self._task_type(DocumentNode(task_type, config.position), task_id)
-        if known is None:
+        if (known := self._task_type(DocumentNode(task_type, config.position), task_id)) is None:
             return None
         check_config(known, config, self.problems, task_id=task_id)
         return DraftTask(task_id, known, config.plain(), config.position, config.value)
@@ -234,7 +234,7 @@ class DraftReader:
         place = node.value["name"].position if "name" in node.value else node.position
         way = DraftTask(
             task_id or "", self.task_types[PATH], {}, place, alternate=name, conditions=_conditions(node))
-        way.path = self._between(node, place, self.problems.within(way.where, task_id))
+        way.path = self._between(node, place, self.problems.within(way.where, task_id), is_path=True)
         known = [(step, step.type) for step in way.steps if step.type is not None]
         for step, kind in known:
             self._require_alternate(kind, step.position, name, task_id)
@@ -293,11 +293,12 @@ class DraftReader:
         self.draft.loops[task_id] = loop
         unroll(loop, body, self.draft, problems)
 
-    def _between(self, node: DocumentNode, place: TextPosition, problems: Problems) -> Draft:
+    def _between(self, node: DocumentNode, place: TextPosition, problems: Problems, *, is_path: bool = False) -> Draft:
         """What lies between two points: its draft has tasks that stand for what enters and what leaves."""
         within = DraftReader(problems, task_types=self.task_types, type_remedy=self.type_remedy)
         within.parsed_characters, within.tasks_read = self.parsed_characters, self.tasks_read
         within.draft.tasks = {end: DraftTask(end, kind, {}, place) for end, kind in _ENDS.items()}
+        within.draft.is_path = is_path
         within._tasks_and_streams(node)
         self.parsed_characters, self.tasks_read = within.parsed_characters, within.tasks_read
         return within.draft
@@ -321,10 +322,9 @@ class DraftReader:
 
     def _task_id(self, node: DocumentNode | None) -> str | None:
         """A task's id; None where it is missing, invalid, or another task's."""
-        task_id = _text(node)
-        if task_id is None:
+        if (task_id := _text(node)) is None:
             return None
-        if _TASK_ID.fullmatch(task_id) is None:
+        if not _is_id(node):
             self.draft.invalid_ids.add(task_id)
             return None
         if task_id in self.draft.tasks and self.draft.tasks[task_id].is_end:
@@ -342,15 +342,13 @@ class DraftReader:
         return task_id
 
     def _task_type(self, node: DocumentNode | None, task_id: str | None) -> TaskType | None:
-        name = _text(node)
-        if name is None or (name in self.task_types and name != PATH and not is_dynamic(name)):
+        if (name := _text(node)) is None or (name in self.task_types and name != PATH and not is_dynamic(name)):
             return self.task_types.get(name)
         near = self.problems.nearest(name, self.task_types)
         remedy = self.type_remedy(name) if self.type_remedy else "The task library lists the types there are."
         self.problems.add(
             "unknown_task_type", node.position, f"There is no task type {shown(name) or 'without a name'}.",
-            f"Did you mean {near}?" if near else remedy, task_id=task_id,
-        )
+            f"Did you mean {near}?" if near else remedy, task_id=task_id)
         return None
 
     def _rates(self, rates: DocumentNode) -> None:
@@ -371,13 +369,11 @@ class DraftReader:
             self.problems.add(
                 "rate_of_no_source", key or node.position,
                 f"Task {task_id} is a {task.type.kind}; only sources have a rate.",
-                "Remove the rate: it follows from the rates of the sources.", task_id=task_id,
-            )
+                "Remove the rate: it follows from the rates of the sources.", task_id=task_id)
         elif rate is not None and self.draft.rates_per_s.setdefault(task_id, rate) != rate:
             self.problems.add(
                 "two_rates", key or node.position, f"Source {task_id} has two different rates.", "Keep one of the two.",
-                task_id=task_id,
-            )
+                task_id=task_id)
 
 
 def _conditions(node: DocumentNode) -> list[DocumentNode]:
@@ -390,9 +386,13 @@ def _text(node: DocumentNode | None) -> str | None:
     return node.value if node is not None and isinstance(node.value, str) else None
 
 
+def _is_id(node: DocumentNode | None) -> bool:
+    return _TASK_ID.fullmatch(_text(node) or "") is not None
+
+
 def _number(node: DocumentNode | None) -> float | None:
-    is_number = node is not None and isinstance(node.value, int | float) and not isinstance(node.value, bool)
-    return float(node.value) if is_number else None
+    value = None if node is None else node.value
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def _mappings(node: DocumentNode | None) -> Iterable[DocumentNode]:

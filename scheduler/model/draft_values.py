@@ -54,13 +54,14 @@ class DraftTask:
 @dataclass(slots=True)
 class DraftStream:
     """A stream as it stands in the document; an end is None where it is missing or no text. One with a ``split``
-    carries a part of its events."""
+    carries a part of its events, one with ``ports`` those of an input or an output by name (`stream_ports`)."""
 
     source: DocumentNode | None
     target: DocumentNode | None
     selectivity: float | None
     position: TextPosition
     split: DocumentNode | None = None
+    ports: dict[str, DocumentNode] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -93,3 +94,17 @@ class Draft:
     goals: DataflowGoals | None = None
     invalid_ids: set[str] = field(default_factory=set)  # streams may name them
     loops: dict[str, DraftLoop] = field(default_factory=dict)  # whose iterations are among the tasks
+    is_path: bool = False  # between what enters a dynamic task and what leaves it
+    ports: dict[str, list[DraftStream]] = field(default_factory=dict)  # of a path: what begins and ends at its ends
+
+
+def free_id(beginning: str, ending: str, draft: Draft) -> str:
+    """An id of a task that nothing in a draft has yet, at most 64 characters long."""
+    taken = {*draft.tasks, *draft.loops, *draft.invalid_ids}
+    number, ending = 1, ending[:32]
+    free = f"{beginning[:64 - len(ending)]}{ending}"
+    while free in taken:
+        number += 1
+        end = f"{ending}.{number}"
+        free = f"{beginning[:64 - len(end)]}{end}"
+    return free

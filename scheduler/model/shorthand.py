@@ -1,20 +1,35 @@
-"""What documents may say shorter: loops, which are unrolled, and streams that are split, by a task at their head.
+"""What documents may say shorter: loops, which are unrolled; streams that are split, or have ports, by tasks.
 
-Both are read into ordinary tasks and streams, so that they are what those are: they have the same fingerprints.
+All are read into ordinary tasks and streams, so that they are what those are: they have the same fingerprints.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from .bounds import DOCUMENT_STREAMS
 from .canonical import canonical_json
-from .draft_values import Draft, DraftLoop, DraftStream, DraftTask
+from .draft_values import Draft, DraftLoop, DraftStream, DraftTask, free_id
 from .paths import ENDS, INPUT, OUTPUT
 from .positions import DocumentNode, Problems, TextPosition
+from .stream_ports import MakeTask, check_ports, from_ports, into_ports
 
 ROUND_ROBIN, KEY_SPLIT = "round_robin", "key_split"  # the task types that deal a stream out
+
+
+def write_out(draft: Draft, problems: Problems, *, task: MakeTask) -> None:
+    """Let streams begin and end with tasks of loops, and put tasks where they have ports, or are split.
+
+    Parameters
+    ----------
+    task : callable
+        The task of an id, a type and a config, as it stands in the document; None where its type is not known.
+    """
+    _join_loops(draft, problems)
+    check_ports(draft, problems)
+    from_ports(draft, task=task)
+    _split_streams(draft, problems, task=task)
+    into_ports(draft, task=task)
 
 
 def unroll(loop: DraftLoop, body: Draft, draft: Draft, problems: Problems) -> None:
@@ -45,7 +60,7 @@ def unroll(loop: DraftLoop, body: Draft, draft: Draft, problems: Problems) -> No
     loop.leaving = [loop.in_iteration(loop.times, _start(stream)) for stream in last]
 
 
-def join_loops(draft: Draft, problems: Problems) -> None:
+def _join_loops(draft: Draft, problems: Problems) -> None:
     """Let streams that name a loop begin and end with tasks of its iterations."""
     streams: list[DraftStream] = []
     for stream in draft.streams:
@@ -57,17 +72,9 @@ def join_loops(draft: Draft, problems: Problems) -> None:
     draft.streams = streams
 
 
-def split_streams(
-    draft: Draft, problems: Problems, *, task: Callable[[str, str, DocumentNode], DraftTask | None]
-) -> None:
+def _split_streams(draft: Draft, problems: Problems, *, task: MakeTask) -> None:
     """Put a task at the head of each stream that is split; streams out of one task that carry one part have it in
-    common.
-
-    Parameters
-    ----------
-    task : callable
-        The task of an id, a type and a config, as it stands in the document; None where its type is not known.
-    """
+    common."""
     made: dict[tuple[str, str], tuple[str, DraftStream]] = {}
     streams: list[DraftStream] = []
     for stream in draft.streams:
@@ -78,7 +85,7 @@ def split_streams(
         key = source, canonical_json(stated.plain())
         if key not in made:
             task_id = _free_id(source, stated, draft)
-            before = replace(stream, target=DocumentNode(task_id, stated.position), split=None)
+            before = replace(stream, target=DocumentNode(task_id, stated.position), split=None, ports={})
             split = task(task_id, KEY_SPLIT if "by" in stated.value else ROUND_ROBIN, stated)
             draft.tasks[task_id] = split or DraftTask(task_id, None, {}, stated.position)
             made[key] = task_id, before
@@ -121,10 +128,4 @@ def _joined(stream: DraftStream, source: str, target: str) -> DraftStream:
 def _free_id(source: str, split: DocumentNode, draft: Draft) -> str:
     part, of = (node.value if (node := split.value.get(key)) is not None else "" for key in ("part", "of"))
     name = f".part{part}of{of}" if isinstance(part, int) and isinstance(of, int) else ".part"
-    taken = {*draft.tasks, *draft.loops, *draft.invalid_ids}
-    number, free = 1, f"{source[:64 - len(name[:32])]}{name[:32]}"
-    while free in taken:
-        number += 1
-        end = f"{name[:32]}.{number}"
-        free = f"{source[:64 - len(end)]}{end}"
-    return free
+    return free_id(source, name, draft)

@@ -21,7 +21,8 @@ CODES = {  # by the keyword of the schema, or the keyword and the title of what 
     "maxItems tasks of the path": "too_many_tasks", "maxItems tasks of the loop": "too_many_tasks",
     "maxItems streams of the path": "too_many_streams", "maxItems streams of the loop": "too_many_streams",
     "minimum number of iterations": "out_of_range",
-    "pattern name": "empty_name", "pattern task id": "invalid_id", "minItems tasks": "no_tasks",
+    "pattern name": "empty_name", "pattern task id": "invalid_id", "pattern port": "invalid_id",
+    "minItems tasks": "no_tasks",
     "maxItems tasks": "too_many_tasks", "maxItems streams": "too_many_streams",
 }
 _TYPES = {"string": "text", "number": "a number", "integer": "a whole number", "array": "a list", "object": "a mapping"}

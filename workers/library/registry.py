@@ -26,7 +26,7 @@ GROUP = "weir.task_types"
 FAMILIES = (
     "generators", "taxis", "stories", "replay", "parse", "markup", "format", "filter", "statistics", "rollups",
     "predict", "train", "compute", "download", "tables", "archive", "sql_task", "operators", "joins", "alignment",
-    "splits", "lookups", "python_task", "sinks", "http", "live",
+    "splits", "port_tasks", "lookups", "python_task", "sinks", "http", "live",
     "live_files", "live_sinks", "spark_sources", "smart_meters")
 
 
