@@ -42,6 +42,7 @@ from .supervising.archiver import Archiver
 from .supervising.broker_sync import DesiredStateWatcher, ReportPublisher, connect
 from .supervising.broker_users import CONNECTORS, BrokerUsers
 from .supervising.confinement import Confinement, command_of, trusted_environment, unconfined
+from .supervising.copy_holders import holders_thread
 from .supervising.lease import Lease, LeaseState
 from .supervising.log_keeper import LogAnswers, LogKeeper
 from .supervising.look_runner import LookRunner
@@ -80,7 +81,7 @@ class NodeAgent:
         self._store = NodeStore(settings.data_dir, settings.node)
         self._slot_argv = slot_argv or command_of
         self._broker = connect(settings.redis_url)
-        self._users = BrokerUsers(self._broker, settings.redis_url, self._store)
+        self._users = BrokerUsers(self._broker, settings.redis_url, self._store, has_copies=settings.copies > 0)
         self._confinement = (Confinement if slot_argv is None else unconfined)(settings, self._users)
         self._lease = Lease(self._broker, settings.node, folder=self._store.folder)
         self._stopping, self._wake, self._news = threading.Event(), threading.Event(), threading.Event()
@@ -133,6 +134,8 @@ class NodeAgent:
             on_intervals=self._poke_slots, on_event=publisher.send_event)
         files = FileThread(FileKeeper.of(self._settings, report=self._log.warning))
         threads = (
+            *holders_thread(self._broker, self._store, self._settings, newest=self._newest, slots=lambda: self._slots,
+                            on_held=self._users.expect),
             publisher, watcher, SpillThread(self._spiller, clock_ms=_now_ms),
             QosThread(self._qos, clock_s=time.time, cycle_s=self._settings.supervisor_cycle_s),
             self._look_runner, self._trial_runner, LogAnswers(self._broker, self._settings.node, self._logs))

@@ -68,6 +68,7 @@ from .supervising.spare import wait_for_a_slot
 from .supervising.supervision import LEFT_AT_WORK, SPARE
 from .supervising.usage_attribution import Rates
 from .suspects import Suspects
+from .transport.query_copies import QueryCopies
 from .transport.state_transport import Carrier
 
 REPORT_MS = 1_000
@@ -92,6 +93,7 @@ class SlotLoop:
         self._desired, self._patience = DesiredState(), Patience()
         self._stages: dict[str, HandoverStage] = {}  # of the fragments that hand over
         self._carrier = Carrier(self._broker, self._store, clock_ms=_now_ms, keeps_stores=not settings.spark_master)
+        self._copies = QueryCopies(self._broker, self._store, self._node_store, settings, slot=slot, clock_ms=_now_ms)
         self._ended: set[str] = set()
         self._left: frozenset[str] = frozenset()  # bundles that were leaving and have left
         self._due_ms: dict[str, int] = {}
@@ -201,6 +203,7 @@ class SlotLoop:
             outgoing=[(fragment, self._stages[fragment.id]) for fragment in here if fragment.id in self._stages],
             staying=frozenset(self._desired.outgoing), resting=self._store.having("paused"), left=self._left,
         )
+        actions += self._copies.turn(self._desired, actual, {action.fragment_id for action in actions})
         actions = in_turn(
             actions, self._desired.of_slot(self._name), actual,
             coming=lambda: in_first_batch(list(self._runs.values()), self._listener.progress, now_ms=now_ms))

@@ -40,8 +40,8 @@ def decide(snapshot: Snapshot, action: Action) -> Instructions:
             return restart(snapshot, fragment)
         case End() | Pause() | Leave():
             return come_to_an_end(snapshot, action)
-        case CopyState(fragment):
-            return copy(snapshot, fragment)
+        case CopyState():
+            return copy(snapshot, action)
         case Stop():
             return stop(snapshot, action)
         case ActivateRoutes():

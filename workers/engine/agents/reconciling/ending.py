@@ -7,10 +7,13 @@ can only fail again: it goes on behind that batch.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scheduler.contracts.desired import WantedFragment
 from workers.engine.channels import keys
+from workers.engine.channels.batch_ranges import place_of
 
-from .broker_instructions import Resume, Unregister
+from .broker_instructions import BeginRanges, ForgetRanges, Resume, Unregister
 from .delays import LEAVE_MS, RETRY_MS, SOON_MS
 from .handover_stages import remote_successors
 from .inputs import channels_of
@@ -30,7 +33,15 @@ from .instructions import (
 from .reconcile import CopyState, End, FragmentState, Leave, Pause, Start
 from .resting import await_batch, come_to_rest, is_busy
 from .retirement import has_read_all, retire
-from .savepoint_decisions import Readiness, beginning_of, end, has_lost_its_place, has_read_to_the_end, state_left
+from .savepoint_decisions import (
+    Readiness,
+    beginning_of,
+    end,
+    has_lost_its_place,
+    has_read_to_the_end,
+    left_by,
+    state_left,
+)
 from .snapshot import Snapshot
 
 
@@ -75,16 +86,24 @@ def _end_held(snapshot: Snapshot, action: End) -> Instructions:
     return (*end(snapshot, action.fragment), StayPaused(), *come_to_rest(), Release())
 
 
-def copy(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
+def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
     """Copy the state of a query that works, between two batches; it goes on before the copy is on disk."""
+    fragment = action.fragment
     heirs = tuple(heir.id for heir in remote_successors(snapshot.desired, fragment.id))
-    if not snapshot.has_query or not heirs:
+    if not snapshot.has_query or not (heirs or action.holders):
         return ()
     if snapshot.is_held is None:
-        return (HoldQuery(), Again(CopyState(fragment)))
+        return (HoldQuery(), Again(action))
     if not snapshot.is_held or not snapshot.records.progress.is_done:
         return (RetryAt(snapshot.now_ms + RETRY_MS),)
-    return (ReadState(state_left(snapshot.records)), Resume(), RecordCopy(heirs))
+    read = ReadState(state_left(snapshot.records))
+    if heirs:
+        return (read, Resume(), RecordCopy(heirs))
+    left = left_by(snapshot, fragment)
+    # Blocks that were not done yet are none that the copy has.
+    left = replace(left, last_offsets={}, repeats=snapshot.records.progress.batch + 1)
+    names = tuple(keys.copy_name(fragment.id, node) for node in action.holders)
+    return (read, BeginRanges(place_of(left), left.offsets), Resume(), RecordCopy(names, left))
 
 
 def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:
@@ -118,5 +137,5 @@ def _pause(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     Nor is it waited for at a live source: that rests as well. What it wrote last is read when both go on.
     """
     return (
-        RecordPause(paused=True),
+        RecordPause(paused=True), ForgetRanges(tuple(channels_of(fragment.inputs))),
         *(Unregister(channel, snapshot.id) for channel in channels_of(fragment.inputs) if not keys.is_intake(channel)))

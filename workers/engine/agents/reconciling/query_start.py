@@ -88,8 +88,9 @@ def _stand_by(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
 
 def _after_standing_by(snapshot: Snapshot, whole: WantedFragment) -> Instructions:
     """Go on with the query that stands by, once it has done its empty batch, where it is of just this chain."""
-    progress = snapshot.records.progress
-    if _compiles_alike(snapshot.standby, whole):
+    progress, begun = snapshot.records.progress, snapshot.records.begun
+    # Batches are repeated under their numbers: an empty one before them would move these on.
+    if _compiles_alike(snapshot.standby, whole) and not (begun and begun.repeats):
         if progress.batch < 0 or not progress.is_done:
             return (Wait(snapshot.now_ms + SOON_MS),)
         # Its checkpoint counts from here on, before any boundary is set by it.

@@ -186,9 +186,10 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """Make a copy of the state for a node on which others go on with it, between two batches, and work on."""
+    """Make a copy of the state, between two batches, and work on: for those who go on with it, or for nodes to hold."""
 
     fragment: WantedFragment
+    holders: tuple[str, ...] = ()
 
     @property
     def fragment_id(self) -> str:

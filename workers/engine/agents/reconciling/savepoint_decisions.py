@@ -14,7 +14,7 @@ from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from workers.engine.channels import keys
 
-from .broker_instructions import Commit, DropControl, Join, Withdraw
+from .broker_instructions import Commit, DropControl, ForgetRanges, Join, Withdraw
 from .handover_stages import offset_of, predecessors, remote_successors, restore_point_of, successors
 from .inputs import channels_of
 from .instructions import (
@@ -133,10 +133,10 @@ def has_read_to_the_end(snapshot: Snapshot, fragment: WantedFragment) -> bool:
 
 def end(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     """Record what a fragment leaves that is at rest: others can go on from there."""
-    return (RecordEnded(_left_by(snapshot, fragment), state_left(snapshot.records)),)
+    return (RecordEnded(left_by(snapshot, fragment), state_left(snapshot.records)),)
 
 
-def _left_by(snapshot: Snapshot, fragment: WantedFragment) -> Savepoint:
+def left_by(snapshot: Snapshot, fragment: WantedFragment) -> Savepoint:
     """What a fragment at rest leaves, but for its state."""
     records = snapshot.records
     begun = records.begun or RestorePoint()
@@ -229,16 +229,17 @@ def go_on(snapshot: Snapshot, wanted: WantedFragment) -> tuple[Instructions, Wan
     """
     records = snapshot.records
     known = records.known
+    forgets = ForgetRanges(tuple(channels_of(wanted.inputs)))
     is_same = known is None or set(known.inputs) == set(wanted.inputs)
     if known is not None and not (is_same and records.progress.is_done and not _has_other_channel(snapshot)):
         steps, whole = _succeed_itself(snapshot, known, wanted)
-        return (*steps, RecordPause(paused=False)), whole
+        return (forgets, *steps, RecordPause(paused=False)), whole
     begun = records.begun or RestorePoint()
     source_offset = records.progress.source_offset or begun.source_offset
     offsets = {item.channel: _goes_on_at(snapshot, item.channel) for item in wanted.inputs}
     source_offset = source_offset and _due_now(snapshot, source_offset)
     begun = replace(begun, source_offset=source_offset, offsets={**begun.offsets, **offsets})
-    return (RecordBegun(begun), RecordPause(paused=False)), known
+    return (forgets, RecordBegun(begun), RecordPause(paused=False)), known
 
 
 def _goes_on_at(snapshot: Snapshot, channel: str) -> Offset | None:
@@ -254,7 +255,7 @@ def _succeed_itself(
     records = snapshot.records
     whole = replace(wanted, tasks=known.tasks)
     before, batches = records.begun or RestorePoint(), records.progress.batch + 1
-    begun = restore_point_of(whole, [_left_by(snapshot, known)])
+    begun = restore_point_of(whole, [left_by(snapshot, known)])
     # Its batches are numbered anew, its blocks are not: neither those of its streams nor those of their parts.
     batch_bases = {
         name: max(begun.batch_bases.get(name, 0), before.batch_bases.get(name, 0) + batches)
