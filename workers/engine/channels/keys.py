@@ -12,7 +12,7 @@ COPIED = "copied"  # the field of a channel's meta with the last block number th
 COPY_MARK = "--"  # in the name of a copy, between fragment and node
 _COPIES = "~copies"  # as in ``unregister.lua``
 SINK = "sink"  # the reader of a channel that is written to another system
-LOST = f"{PREFIX}lost"  # the nodes whose queries go on elsewhere, from copies of their state
+LOST = f"{PREFIX}lost"  # the hash of nodes whose queries go on elsewhere, from copies of their state
 HOLDERS = f"{PREFIX}holders"  # of copies of state, by node: fault zone and room (JSON)
 SECRETS = f"{PREFIX}secrets"  # sealed values by team/name
 

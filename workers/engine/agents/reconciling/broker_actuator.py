@@ -80,8 +80,8 @@ class BrokerActuator:
                 channels.unregister(channel, reader, for_good=for_good)
             case BeginRanges(place, offsets):
                 begin_ranges(self._around.broker, channels, run.id, place, offsets)
-            case ForgetRanges(names):
-                forget_ranges(self._around.broker, channels, run.id, names)
+            case ForgetRanges():
+                forget_ranges(self._around.broker, channels, run.id, ())
             case Commit(channel, offset):
                 channels.commit(channel, run.id, offset)
             case Persist(channel):

@@ -224,8 +224,6 @@ class BeginRanges:
 class ForgetRanges:
     """The fragment goes on elsewhere than behind its last batch: no copy of its state is gone on with any more."""
 
-    channels: tuple[str, ...]
-
 
 BrokerInstruction = (
     OpenChannel | OpenPart | ClosePart | PassPart | Join | Unregister | Commit | Persist | Expire | DeleteChannel

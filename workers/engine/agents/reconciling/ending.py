@@ -137,5 +137,5 @@ def _pause(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     Nor is it waited for at a live source: that rests as well. What it wrote last is read when both go on.
     """
     return (
-        RecordPause(paused=True), ForgetRanges(tuple(channels_of(fragment.inputs))),
+        RecordPause(paused=True), ForgetRanges(),
         *(Unregister(channel, snapshot.id) for channel in channels_of(fragment.inputs) if not keys.is_intake(channel)))

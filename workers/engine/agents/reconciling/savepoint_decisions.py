@@ -229,17 +229,16 @@ def go_on(snapshot: Snapshot, wanted: WantedFragment) -> tuple[Instructions, Wan
     """
     records = snapshot.records
     known = records.known
-    forgets = ForgetRanges(tuple(channels_of(wanted.inputs)))
     is_same = known is None or set(known.inputs) == set(wanted.inputs)
     if known is not None and not (is_same and records.progress.is_done and not _has_other_channel(snapshot)):
         steps, whole = _succeed_itself(snapshot, known, wanted)
-        return (forgets, *steps, RecordPause(paused=False)), whole
+        return (ForgetRanges(), *steps, RecordPause(paused=False)), whole
     begun = records.begun or RestorePoint()
     source_offset = records.progress.source_offset or begun.source_offset
     offsets = {item.channel: _goes_on_at(snapshot, item.channel) for item in wanted.inputs}
     source_offset = source_offset and _due_now(snapshot, source_offset)
     begun = replace(begun, source_offset=source_offset, offsets={**begun.offsets, **offsets})
-    return (forgets, RecordBegun(begun), RecordPause(paused=False)), known
+    return (ForgetRanges(), RecordBegun(begun), RecordPause(paused=False)), known
 
 
 def _goes_on_at(snapshot: Snapshot, channel: str) -> Offset | None:
