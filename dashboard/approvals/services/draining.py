@@ -18,9 +18,12 @@ from dashboard.approvals.services.enacting import take_back
 from dashboard.approvals.services.rearrangement_proposals import open_move
 from dashboard.approvals.services.submission import plan_anew
 from dashboard.audit.trail import audited
+from dashboard.jobs import BrokerAway
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.operations.estate_store.offered_slots import silent_nodes
+from dashboard.operations.live_view.drained_nodes import queries_of_node
+from dashboard.operations.live_view.lost_nodes import copy_holders, let_go_on
 from dashboard.operations.models import NodeRow
 from scheduler.model.errors import WeirError
 from scheduler.model.fragment import node_of
@@ -35,6 +38,7 @@ def empty_nodes(*, at: datetime) -> Proposal | None:
     if take_back_failed() is not None:
         return None
     nodes = list(NodeRow.objects.exclude(draining_since=None).order_by("draining_since").values_list("name", flat=True))
+    nodes = list(dict.fromkeys((*_lost(at), *nodes)))
     if not nodes or Proposal.objects.under_way().exists():
         return None
     for node in nodes:
@@ -43,6 +47,21 @@ def empty_nodes(*, at: datetime) -> Proposal | None:
             if proposal is not None:
                 return proposal
     return None
+
+
+def _lost(at: datetime) -> tuple[str, ...]:
+    """The nodes of which nothing is heard and whose queries have copies of their state elsewhere: they go on there.
+
+    While the broker is away there are none.
+    """
+    silent = tuple(silent_nodes().order_by("name").values_list("name", flat=True))
+    if not silent:
+        return ()
+    with suppress(BrokerAway):
+        lost = tuple(node for node in silent if copy_holders(queries_of_node(current_estate(), node)))
+        let_go_on(dict.fromkeys(lost, at))
+        return lost
+    return ()
 
 
 def take_back_failed() -> Proposal | None:
@@ -87,6 +106,10 @@ def _propose(outgoing: Outgoing, *, node: str, at: datetime) -> Proposal | None:
             audit.nothing_changed()
             return None
         options = {"query": query, "slot": outgoing.slot, "why": f"{node} is drained. No output changes."}
+        if silent_nodes().filter(name=node).exists():
+            options["why"] = (
+                f"Nothing is heard of {node}. It goes on from the copy of its state on {node_of(outgoing.slot)}. "
+                "No output changes.")
         if outgoing.attempt > 1:
             options[ATTEMPT] = outgoing.attempt
         if outgoing.again is None:

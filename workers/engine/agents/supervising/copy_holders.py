@@ -58,6 +58,7 @@ class CopyHolders:
         """
         node, before = self._store.node, self._store.read_copy_wishes() or CopyWishes()
         zone_and_room = {"zone": self._settings.zone, "room_bytes": self._settings.copies_mb << 20}
+        self._broker.hdel(keys.LOST, node)  # what is not gone on with elsewhere is handed over from here
         self._broker.hset(keys.HOLDERS, node, json.dumps(zone_and_room))
         living = tuple(sorted(name for name, _ in observed.read_reports(self._broker).items()))
         own = self._chosen(before, living)
