@@ -42,5 +42,5 @@ class RestorePoint:
 # What fields are called in the files: it stays, for those files are opened after upgrades.
 _STORED_AS = {
     "source_offset": "ticks", "offsets": "places", "last_offsets": "lasts", "batch_bases": "bases", "states": "states"}
-SAVEPOINTS = Codec(Savepoint, stored_as=_STORED_AS)
-RESTORE_POINTS = Codec(RestorePoint, stored_as=_STORED_AS)
+SAVEPOINTS = Codec(Savepoint, stored_as=_STORED_AS, sparse=True, always=_STORED_AS)
+RESTORE_POINTS = Codec(RestorePoint, stored_as=_STORED_AS, sparse=True, always=_STORED_AS)

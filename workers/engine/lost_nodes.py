@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 import redis
 
-from scheduler.elasticity.query_copies import BatchCopy, copy_to_go_on_with
+from scheduler.contracts.copies import CopyReport, copies_told
+from scheduler.elasticity.query_copies import copy_to_go_on_with
 from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import TICKS, freed_in
 from workers.engine.channels.channel_info import texts
 from workers.engine.channels.channel_registry import Channels
 
 
-@dataclass(frozen=True, slots=True)
-class ToldCopy:
-    """A whole copy of a query's state, as its holder tells of it; ``at_ms`` is when it was whole, by the holder's
-    clock."""
-
-    copy: BatchCopy
-    at_ms: int
-
-
-def read_copies(broker: redis.Redis, queries: Iterable[str]) -> dict[str, tuple[ToldCopy, ...]]:
-    """The whole copies of each query's state; nothing of one without.
+def read_copies(broker: redis.Redis, queries: Iterable[str]) -> dict[str, dict[str, CopyReport]]:
+    """The whole copies of each query's state by holder; nothing of one without.
 
     Raises
     ------
@@ -37,9 +27,7 @@ def read_copies(broker: redis.Redis, queries: Iterable[str]) -> dict[str, tuple[
     for name in names:
         pipeline.hgetall(keys.copies(name))
     told = zip(names, pipeline.execute() if names else (), strict=True)
-    return {
-        name: tuple(_told(holder, json.loads(text)) for holder, text in sorted(texts(copies).items()))
-        for name, copies in told if copies}
+    return {name: copies_told(texts(copies)) for name, copies in told if copies}
 
 
 def holders_of(broker: redis.Redis, queries: Iterable[str], *, living: Collection[str]) -> dict[str, str]:
@@ -52,7 +40,7 @@ def holders_of(broker: redis.Redis, queries: Iterable[str], *, living: Collectio
     """
     found, channels = {}, Channels(broker)
     for name, told in read_copies(broker, queries).items():
-        copies = [each.copy for each in told]
+        copies = [report.at(holder) for holder, report in told.items()]
         inputs = {channel for copy in copies for channel in copy.places if channel != TICKS}
         copy = copy_to_go_on_with(copies, living, freed_to=freed_in(channels, name, sorted(inputs)))
         if copy is not None:
@@ -69,8 +57,3 @@ def declare_lost(broker: redis.Redis, nodes: Mapping[str, int]) -> None:
     """Let queries of these nodes go on elsewhere: each node with when that was said, in ms."""
     for node, at_ms in nodes.items():
         broker.hsetnx(keys.LOST, node, at_ms)
-
-
-def _told(holder: str, facts: Mapping) -> ToldCopy:
-    places = {channel: tuple(entry) for channel, entry in facts["places"].items()}
-    return ToldCopy(BatchCopy(holder, facts["batch"], places), facts["at_ms"])

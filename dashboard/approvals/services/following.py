@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
 from dashboard.approvals import selectors
 from dashboard.approvals.services.enacting import drop_left_bundles, record_progress
-from dashboard.jobs import BrokerAway
 from dashboard.operations.estate_store.fragment_settings import settings_of
 from dashboard.operations.estate_store.offered_slots import silent_nodes
 from dashboard.operations.live_view.lost_nodes import gone_nodes
@@ -41,7 +39,7 @@ def follow_plans(reports: Reports, *, at: datetime) -> int:
     if not proposals:
         return 0
     nodes = {node.name for node in all_nodes() if node.slots}
-    lost = _lost() if silent_nodes().exists() else frozenset()
+    lost = gone_nodes() if silent_nodes().exists() else frozenset()
     for proposal in proposals:
         record = proposal.rollback_plan or proposal.plan
         plan = where_it_runs(plan_of(record))
@@ -52,13 +50,6 @@ def follow_plans(reports: Reports, *, at: datetime) -> int:
         record_progress(proposal_id=proposal.pk, plan_id=record.pk, progress=progress, at=at)
     drop_left_bundles(left=reports.left)
     return len(proposals)
-
-
-def _lost() -> frozenset[str]:
-    """The nodes whose queries go on elsewhere; none while the broker is away, as then nothing is heard either."""
-    with suppress(BrokerAway):
-        return gone_nodes()
-    return frozenset()
 
 
 def touched_nodes(plan: Plan) -> set[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 
+import redis
 from django.conf import settings
 
 from dashboard import jobs
@@ -14,16 +15,13 @@ from workers.engine import lost_nodes
 
 
 def copy_holders(queries: Iterable[str]) -> dict[str, str]:
-    """The node that would go on with each query from a copy of its state; nothing of a query without one.
-
-    Raises
-    ------
-    BrokerAway
-        The broker does not answer.
-    """
+    """The node that would go on with each query from a copy of its state; nothing of a query without one, and of none
+    while the broker is away."""
     heard = frozenset(NodeRow.objects.exclude(name__in=silent_nodes()).values_list("name", flat=True))
-    with jobs.broker_needed("so it is not known where copies of state are."):
+    try:
         return lost_nodes.holders_of(jobs.broker(settings.REDIS_URL), queries, living=heard)
+    except redis.RedisError:
+        return {}
 
 
 def let_go_on(nodes: Mapping[str, datetime]) -> None:
@@ -45,12 +43,8 @@ def let_go_on(nodes: Mapping[str, datetime]) -> None:
 
 
 def gone_nodes() -> frozenset[str]:
-    """The nodes whose queries go on elsewhere.
-
-    Raises
-    ------
-    BrokerAway
-        The broker does not answer.
-    """
-    with jobs.broker_needed("so it is not known which nodes are lost."):
+    """The nodes whose queries go on elsewhere; none while the broker is away, as then nothing is heard either."""
+    try:
         return lost_nodes.lost_nodes(jobs.broker(settings.REDIS_URL))
+    except redis.RedisError:
+        return frozenset()

@@ -106,8 +106,7 @@ class NodeAgent:
         self._qos: NodeQos | None = None  # likewise
         self._calibration = Calibration(
             self._store.folder / "speed.json", machine=machine_class(settings.slots))
-        self._memory_mb = psutil.virtual_memory().total >> 20
-        self._log = logger()
+        self._memory_mb, self._log = psutil.virtual_memory().total >> 20, logger()
 
     def stop(self) -> None:
         """Drain and end; safe in a signal handler."""
@@ -134,8 +133,7 @@ class NodeAgent:
             on_intervals=self._poke_slots, on_event=publisher.send_event)
         files = FileThread(FileKeeper.of(self._settings, report=self._log.warning))
         threads = (
-            *holders_thread(self._broker, self._store, self._settings, newest=self._newest, slots=lambda: self._slots,
-                            on_held=self._users.expect),
+            *holders_thread(self._broker, self._store, self._settings, slots=lambda: self._slots, users=self._users),
             publisher, watcher, SpillThread(self._spiller, clock_ms=_now_ms),
             QosThread(self._qos, clock_s=time.time, cycle_s=self._settings.supervisor_cycle_s),
             self._look_runner, self._trial_runner, LogAnswers(self._broker, self._settings.node, self._logs))
@@ -170,8 +168,7 @@ class NodeAgent:
         self._slots = [
             made(SlotProcess, str(index), spare=self._spare, works_for=self._users.works_for)
             for index in range(self._settings.slots)]
-        self._connectors = None
-        self._version = self._store.read_desired().version
+        self._connectors, self._version = None, self._store.read_desired().version
         self._log.info("agent serves", slots=len(self._slots), version=self._version)
         report_at_ms, reported_states = 0, []
         while not self._stopping.is_set() and self._lease_state is not LeaseState.TAKEN:

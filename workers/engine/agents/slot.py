@@ -101,8 +101,7 @@ class SlotLoop:
         self._reported: Any = None
         self._throttled: dict[str, str] = {}  # by fragment, the full channel that it waits for
         self._long_batches, self._rates, self._heap, self._log = LongBatches(), Rates(), HeapSampler(), logger()
-        self._state_sizes = StateSizes(self._store.state_bytes)
-        self._listener = QueryListener(self._on_end)
+        self._state_sizes, self._listener = StateSizes(self._store.state_bytes), QueryListener(self._on_end)
         self._hanging = HangingWatch(Channels(self._broker), self._listener)
         self._host: Host | None = None  # of trials, once the driver is there
         self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")
@@ -128,8 +127,7 @@ class SlotLoop:
         """Serve until stopped; the process's exit code."""
         self._desired = self._view.at(_now_ms())
         self._say("starting")
-        config = ChannelConfig.of(self._settings)
-        is_spare = self._spark is not None
+        config, is_spare = ChannelConfig.of(self._settings), self._spark is not None
         if self._spark is None:
             began_s = time.monotonic()
             self._spark = open_session(
@@ -141,9 +139,8 @@ class SlotLoop:
         channels = Channels(self._broker)
         self._executor = FragmentExecutor(
             SlotContext(
-                engine=SparkEngine(self._spark, channels, config, task_types(), self._store),
-                channels=channels, broker=self._broker, store=self._store, task_types=task_types(),
-                desired=self._newest,
+                engine=SparkEngine(self._spark, channels, config, task_types(), self._store), channels=channels,
+                broker=self._broker, store=self._store, task_types=task_types(), desired=self._newest,
             ),
             clock_ms=_now_ms, on_event=self._on_event,
         )
@@ -324,7 +321,7 @@ class SlotLoop:
         report = run.report(
             progress_facts, throttled_by=self._throttled.get(run.id), now_ms=now_ms,
             is_behind=self._hanging.is_behind(run.id, now_ms=now_ms))
-        return {**report, "state": "left"} if run.id in self._left else report
+        return {**report, **self._copies.told(run.id), **({"state": "left"} if run.id in self._left else {})}
 
     def _look_at_meters(self, runs: list[FragmentRun], now_ms: int) -> None:
         meters = read_meters(self._broker, [run for run in runs if run.state is FragmentState.RUNNING])

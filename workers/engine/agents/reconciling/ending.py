@@ -39,6 +39,7 @@ from .savepoint_decisions import (
     end,
     has_lost_its_place,
     has_read_to_the_end,
+    has_repeated,
     left_by,
     state_left,
 )
@@ -109,7 +110,9 @@ def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
 def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:
     match action:
         case End(fragment):
-            return has_read_to_the_end(snapshot, fragment)
+            return has_repeated(snapshot, fragment) and has_read_to_the_end(snapshot, fragment)
+        case Pause(fragment):
+            return snapshot.actual.gave_up or has_repeated(snapshot, fragment)
         case Leave(fragment):
             return has_read_all(snapshot, fragment)
     return True

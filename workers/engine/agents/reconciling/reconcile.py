@@ -239,8 +239,7 @@ class Leave:
 
 Change = (
     OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | DivideStream | Unroute | CloseTail | OpenTail
-    | Repace
-    | SwitchAlternates
+    | Repace | SwitchAlternates
 )
 Action = Start | Restart | End | CopyState | Pause | ActivateRoutes | Leave | Change | Stop
 

@@ -131,6 +131,18 @@ def has_read_to_the_end(snapshot: Snapshot, fragment: WantedFragment) -> bool:
     return True
 
 
+def has_repeated(snapshot: Snapshot, fragment: WantedFragment) -> bool:
+    """Whether a fragment that goes on from a copy has come to the last batch that another had published anything of:
+    until then its next batches must be those of the other one, and nobody else's."""
+    begun, batch = snapshot.records.begun, snapshot.records.progress.batch
+    if begun is None or not begun.repeats:
+        return True
+    infos = {channel: snapshot.channels.get(channel) for channel in fragment.written}
+    return all(
+        info is None or info.last.block <= begun.batch_bases.get(channel, 0) + batch + 1
+        for channel, info in infos.items())
+
+
 def end(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     """Record what a fragment leaves that is at rest: others can go on from there."""
     return (RecordEnded(left_by(snapshot, fragment), state_left(snapshot.records)),)

@@ -24,7 +24,8 @@ from workers.engine.worker_settings import Settings
 from workers.library.registry import task_types
 
 from ..agent_logs import logger
-from ..node_store import CopyWishes, NodeStore
+from ..node_store import CopyWishes, NewestDesired, NodeStore
+from .broker_users import BrokerUsers
 from .supervision import SlotProcess
 
 TURN_S = 1.0
@@ -128,8 +129,8 @@ def state_bytes_of(slots: Sequence[SlotProcess]) -> dict[str, int]:
 
 
 def holders_thread(
-    broker: redis.Redis, store: NodeStore, settings: Settings, *, newest: Callable[[], DesiredState],
-    slots: Callable[[], Sequence[SlotProcess]], on_held: Callable[[], None],
+    broker: redis.Redis, store: NodeStore, settings: Settings, *, slots: Callable[[], Sequence[SlotProcess]],
+    users: BrokerUsers,
 ) -> tuple[HoldersThread, ...]:
     """What looks after copies, where there are to be any; where there were some, slots are told to keep nothing."""
     if not settings.copies:
@@ -137,6 +138,6 @@ def holders_thread(
             store.write_copy_wishes(CopyWishes())
         return ()
     holders = CopyHolders(
-        broker, store, settings, newest=newest, task_types=task_types(), sizes=lambda: state_bytes_of(slots()),
-        on_held=on_held)
+        broker, store, settings, newest=NewestDesired(store), task_types=task_types(),
+        sizes=lambda: state_bytes_of(slots()), on_held=users.expect)
     return (HoldersThread(holders),)

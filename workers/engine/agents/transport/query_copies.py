@@ -8,21 +8,23 @@ oldest copy (``scheduler/elasticity/query_copies.py``).
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Any
 
 import redis
 
+from scheduler.contracts.copies import COPY_REPORTS, CopyReport, copies_told
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
+from scheduler.elasticity.copied_queries import why_not_copied
 from scheduler.elasticity.query_copies import BatchCopy, copied_places
 from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import TICKS, entry_of, forget_ranges, free_to, freed_in, place_of
 from workers.engine.channels.channel_info import texts
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.worker_settings import Settings
+from workers.library.registry import task_types
 
 from ..agent_logs import logger
 from ..node_store import CopyWishes, NodeStore
@@ -52,11 +54,13 @@ class QueryCopies:
     ) -> None:
         self._broker, self._channels, self._store, self._node_store = broker, Channels(broker), store, node_store
         self._slot, self._clock_ms, self._every_ms = slot, clock_ms, round(settings.copy_s * 1000)
+        self._task_types = task_types()
         news = News(store, most_share=LIMITS.most_share, keeps_stores=not settings.spark_master)
         self._news, self._manifests = news, Manifests()
         self._sender = CopySender(broker, store, news, Parcels(store.files, piece_bytes=PIECE_BYTES), limits=LIMITS)
         self._receiver = CopyReceiver(broker, store, news, self._manifests)
         self._made: dict[str, tuple[int, int]] = {}  # by copy: when the last one was asked for, and after which batch
+        self._told: dict[str, dict[str, Any]] = {}  # by fragment
         self._without: set[str] = set()  # fragments of which nothing is kept for copies
         self._look_at_ms = 0
         self._log = logger()
@@ -86,6 +90,8 @@ class QueryCopies:
                 nodes = wishes.own.get(fragment.id, ())
                 run = actual.get(fragment.id)
                 if not nodes:
+                    why = why_not_copied(fragment, self._task_types) or "no other node has room for it"
+                    self._told[fragment.id] = {"survives": 0, "not_copied": why}
                     self._keep_nothing(fragment)
                 elif run is not None and run.state is FragmentState.RUNNING and not run.busy:
                     self._without.discard(fragment.id)
@@ -97,6 +103,10 @@ class QueryCopies:
             if self._slot == FIRST_SLOT:
                 self._hold(desired, wishes)
         return tuple(due)
+
+    def told(self, fragment_id: str) -> Mapping[str, Any]:
+        """What reports tell of the copies of a fragment's state: fields of `QueryReport`."""
+        return self._told.get(fragment_id, {})
 
     # -- the node whose state it is ------------------------------------------------------------------------------------
 
@@ -122,8 +132,7 @@ class QueryCopies:
 
     def _free(self, fragment: WantedFragment, living: Collection[str]) -> None:
         """Let go of what neither the copies nor the query itself need any more."""
-        told = {
-            node: json.loads(text) for node, text in texts(self._broker.hgetall(keys.copies(fragment.id))).items()}
+        told = copies_told(texts(self._broker.hgetall(keys.copies(fragment.id))))
         progress = self._store.progress(fragment.id)
         done = progress.offsets if progress.is_done else progress.start_offsets
         places = {channel: entry_of(offset) for channel, offset in done.items()}
@@ -131,16 +140,16 @@ class QueryCopies:
             places[TICKS] = (progress.source_offset["next"], 0)
         if not told or not places:
             return
-        copies = [
-            BatchCopy(node, facts["batch"], {name: tuple(entry) for name, entry in facts["places"].items()})
-            for node, facts in told.items()]
+        copies = [report.at(node) for node, report in told.items()]
         freed = freed_in(self._channels, fragment.id, done)
         stand = copied_places(
             BatchCopy(self._node_store.node, progress.batch, places), copies, living, freed_to=freed)
+        newest_ms = max(report.at_ms for report in told.values())
+        self._told[fragment.id] = {"survives": stand.survives, "copied_at_ms": newest_ms}
         free_to(self._broker, self._channels, fragment.id, stand.freed_to)
         if stand.survives:
             for channel in fragment.written:
-                bases = [facts["bases"].get(channel, 0) for facts in told.values()]
+                bases = [report.bases.get(channel, 0) for report in told.values()]
                 if self._broker.exists(keys.meta(channel)):
                     self._broker.hset(keys.meta(channel), keys.COPIED, min(bases))
 
@@ -189,13 +198,13 @@ class QueryCopies:
         if record is None:
             return
         self._store.files.write(name, HELD, record)
-        facts = {**facts_of_copy(SAVEPOINTS.loads(record)), "at_ms": self._clock_ms(), "sha256": check}
-        self._broker.hset(keys.copies(fragment_id), node, json.dumps(facts))
+        report = report_of(SAVEPOINTS.loads(record), at_ms=self._clock_ms())
+        self._broker.hset(keys.copies(fragment_id), node, COPY_REPORTS.dumps(report))
 
 
-def facts_of_copy(saved: Savepoint) -> dict[str, Any]:
-    """What others are told of a copy: after which batch, and what it has read, by channel."""
+def report_of(saved: Savepoint, *, at_ms: int) -> CopyReport:
+    """What others are told of a copy that was whole then."""
     places = {channel: entry_of(offset) for channel, offset in saved.offsets.items()}
     if saved.source_offset is not None and not places:
         places[TICKS] = (saved.source_offset["next"], 0)
-    return {"batch": max(saved.batch_bases.values(), default=0), "places": places, "bases": dict(saved.batch_bases)}
+    return CopyReport(max(saved.batch_bases.values(), default=0), places, saved.batch_bases, at_ms)
