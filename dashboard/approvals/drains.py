@@ -20,9 +20,9 @@ from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.offered_slots import offered_slots, silent_nodes
-from dashboard.operations.live_view.drained_nodes import queries_there
+from dashboard.operations.live_view.drained_nodes import queries_of_node, queries_there
 from dashboard.operations.live_view.estate_view import view_for
-from dashboard.operations.live_view.lost_nodes import copy_holders
+from dashboard.operations.live_view.going_on import copy_holders
 from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.operations.models import NodeRow
 from dashboard.operations.services import node_row
@@ -154,8 +154,7 @@ class _Seen:
         self._under_way = Proposal.objects.under_way().select_related("plan").order_by("approved_at").first()
         self._queries = {bundle.id for fragment in estate.fragments.values() for bundle in fragment.queries}
         self._is_silent = silent_nodes().filter(name=node).exists()
-        there = [bundle.id for fragment in fragments for bundle in fragment.queries if node_of(bundle.slot) == node]
-        self._holders = copy_holders(there) if self._is_silent else {}
+        self._holders = copy_holders(queries_of_node(estate, node)) if self._is_silent else {}
 
     def _users(self, fragment: Fragment) -> set[str]:
         return {user for task in fragment.active_tasks for user in self._estate.users[task]}

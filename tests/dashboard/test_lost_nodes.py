@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.test import Client
 from django.utils import timezone
 
 from dashboard import jobs
@@ -82,3 +83,28 @@ def test_a_copy_on_a_node_that_is_silent_too_is_none(
 ) -> None:
     copied(monkeypatch, "n1")
     assert turn() is None and not declared
+
+
+def test_pages_say_how_many_machines_a_querys_state_survives(
+    world: World, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = running(world.carla, world.city, document("line"), world.ana)
+    [query] = on("n1")
+
+    def shown(**facts: object) -> tuple[str, ...]:
+        [slot] = [bundle.slot for bundle in current_estate().fragments[query].queries]
+        reports = Reports.of({"n1": {"at_ms": 10_000, "slots": {slot.rpartition("/")[2]: {
+            "state": "running", "fragments": {query: {"state": "running", **facts}}}}}})
+        monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=reports))
+        paths = (f"/dataflows/{record.pk}/", f"/estate/queries/{query}", "/estate/nodes/n1")
+        return tuple(client.get(path).text for path in paths)
+
+    client.force_login(world.root)
+    dataflow, of_query, node = shown(survives=1, copied_at_ms=2_000)
+    assert "any one machine" in dataflow and "newest copy" in dataflow and "any one machine" in of_query
+    assert "1 of 1 queries go on elsewhere" in node
+    dataflow, of_query, node = shown(survives=0, not_copied="it is paused")
+    assert "no machine: it is paused" in dataflow and "no machine: it is paused" in of_query
+    assert "0 of 1 queries go on elsewhere" in node
+    assert not any("machine" in page and "survives" in page for page in shown()[:1]), "no copies are asked for"
+    assert "go on elsewhere" not in shown()[2]

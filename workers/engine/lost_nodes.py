@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping
 
 import redis
 
-from scheduler.contracts.copies import CopyReport, copies_told
-from scheduler.elasticity.query_copies import copy_to_go_on_with
+from scheduler.contracts.copy_reports import CopyReport, copies_told
+from scheduler.elasticity.query_copies import BatchCopy, copy_to_go_on_with
 from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import TICKS, freed_in
 from workers.engine.channels.channel_info import texts
@@ -26,8 +26,8 @@ def read_copies(broker: redis.Redis, queries: Iterable[str]) -> dict[str, dict[s
     pipeline = broker.pipeline(transaction=False)
     for name in names:
         pipeline.hgetall(keys.copies(name))
-    told = zip(names, pipeline.execute() if names else (), strict=True)
-    return {name: copies_told(texts(copies)) for name, copies in told if copies}
+    answers = zip(names, pipeline.execute() if names else (), strict=True)
+    return {name: copies_told(texts(copies)) for name, copies in answers if copies}
 
 
 def holders_of(broker: redis.Redis, queries: Iterable[str], *, living: Collection[str]) -> dict[str, str]:
@@ -38,14 +38,14 @@ def holders_of(broker: redis.Redis, queries: Iterable[str], *, living: Collectio
     living : collection of str
         The nodes that are heard.
     """
-    found, channels = {}, Channels(broker)
-    for name, told in read_copies(broker, queries).items():
-        copies = [report.at(holder) for holder, report in told.items()]
+    holders, channels = {}, Channels(broker)
+    for name, reports in read_copies(broker, queries).items():
+        copies = [BatchCopy(holder, report.batch, report.places) for holder, report in reports.items()]
         inputs = {channel for copy in copies for channel in copy.places if channel != TICKS}
         copy = copy_to_go_on_with(copies, living, freed_to=freed_in(channels, name, sorted(inputs)))
         if copy is not None:
-            found[name] = copy.holder
-    return found
+            holders[name] = copy.holder
+    return holders
 
 
 def lost_nodes(broker: redis.Redis) -> frozenset[str]:

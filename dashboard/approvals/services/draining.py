@@ -11,6 +11,7 @@ from contextlib import suppress
 from datetime import datetime
 from uuid import UUID
 
+from dashboard import node_calls
 from dashboard.approvals.drains import ATTEMPT, Outgoing, cause_of_failure, is_of_a_drain, outgoing_of
 from dashboard.approvals.lifecycle import FAILED
 from dashboard.approvals.models import Proposal
@@ -23,7 +24,7 @@ from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.operations.estate_store.offered_slots import silent_nodes
 from dashboard.operations.live_view.drained_nodes import queries_of_node
-from dashboard.operations.live_view.lost_nodes import copy_holders, let_go_on
+from dashboard.operations.live_view.going_on import copy_holders
 from dashboard.operations.models import NodeRow
 from scheduler.model.errors import WeirError
 from scheduler.model.fragment import node_of
@@ -59,7 +60,7 @@ def _lost(at: datetime) -> tuple[str, ...]:
         return ()
     with suppress(BrokerAway):
         lost = tuple(node for node in silent if copy_holders(queries_of_node(current_estate(), node)))
-        let_go_on(dict.fromkeys(lost, at))
+        node_calls.let_go_on(lost, at_ms=int(at.timestamp() * 1000))
         return lost
     return ()
 

@@ -10,7 +10,7 @@ from dashboard.approvals import selectors
 from dashboard.approvals.services.enacting import drop_left_bundles, record_progress
 from dashboard.operations.estate_store.fragment_settings import settings_of
 from dashboard.operations.estate_store.offered_slots import silent_nodes
-from dashboard.operations.live_view.lost_nodes import gone_nodes
+from dashboard.operations.live_view.going_on import gone_nodes
 from dashboard.operations.selectors import fragments_where, slots_around, slots_gone
 from dashboard.operations.selectors import nodes as all_nodes
 from dashboard.plans.selectors import plan_of

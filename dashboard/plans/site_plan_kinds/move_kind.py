@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.operations.estate_store.file_secrets import file_secrets
 from dashboard.operations.estate_store.offered_slots import closed_slots, silent_nodes
-from dashboard.operations.live_view.lost_nodes import copy_holders
+from dashboard.operations.live_view.going_on import copy_holders
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
 from scheduler.interruptions import interruptions_of

@@ -47,11 +47,11 @@ class Copied(Moving):
             self.hosts.wait(
                 lambda name=name, copy=copy: self._copy(name, holder) not in (None, copy), what=f"{name} is copied")
 
-    def lose(self, node: str) -> list[str]:
-        """The machine is gone with its disk, and what ran there goes on elsewhere; the new names."""
+    def lose(self, node: str, *, with_disk: bool = True) -> list[str]:
+        """The machine is gone, with its disk or without, and what ran there goes on elsewhere; the new names."""
         rig = self.hosts.nodes[node]
         rig.kill()
-        for what in ("checkpoints", "folds", "nodes"):
+        for what in ("checkpoints", "folds", "nodes") if with_disk else ():
             shutil.rmtree(rig.data_dir / what, ignore_errors=True)
         self.hosts.broker.hset(keys.LOST, node, 1)
         heirs = self._go(self.on(node))
@@ -60,8 +60,7 @@ class Copied(Moving):
         return heirs
 
     def is_back(self, node: str) -> None:
-        """A machine of that name comes, with nothing on its disk."""
-        self.hosts.broker.hdel(keys.LOST, node)
+        """A machine of that name comes, with what is on its disk."""
         self.hosts.nodes[node].start()
         self.hosts.wait_serving()
 
@@ -100,8 +99,10 @@ def test_a_lost_machine_changes_no_output(nodes: Hosts) -> None:
     copied.are_copied("n1")  # what is new since, too
     copied.lose("n1")
     copied.grows(100)
-    check(copied)
     copied.is_back("n1")
+    copied.are_copied("n2")
+    copied.grows()
+    check(copied)
     nodes.end()
 
 
@@ -116,8 +117,10 @@ def test_machines_that_are_lost_one_after_the_other_change_no_output(nodes: Host
         node = NODES[number % 2]
         copied.are_copied(node)
         time.sleep(chance.uniform(0, 2))
-        copied.lose(node)
+        copied.lose(node, with_disk=chance.random() < 0.5)
+        if chance.random() < 0.5:
+            copied.grows(50)
+        copied.is_back(node)
         copied.grows(50)
         check(copied)
-        copied.is_back(node)
     nodes.end()

@@ -58,6 +58,7 @@ from .reconciling.reconcile import Action, FragmentState, reconcile
 from .reconciling.standby import Patience, heirs_due, rest_s, stages_of
 from .reconciling.state_sizes import StateSizes
 from .started_fragments import SlotStore
+from .state_copies import QueryCopies
 from .supervising.broker_sync import connect
 from .supervising.driver_end import end_in_turn, is_ending, refusal_told
 from .supervising.heap_sampler import HeapSampler
@@ -68,7 +69,6 @@ from .supervising.spare import wait_for_a_slot
 from .supervising.supervision import LEFT_AT_WORK, SPARE
 from .supervising.usage_attribution import Rates
 from .suspects import Suspects
-from .transport.query_copies import QueryCopies
 from .transport.state_transport import Carrier
 
 REPORT_MS = 1_000

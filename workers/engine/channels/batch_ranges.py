@@ -74,7 +74,7 @@ def forget_ranges(
         Whether nothing is left.
     """
     owner, following = broker.hmget(keys.ranges(fragment), _OWNER, _NEXT)
-    if place is not None and owner == fragment.encode() and following != place.encode():
+    if place is not None and owner == fragment.encode() and not _has_come_to(place, following.decode()):
         return False
     for channel in names:
         channels.unregister(channel, keys.copies_reader(fragment))
@@ -112,6 +112,11 @@ def freed_in(channels: Channels, fragment: str, names: Iterable[str]) -> dict[st
 def take_ranges(broker: redis.Redis, before: str, fragment: str) -> bool:
     """Whether a fragment goes on with the ranges of another, which records none from then on."""
     return bool(scripts.run(broker, "take_ranges", [keys.ranges(before), keys.ranges(fragment)], [fragment, TOLD_S]))
+
+
+def _has_come_to(place: str, following: str) -> bool:
+    own = entries_of(place)
+    return all(own.get(channel, entry) >= entry for channel, entry in entries_of(following).items())
 
 
 def _is_before(place: str, freed_to: Mapping[str, tuple[int, int]]) -> bool:

@@ -1,7 +1,7 @@
 """Holders: which other nodes are to have the state of a node's queries, and whose state this one has: the agent's side.
 
 It needs the broker alone, so copies go on while the site is away. Which nodes these are is decided by
-``scheduler/elasticity/query_copies.py``; slots send and take (``transport/query_copies.py``).
+``scheduler/elasticity/query_copies.py``; slots send and take (``state_copies.py``).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class CopyHolders:
         facts = {name: json.loads(text) for name, text in texts(self._broker.hgetall(keys.HOLDERS)).items()}
         nodes = {
             name: HoldingNode(facts[name]["zone"] or name, facts[name]["room_bytes"])
-            for name in living if name in facts and name != node}
+            for name in living if name in facts}
         wanted = self._newest().wanted
         queries = {
             name: CopiedQuery(node, sizes[name], before.own.get(name, ()))

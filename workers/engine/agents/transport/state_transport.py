@@ -29,8 +29,8 @@ from ..reconciling.delays import RETRY_MS, SOON_MS
 from ..reconciling.handover_stages import remote_successors
 from .ahead import LIMITS, CopyLimits
 from .claims import CLAIM, claim
-from .copied_queries import go_on_from_copy
 from .copies_ahead import CopyReceiver, CopySender
+from .copy_takeover import go_on_from_copy
 from .news import COPY, ENDED, Broken, News
 from .parcels import COMING, MANIFEST, PIECE_BYTES, Manifest, Manifests, Parcel, Parcels, fetch, offer, parcel_of
 

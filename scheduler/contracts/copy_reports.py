@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scheduler.elasticity.query_copies import BatchCopy, Entry
-
 from .codec import Codec, InvalidContract
 
 
@@ -16,22 +14,18 @@ class CopyReport:
     by channel the last block number that it has written, and when it was whole, in ms by its holder's clock."""
 
     batch: int
-    places: Mapping[str, Entry] = field(default_factory=dict)
+    places: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     bases: Mapping[str, int] = field(default_factory=dict)
     at_ms: int = 0
-
-    def at(self, holder: str) -> BatchCopy:
-        """The copy, at the node that holds it."""
-        return BatchCopy(holder, self.batch, self.places)
 
 
 COPY_REPORTS = Codec(CopyReport)
 
 
-def copies_told(told: Mapping[str, str]) -> dict[str, CopyReport]:
+def copies_told(texts: Mapping[str, str]) -> dict[str, CopyReport]:
     """The copies of one query by holder, of what the holders tell (JSON); what cannot be read is none."""
     copies = {}
-    for holder, text in sorted(told.items()):
+    for holder, text in sorted(texts.items()):
         try:
             copies[holder] = COPY_REPORTS.loads(text)
         except InvalidContract:

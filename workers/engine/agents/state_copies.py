@@ -14,7 +14,7 @@ from typing import Any
 
 import redis
 
-from scheduler.contracts.copies import COPY_REPORTS, CopyReport, copies_told
+from scheduler.contracts.copy_reports import COPY_REPORTS, CopyReport, copies_told
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
 from scheduler.elasticity.copied_queries import why_not_copied
@@ -26,27 +26,21 @@ from workers.engine.channels.channel_registry import Channels
 from workers.engine.worker_settings import Settings
 from workers.library.registry import task_types
 
-from ..agent_logs import logger
-from ..node_store import CopyWishes, NodeStore
-from ..reconciling.reconcile import Actual, CopyState, FragmentState
-from .ahead import LIMITS
-from .copied_queries import HELD
-from .copies_ahead import CopyReceiver, CopySender
-from .news import AHEAD, COPY, NEWER, News
-from .parcels import PIECE_BYTES, Manifests, Parcels
+from .agent_logs import logger
+from .node_store import CopyWishes, NodeStore
+from .reconciling.reconcile import Actual, CopyState, FragmentState
+from .transport.ahead import LIMITS
+from .transport.copies_ahead import CopyReceiver, CopySender
+from .transport.copy_takeover import HELD
+from .transport.news import AHEAD, COPY, NEWER, News
+from .transport.parcels import PIECE_BYTES, Manifests, Parcels
 
 LOOK_MS = 500
 FIRST_SLOT = "0"  # holds what comes from other nodes
 
 
 class QueryCopies:
-    """One slot's side.
-
-    Parameters
-    ----------
-    store : SlotStore
-        The slot's.
-    """
+    """One slot's side."""
 
     def __init__(
         self, broker: redis.Redis, store: Any, node_store: NodeStore, settings: Settings, *, slot: str,
@@ -132,24 +126,26 @@ class QueryCopies:
 
     def _free(self, fragment: WantedFragment, living: Collection[str]) -> None:
         """Let go of what neither the copies nor the query itself need any more."""
-        told = copies_told(texts(self._broker.hgetall(keys.copies(fragment.id))))
+        reports = copies_told(texts(self._broker.hgetall(keys.copies(fragment.id))))
         progress = self._store.progress(fragment.id)
         done = progress.offsets if progress.is_done else progress.start_offsets
         places = {channel: entry_of(offset) for channel, offset in done.items()}
         if progress.source_offset is not None and progress.is_done:
             places[TICKS] = (progress.source_offset["next"], 0)
-        if not told or not places:
+        if not reports:
+            self._told[fragment.id] = {"survives": 0, "not_copied": "the first copy is on its way"}
+        if not reports or not places:
             return
-        copies = [report.at(node) for node, report in told.items()]
+        copies = [BatchCopy(node, report.batch, report.places) for node, report in reports.items()]
         freed = freed_in(self._channels, fragment.id, done)
         stand = copied_places(
             BatchCopy(self._node_store.node, progress.batch, places), copies, living, freed_to=freed)
-        newest_ms = max(report.at_ms for report in told.values())
+        newest_ms = max(report.at_ms for report in reports.values())
         self._told[fragment.id] = {"survives": stand.survives, "copied_at_ms": newest_ms}
         free_to(self._broker, self._channels, fragment.id, stand.freed_to)
         if stand.survives:
             for channel in fragment.written:
-                bases = [report.bases.get(channel, 0) for report in told.values()]
+                bases = [report.bases.get(channel, 0) for report in reports.values()]
                 if self._broker.exists(keys.meta(channel)):
                     self._broker.hset(keys.meta(channel), keys.COPIED, min(bases))
 

@@ -52,6 +52,7 @@ def go_on_from_copy(broker: redis.Redis, files: Files, before: str, heir: Wanted
     moved = moved_on(texts(broker.hgetall(keys.valve(before))), batches=saved.repeats or 0)
     if moved:
         broker.hset(keys.valve(heir.id), mapping=moved)
+    broker.expire(keys.copies(before), KEPT_S)
     files.rename(heir.id, _ON_ITS_WAY, RECEIVED)
     return True
 
