@@ -34,6 +34,7 @@ from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.model.tenancy import is_open_to
 
+FROM_COPY = "from_copy"  # in the options of a move off a node that is lost
 ATTEMPT = "attempt"  # in the options of a move, which of several it is
 # From the first attempt that failed: a plan that could not be made costs little, and a move that was taken
 # back has kept all other plans waiting for a minute.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from scheduler.contracts.desired import WantedFragment
+from scheduler.model.behind import LOSE_OLDEST
 from scheduler.model.task_types import TaskTypes
 
 
@@ -20,6 +21,8 @@ def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
         return "it has alternates"
     if len(fragment.streams) > 1:
         return "it reads several streams"
+    if any(item.when_behind == LOSE_OLDEST for item in fragment.inputs):
+        return "it loses the oldest events where it is behind"
     if any(item.channel.startswith("in-") for item in fragment.inputs):
         return "it reads a live source"
     for task in fragment.tasks:

@@ -12,7 +12,7 @@ from datetime import datetime
 from uuid import UUID
 
 from dashboard import node_calls
-from dashboard.approvals.drains import ATTEMPT, Outgoing, cause_of_failure, is_of_a_drain, outgoing_of
+from dashboard.approvals.drains import ATTEMPT, FROM_COPY, Outgoing, cause_of_failure, is_of_a_drain, outgoing_of
 from dashboard.approvals.lifecycle import FAILED
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services.enacting import take_back
@@ -68,11 +68,14 @@ def _lost(at: datetime) -> tuple[str, ...]:
 def take_back_failed() -> Proposal | None:
     """Take back a move off a drained node that does not end; which it was, None where there is none.
 
-    Not while nothing is heard of the node that it goes to: the query may be at work there.
+    Not while nothing is heard of the node that it goes to: the query may be at work there. Nor where it goes on from a
+    copy: what it left is lost.
     """
     failed = Proposal.objects.relocating().filter(
         status=FAILED, author=None, round=None).select_related("plan").first()
-    if failed is None or silent_nodes().filter(name=node_of(failed.plan.options["slot"])).exists():
+    if failed is None or failed.plan.options.get(FROM_COPY):
+        return None
+    if silent_nodes().filter(name=node_of(failed.plan.options["slot"])).exists():
         return None
     with suppress(WeirError):  # it is looked at again soon
         return _take_back(failed.pk)
@@ -108,6 +111,7 @@ def _propose(outgoing: Outgoing, *, node: str, at: datetime) -> Proposal | None:
             return None
         options = {"query": query, "slot": outgoing.slot, "why": f"{node} is drained. No output changes."}
         if silent_nodes().filter(name=node).exists():
+            options[FROM_COPY] = True
             options["why"] = (
                 f"Nothing is heard of {node}. It goes on from the copy of its state on {node_of(outgoing.slot)}. "
                 "No output changes.")

@@ -23,13 +23,17 @@ from workers.engine.agents.checkpoint import CheckpointProgress
 from workers.engine.agents.node_store import CopyWishes, NodeStore
 from workers.engine.agents.reconciling import instructions as do
 from workers.engine.agents.reconciling.decisions import decide
-from workers.engine.agents.reconciling.reconcile import End
+from workers.engine.agents.reconciling.reconcile import Actual, End, FragmentState
 from workers.engine.agents.reconciling.snapshot import Records
+from workers.engine.agents.started_fragments import SlotStore
+from workers.engine.agents.state_copies import QueryCopies
 from workers.engine.agents.supervising.copy_holders import CopyHolders
-from workers.engine.agents.transport.copy_takeover import RECEIVED, go_on_from_copy, moved_on
+from workers.engine.agents.transport.copy_takeover import HELD, RECEIVED, go_on_from_copy, moved_on
+from workers.engine.agents.transport.copying import make_copies
 from workers.engine.agents.transport.parcels import FilesBeside
 from workers.engine.channels import keys, scripts
-from workers.engine.channels.batch_ranges import begin_ranges, forget_ranges, free_to, freed_in
+from workers.engine.channels.batch_ranges import begin_ranges, forget_ranges, free_to, freed_in, place_of
+from workers.engine.channels.channel_info import texts
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.worker_settings import Settings
 
@@ -57,6 +61,7 @@ COPIED = Savepoint(offsets={"f1-0.0": Offset("4-0")}, batch_bases={"f1-1.0": 7},
     ({"inputs": (Input("f1-0.0", "s"), Input("f1-3.0", "r"))}, "several streams"),
     ({"inputs": (Input("in-s.0", "s"),)}, "live source"),
     ({"alternates": {0: "a"}}, "alternates"),
+    ({"inputs": (Input("f1-0.0", "s", when_behind="lose_oldest"),)}, "oldest"),
     *(({"tasks": (Task("t", name),)}, why) for name, why in (
         ("calls", "beyond Weir"), ("unsaid", "beyond Weir"), ("stuck", "cannot be handed"), ("files", "files"),
         ("nowhere", "cannot be handed"))),
@@ -191,3 +196,74 @@ def test_each_node_chooses_holders_and_lets_go_of_what_somebody_went_on_with(
     living.intersection_update({"n1"})
     one.turn()
     assert wishes("n1").own == {}, "nobody is there to hold it"
+
+
+class Side:
+    """One node of two: its disk, and its slot's side of copies."""
+
+    def __init__(self, broker: PlayedRedis, folder: Path, node: str) -> None:
+        self.node_store, self.broker, self.now_ms = NodeStore(folder, node), broker, 0
+        self.store = SlotStore(folder, self.node_store.slot_dir("0"))
+        self.copies = QueryCopies(
+            broker, self.store, self.node_store, Settings(node=node, copies=1, copy_s=10.0), slot="0",
+            clock_ms=lambda: self.now_ms)
+
+    def has_done(self, batch: int, place: str) -> None:
+        """A batch of the query is done, and has read so far."""
+        checkpoint = self.store.checkpoint(BEFORE.id)
+        for log, text in (("offsets", f"v1\n{{}}\n{place}"), ("commits", "")):
+            (checkpoint / log).mkdir(parents=True, exist_ok=True)
+            (checkpoint / log / str(batch)).write_text(text)
+
+    def turn(self, *wanted: WantedFragment, later_ms: int = 1_000) -> list[tuple[str, ...]]:
+        """The holders for which copies are due."""
+        self.now_ms += later_ms
+        actual = {fragment.id: Actual(fragment.id, FragmentState.RUNNING) for fragment in wanted}
+        due = self.copies.turn(DesiredState(slots={"0": WantedSlot(wanted)}), actual, ())
+        return [action.holders for action in due]
+
+
+def test_a_copy_counts_once_all_of_it_is_there_and_inputs_are_kept_behind_it(tmp_path: Path) -> None:
+    broker = PlayedRedis()
+    channels = Channels(broker)
+    channels.open_channel("f1-0.0", schema_json="{}")
+    channels.open_channel("f1-1.0", schema_json="{}")
+    owner, holder = Side(broker, tmp_path / "n1", "n1"), Side(broker, tmp_path / "n2", "n2")
+    owner.node_store.write_copy_wishes(CopyWishes({BEFORE.id: ("n2",)}, {}, ("n1", "n2")))
+    holder.node_store.write_copy_wishes(CopyWishes({}, {BEFORE.id: "n1"}, ("n1", "n2")))
+
+    def copy(batch: int, place: str) -> None:
+        """What a slot does between two batches."""
+        saved = Savepoint(
+            offsets={"f1-0.0": Offset(place)}, batch_bases={"f1-1.0": batch + 1}, states={"t": [f'{{"a": {batch}}}']},
+            repeats=batch + 1)
+        begin_ranges(broker, channels, BEFORE.id, place_of(saved), saved.offsets)
+        make_copies(owner.store, ("f1-1--n2",), saved)
+
+    def whole() -> CopyReport | None:
+        return copies_told(texts(broker.hgetall(keys.copies(BEFORE.id)))).get("n2")
+
+    assert owner.turn(BEFORE) == [], "it has done no batch"
+    owner.has_done(0, '{"f1-0.0":"2-0"}')
+    assert owner.turn(BEFORE) == [("n2",)]
+    copy(0, "2-0")
+    assert owner.turn(BEFORE) == [] and whole() is None
+    assert owner.copies.told(BEFORE.id) == {"survives": 0, "not_copied": "the first copy is on its way"}
+    holder.turn()
+    assert whole().places == {"f1-0.0": (2, 0)} and whole().bases == {"f1-1.0": 1}
+    assert owner.turn(BEFORE) == [] and owner.copies.told(BEFORE.id)["survives"] == 1
+    owner.has_done(1, '{"f1-0.0":"5-0"}')
+    assert owner.turn(BEFORE) == [], "not before its time"
+    assert owner.turn(BEFORE, later_ms=10_000) == [("n2",)]
+    copy(1, "5-0")
+    owner.turn(BEFORE)
+    assert freed_in(channels, BEFORE.id, ["f1-0.0"]) == {"f1-0.0": (2, 0)}, "the newer one is not there yet"
+    holder.turn()
+    owner.turn(BEFORE)
+    assert freed_in(channels, BEFORE.id, ["f1-0.0"]) == {"f1-0.0": (5, 0)}
+    assert SAVEPOINTS.loads(holder.store.files.read("f1-1--n2", HELD)).states == {"t": ['{"a": 1}']}
+    assert broker.hget(keys.meta("f1-1.0"), keys.COPIED) == b"2"
+    shared = replace(BEFORE, inputs=(replace(BEFORE.inputs[0], shared=True),))
+    broker.hset(keys.meta("f1-0.0"), keys.spill(BEFORE.id), "9-0")
+    assert owner.turn(shared, later_ms=20_000) == [] and not channels.info("f1-0.0").readers, "it holds nobody back"
+    assert whole() is None and "others need its stream" in owner.copies.told(BEFORE.id)["not_copied"]

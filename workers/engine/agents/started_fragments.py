@@ -282,7 +282,7 @@ class SlotStore:
             lock.release(remove=True)
         for kind in ("ahead", "newer", "difference", "copy", f"{COMING}-*"):  # without them whole records are sent
             for path in folder.glob(f"*.{kind}"):
-                is_held = path.with_name(f"{path.name.partition('.')[0]}.held").exists()
+                is_held = path.with_suffix(".held").exists()
                 if now_s - path.stat().st_mtime >= grace_s and not is_held:
                     path.unlink(missing_ok=True)
         self.fold_stores.sweep(now_s=now_s, grace_s=grace_s)

@@ -26,7 +26,6 @@ from workers.engine.channels.channel_registry import Channels
 from workers.engine.worker_settings import Settings
 from workers.library.registry import task_types
 
-from .agent_logs import logger
 from .node_store import CopyWishes, NodeStore
 from .reconciling.reconcile import Actual, CopyState, FragmentState
 from .transport.ahead import LIMITS
@@ -48,16 +47,16 @@ class QueryCopies:
     ) -> None:
         self._broker, self._channels, self._store, self._node_store = broker, Channels(broker), store, node_store
         self._slot, self._clock_ms, self._every_ms = slot, clock_ms, round(settings.copy_s * 1000)
-        self._task_types = task_types()
+        self._task_types, self._is_asked = task_types(), settings.copies > 0
         news = News(store, most_share=LIMITS.most_share, keeps_stores=not settings.spark_master)
         self._news, self._manifests = news, Manifests()
         self._sender = CopySender(broker, store, news, Parcels(store.files, piece_bytes=PIECE_BYTES), limits=LIMITS)
         self._receiver = CopyReceiver(broker, store, news, self._manifests)
         self._made: dict[str, tuple[int, int]] = {}  # by copy: when the last one was asked for, and after which batch
         self._told: dict[str, dict[str, Any]] = {}  # by fragment
+        self._crowded: set[str] = set()  # fragments that are behind in a stream that others need
         self._without: set[str] = set()  # fragments of which nothing is kept for copies
         self._look_at_ms = 0
-        self._log = logger()
 
     def turn(
         self, desired: DesiredState, actual: Mapping[str, Actual], busy: Collection[str]
@@ -82,6 +81,10 @@ class QueryCopies:
         with suppress(redis.RedisError):
             for fragment in desired.of_slot(self._slot):
                 nodes = wishes.own.get(fragment.id, ())
+                if nodes and self._is_crowded(fragment):
+                    self._told[fragment.id] = {"survives": 0, "not_copied": "it is behind, and others need its stream"}
+                    self._keep_nothing(fragment)
+                    continue
                 run = actual.get(fragment.id)
                 if not nodes:
                     why = why_not_copied(fragment, self._task_types) or "no other node has room for it"
@@ -99,8 +102,8 @@ class QueryCopies:
         return tuple(due)
 
     def told(self, fragment_id: str) -> Mapping[str, Any]:
-        """What reports tell of the copies of a fragment's state: fields of `QueryReport`."""
-        return self._told.get(fragment_id, {})
+        """What reports tell of the copies of a fragment's state, where any are asked for: fields of `QueryReport`."""
+        return self._told.get(fragment_id, {}) if self._is_asked else {}
 
     # -- the node whose state it is ------------------------------------------------------------------------------------
 
@@ -148,6 +151,17 @@ class QueryCopies:
                 bases = [report.bases.get(channel, 0) for report in reports.values()]
                 if self._broker.exists(keys.meta(channel)):
                     self._broker.hset(keys.meta(channel), keys.COPIED, min(bases))
+
+    def _is_crowded(self, fragment: WantedFragment) -> bool:
+        """Whether a channel is half full that others need, until it is a quarter full: copies hold nobody back, and a
+        slow reader goes on from its node's disk, where no other node could read on."""
+        shared = [item.channel for item in fragment.inputs if item.shared]
+        infos, _ = self._channels.look(shared) if shared else ({}, {})
+        share = 4 if fragment.id in self._crowded else 2
+        is_crowded = any(
+            info.blocks > info.retain + info.capacity // share or fragment.id in info.spills for info in infos.values())
+        (self._crowded.add if is_crowded else self._crowded.discard)(fragment.id)
+        return is_crowded
 
     def _keep_nothing(self, fragment: WantedFragment) -> None:
         """Nobody is to hold its state: nothing is kept for copies, once it repeats no batch of another."""
