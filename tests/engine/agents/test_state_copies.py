@@ -68,8 +68,8 @@ COPIED = Savepoint(offsets={"f1-0.0": Offset("4-0")}, batch_bases={"f1-1.0": 7},
     ({"tasks": (Task("t", "plain", {"idle": 3}),)}, "by the clock"),
 ])
 def test_what_does_not_repeat_itself_from_a_copy_is_not_copied(change: Mapping, why: str) -> None:
-    said = why_not_copied(replace(BEFORE, **change), TYPES)
-    assert why in said and bool(why) is bool(said)
+    reason = why_not_copied(replace(BEFORE, **change), TYPES)
+    assert why in reason and bool(why) is bool(reason)
 
 
 def lost(tmp_path: Path, *, copy: bool = True) -> tuple[PlayedRedis, Channels, FilesBeside]:
@@ -181,20 +181,22 @@ def test_each_node_chooses_holders_and_lets_go_of_what_somebody_went_on_with(
     def wishes(name: str) -> CopyWishes:
         return NodeStore(tmp_path / name, name).read_copy_wishes()
 
-    one, two, three = node("n1", "a", BEFORE, replace(BEFORE, id="f1-7", threads=2)), node("n2", "a"), node("n3", "b")
-    for each in (two, three, one, two, three):
-        each.turn()
+    nodes = {
+        "n1": node("n1", "a", BEFORE, replace(BEFORE, id="f1-7", threads=2)),
+        "n2": node("n2", "a"), "n3": node("n3", "b")}
+    for name in ("n2", "n3", "n1", "n2", "n3"):
+        nodes[name].turn()
     assert wishes("n1").own == {"f1-1": ("n3",)}, "in another zone, and of what repeats itself alone"
     assert wishes("n3").held == {"f1-1": "n1"} and not wishes("n2").held and held == ["n3"]
     living.discard("n3")
-    one.turn()
-    two.turn()
+    nodes["n1"].turn()
+    nodes["n2"].turn()
     assert wishes("n1").own == {"f1-1": ("n2",)} and wishes("n2").held == {"f1-1": "n1"}
     broker.hset(keys.ranges("f1-1"), "owner", "f2-0")
-    two.turn()
+    nodes["n2"].turn()
     assert not wishes("n2").held
     living.intersection_update({"n1"})
-    one.turn()
+    nodes["n1"].turn()
     assert wishes("n1").own == {}, "nobody is there to hold it"
 
 

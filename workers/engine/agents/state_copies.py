@@ -195,7 +195,9 @@ class QueryCopies:
         for fragment_id in wishes.held:
             name = keys.copy_name(fragment_id, node)
             self._receiver.turn(
-                name, note=lambda *_: 0, on_taken=lambda check, of=fragment_id: self._keep(of, check))
+                name, note=lambda *_: 0,
+                on_taking=lambda name=name: self._store.files.drop(name, HELD),  # its stores change
+                on_taken=lambda check, of=fragment_id: self._keep(of, check))
         for name in self._store.files.names(HELD):
             if name.partition(keys.COPY_MARK)[0] not in wishes.held:
                 self._store.files.drop(name, HELD, COPY, NEWER)

@@ -162,13 +162,16 @@ class CopyReceiver:
         self._broker, self._store, self._news, self._manifests = broker, store, news, manifests
         self._log = logger()
 
-    def turn(self, heir: str, *, note: Note, on_taken: Callable[[str], None] | None = None) -> None:
+    def turn(
+        self, heir: str, *, note: Note, on_taking: Callable[[], None] | None = None,
+        on_taken: Callable[[str], None] | None = None,
+    ) -> None:
         """Take what goes ahead of the record of an heir's predecessor, and say when it is on disk.
 
         Parameters
         ----------
-        on_taken : callable, optional
-            Called with its SHA-256 before that is said.
+        on_taking, on_taken : callable, optional
+            Called before its stores are changed; and with its SHA-256, before it is said to be there.
         """
         key, files = keys.ahead(heir), self._store.files
         text, stored = self._broker.hmget(key, MANIFEST, STORED)
@@ -186,6 +189,8 @@ class CopyReceiver:
             note(heir, (COPY, made["sha256"], taken))
             if kind is None:
                 return
+        if on_taking is not None:
+            on_taking()
         is_taken = self._take(heir, kind, manifest)
         if is_taken and on_taken is not None:
             on_taken(made["sha256"])
