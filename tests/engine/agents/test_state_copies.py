@@ -134,6 +134,7 @@ def test_ranges_and_inputs_are_let_go_behind_the_oldest_copy_and_no_sooner(tmp_p
     assert [name for name in broker.hgetall(keys.ranges("f1-1")) if name.startswith(b"from")] == [
         b'from:{"f1-0.0":"6-0"}']
     assert not forget_ranges(broker, channels, "f1-1", ["f1-0.0"], place='{"f1-0.0":"6-0"}'), "it repeats one yet"
+    assert not forget_ranges(broker, channels, "f1-1", ["f1-0.0"], place="{}"), "it has not begun to repeat"
     assert forget_ranges(broker, channels, "f1-1", ["f1-0.0"], place='{"f1-0.0":"9-0"}')
     assert not broker.hgetall(keys.ranges("f1-1")) and channels.info("f1-0.0").readers == {"f1-1": "9-0"}
     assert planned(broker, "f1-1", "9-0", "77-0") == "77-0" and not broker.hgetall(keys.ranges("f1-1"))

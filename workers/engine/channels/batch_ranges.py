@@ -116,7 +116,8 @@ def take_ranges(broker: redis.Redis, before: str, fragment: str) -> bool:
 
 def _has_come_to(place: str, following: str) -> bool:
     own = entries_of(place)
-    return all(own.get(channel, entry) >= entry for channel, entry in entries_of(following).items())
+    known = [(own[channel], entry) for channel, entry in entries_of(following).items() if channel in own]
+    return bool(known) and all(at >= entry for at, entry in known)  # one that has read nothing has come nowhere
 
 
 def _is_before(place: str, freed_to: Mapping[str, tuple[int, int]]) -> bool:
