@@ -80,17 +80,15 @@ class QueryCopies:
             return ()
         with suppress(redis.RedisError):
             for fragment in desired.of_slot(self._slot):
-                nodes = wishes.own.get(fragment.id, ())
-                if nodes and self._is_crowded(fragment):
-                    self._told[fragment.id] = {"survives": 0, "not_copied": "it is behind, and others need its stream"}
-                    self._keep_nothing(fragment)
-                    continue
                 run = actual.get(fragment.id)
-                if not nodes:
-                    why = why_not_copied(fragment, self._task_types) or "no other node has room for it"
+                if run is None or run.state is not FragmentState.RUNNING:
+                    continue
+                nodes = wishes.own.get(fragment.id, ())
+                why = self._why_without(fragment, nodes)
+                if why:
                     self._told[fragment.id] = {"survives": 0, "not_copied": why}
                     self._keep_nothing(fragment)
-                elif run is not None and run.state is FragmentState.RUNNING and not run.busy:
+                elif not run.busy:
                     self._without.discard(fragment.id)
                     holders = self._send(fragment, nodes, now_ms)
                     if holders and fragment.id not in busy:
@@ -151,6 +149,12 @@ class QueryCopies:
                 bases = [report.bases.get(channel, 0) for report in reports.values()]
                 if self._broker.exists(keys.meta(channel)):
                     self._broker.hset(keys.meta(channel), keys.COPIED, min(bases))
+
+    def _why_without(self, fragment: WantedFragment, nodes: Collection[str]) -> str:
+        """Why there is no copy of a fragment's state for now; empty where there is to be one."""
+        if not nodes:
+            return why_not_copied(fragment, self._task_types) or "no other node has room for it"
+        return "it is behind, and others need its stream" if self._is_crowded(fragment) else ""
 
     def _is_crowded(self, fragment: WantedFragment) -> bool:
         """Whether a channel is half full that others need, until it is a quarter full: copies hold nobody back, and a
