@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.conf import settings
@@ -10,6 +10,7 @@ from django.conf import settings
 from dashboard.jobs import broker, broker_needed
 from scheduler.contracts.logs import LogAnswer, LogOrder
 from workers.engine import log_store, search_store
+from workers.engine import lost_nodes as lost
 from workers.engine.search_store import CopiedBlock, SearchProgress
 from workers.engine.taps import Tapped
 
@@ -58,3 +59,21 @@ def end_search(search_id: str) -> None:
     """Forget a search; raises ``BrokerAway``."""
     with broker_needed("so the search ends by itself."):
         search_store.end(broker(settings.REDIS_URL), search_id)
+
+
+def copy_holders(queries: Iterable[str], *, living: Collection[str]) -> dict[str, str]:
+    """The node of these from whose copy each query would go on; nothing of one without; raises ``BrokerAway``."""
+    with broker_needed("so it is not known where copies of state are."):
+        return lost.holders_of(broker(settings.REDIS_URL), queries, living=living)
+
+
+def lost_nodes() -> frozenset[str]:
+    """The nodes whose queries go on elsewhere; raises ``BrokerAway``."""
+    with broker_needed("so it is not known which nodes are lost."):
+        return lost.lost_nodes(broker(settings.REDIS_URL))
+
+
+def let_go_on(nodes: Collection[str], *, at_ms: int) -> None:
+    """Let queries of these nodes go on elsewhere; one that is heard again takes that back; raises ``BrokerAway``."""
+    with broker_needed("so no query goes on elsewhere."):
+        lost.declare_lost(broker(settings.REDIS_URL), dict.fromkeys(nodes, at_ms))

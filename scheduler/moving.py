@@ -109,7 +109,7 @@ def slots_for(
 def plan_move(
     estate: EstateView, dataflow_id: str, *, query: str, slot: str, along: Sequence[str] = (), task_types: TaskTypes,
     prices: Prices, why: str = "", file_secrets: FileSecrets = frozenset(), silent: Collection[str] = frozenset(),
-    closed: Mapping[str, str] = MappingProxyType({}),
+    closed: Mapping[str, str] = MappingProxyType({}), copied: Collection[str] = frozenset(),
 ) -> Plan:
     """Plan that one query of a submitted dataflow, or several, go on in another slot.
 
@@ -128,6 +128,9 @@ def plan_move(
         with it.
     closed : mapping of str to str, optional
         Slots that nothing more may go to though they are there, and why, in words that follow "cannot be moved to it:".
+
+    copied : collection of str, optional
+        Queries of whose state the slot's node has a copy: they go on from that where nothing is heard of their node.
 
     Raises
     ------
@@ -163,7 +166,7 @@ def plan_move(
         raise NotFound(f"There is no slot {slot}.", remedy="The page Slots lists all that there are.", slot=slot)
     for name in queries:
         node = node_of(own[name][1].slot)
-        if node in silent:
+        if node in silent and name not in copied:
             raise InvalidTransition(
                 f"{name} cannot be moved: nothing is heard of {node}, which has its state.",
                 remedy=f"Start the agent of {node} and try again.", query=name, slot=slot)

@@ -20,8 +20,9 @@ from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.offered_slots import offered_slots, silent_nodes
-from dashboard.operations.live_view.drained_nodes import queries_there
+from dashboard.operations.live_view.drained_nodes import queries_of_node, queries_there
 from dashboard.operations.live_view.estate_view import view_for
+from dashboard.operations.live_view.going_on import copy_holders
 from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.operations.models import NodeRow
 from dashboard.operations.services import node_row
@@ -33,6 +34,7 @@ from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.model.tenancy import is_open_to
 
+FROM_COPY = "from_copy"  # in the options of a move off a node that is lost
 ATTEMPT = "attempt"  # in the options of a move, which of several it is
 # From the first attempt that failed: a plan that could not be made costs little, and a move that was taken
 # back has kept all other plans waiting for a minute.
@@ -153,6 +155,7 @@ class _Seen:
         self._under_way = Proposal.objects.under_way().select_related("plan").order_by("approved_at").first()
         self._queries = {bundle.id for fragment in estate.fragments.values() for bundle in fragment.queries}
         self._is_silent = silent_nodes().filter(name=node).exists()
+        self._holders = copy_holders(queries_of_node(estate, node)) if self._is_silent else {}
 
     def _users(self, fragment: Fragment) -> set[str]:
         return {user for task in fragment.active_tasks for user in self._estate.users[task]}
@@ -168,8 +171,13 @@ class _Seen:
         own = next((proposal for proposal in moves if is_of_a_drain(proposal) and proposal.dataflow in running), None)
         tried = [proposal for plan, proposal in self._taken_back
                  if _has_part(plan, proposal.plan.options["query"], fragment, bundle)]
-        slot = self._target(fragment, besides={node_of(proposal.plan.options["slot"]) for proposal in tried})
-        hold = self._held_by_what_is(running, moves, slot) or self._backs_off(own, tried) or self._waits_its_turn()
+        holder = self._holders.get(bundle.id)
+        slot = self._target(
+            fragment, holder, besides={node_of(proposal.plan.options["slot"]) for proposal in tried})
+        is_away = self._is_silent and holder is None
+        hold = (
+            self._held_by_what_is(running, moves, slot, is_away=is_away) or self._backs_off(own, tried)
+            or self._waits_its_turn())
         if hold is not None:
             return Outgoing(fragment, bundle, hold=hold)
         left = own or next((  # of a query that is there no more
@@ -180,19 +188,21 @@ class _Seen:
             fragment, bundle, record=left.dataflow if left else running[0], slot=slot, again=left,
             attempt=1 if own is None else own.plan.options.get(ATTEMPT, 1) + 1)
 
-    def _target(self, fragment: Fragment, *, besides: Collection[str]) -> str:
-        """The slot of another node that has least to do, where there is one of a node on which it was not tried yet."""
-        slots = offered_slots().exclude(node=self._node).order_by("task_nanocores", "queries", "node_id", "index")
+    def _target(self, fragment: Fragment, holder: str | None, *, besides: Collection[str]) -> str:
+        """The slot of another node that has least to do, where there is one of a node on which it was not tried yet; of
+        the node that holds a copy of its state, where it goes on from that."""
+        offered = offered_slots().exclude(node=self._node) if holder is None else offered_slots().filter(node=holder)
+        slots = offered.order_by("task_nanocores", "queries", "node_id", "index")
         names = [
             name for name in slots.values_list("name", flat=True)
             if not self._estate.teams_apart or is_open_to(fragment.team, self._estate.teams.get(name, ()))]
         return next((name for name in names if node_of(name) not in besides), names[0] if names else "")
 
     def _held_by_what_is(
-        self, running: Sequence[DataflowRecord], moves: Sequence[Proposal], slot: str
+        self, running: Sequence[DataflowRecord], moves: Sequence[Proposal], slot: str, *, is_away: bool
     ) -> Hold | None:
         """What stands in the way whatever was tried."""
-        if self._is_silent:
+        if is_away:
             return Hold(f"Nothing is heard of {self._node}: what is there can be handed over once its agent answers.")
         if not running:
             return Hold("None of the dataflows that work in it is running: it goes for one that is.")

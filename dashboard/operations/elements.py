@@ -15,6 +15,7 @@ from dashboard.operations.live_view.live_documents import LiveStream
 from dashboard.operations.live_view.notable import Notable, notable_of
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport, checkpoint_age_ms
+from scheduler.elasticity.copies import Survival
 from scheduler.model.errors import NotFound
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 
@@ -45,7 +46,8 @@ class QueryDetail:
 class QueryCheckpoint:
     """A query of a dataflow, with its ``tasks`` there by name, and how its checkpoint stands: about how much state it
     has, how long its newest batch took to write offsets, commits and state, how long ago that was (both in ms), how
-    often it was started anew, and how often it failed since it last worked. None where that is not known."""
+    often it was started anew, and how often it failed since it last worked; and what its state `survives`, in words,
+    with how old the newest copy is (ms). None where that is not known."""
 
     id: str
     tasks: str
@@ -54,6 +56,8 @@ class QueryCheckpoint:
     age_ms: int | None
     restarts: int
     failures: int
+    survives: str | None = None
+    copy_age_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,12 +93,14 @@ class SlotPlace:
 
 @dataclass(frozen=True, slots=True)
 class NodePlace:
-    """A node with its slots (name, report), and what is wrong there."""
+    """A node with its slots (name, report), what is wrong there, and what becomes of its queries ``if_lost``, where
+    there are to be copies of their state."""
 
     name: str
     report: NodeReport | None
     slots: Sequence[tuple[str, SlotReport]]
     findings: Sequence[Finding]
+    if_lost: str = ""
 
 
 def query_of(viewer: Viewer, query_id: str) -> QueryDetail:
@@ -128,7 +134,17 @@ def _checkpoint_of(view: View, bundle: RunningBundle, tasks: str) -> QueryCheckp
     commit_ms = phases.get("logging", 0) + phases.get("committing", 0) if phases else None
     return QueryCheckpoint(
         bundle.id, tasks, report.state_kb, commit_ms,
-        checkpoint_age_ms(report, at_ms=node.at_ms) if node is not None else None, report.restarts, report.failures)
+        checkpoint_age_ms(report, at_ms=node.at_ms) if node is not None else None, report.restarts, report.failures,
+        survival_in_words(report),
+        max(0, node.at_ms - report.copied_at_ms) if node is not None and report.copied_at_ms else None)
+
+
+def survival_in_words(report: QueryReport) -> str | None:
+    """How many machines' loss the state of a query survives, or why none; None where no copies are asked for."""
+    if report.survives is None:
+        return None
+    words = str(Survival(report.survives, ()))
+    return f"{words}: {report.not_copied}" if report.not_copied else words
 
 
 def queries_with(viewer: Viewer, task_id: str) -> list[str]:
@@ -175,7 +191,16 @@ def node_place(viewer: Viewer, name: str) -> NodePlace:
     concerned = {name, *slots}
     return NodePlace(
         name, view.node_report(name), [(slot, view.slot_report(slot)) for slot in slots],
-        [finding for finding in health(view) if finding.name in concerned or finding.slot in concerned])
+        [finding for finding in health(view) if finding.name in concerned or finding.slot in concerned],
+        if_lost_in_words([report for slot in slots for report in view.slot_report(slot).fragments.values()]))
+
+
+def if_lost_in_words(reports: Sequence[QueryReport]) -> str:
+    """How many of these queries would go on elsewhere; empty where no copies are asked for, or nothing runs."""
+    known = [report for report in reports if report.survives is not None]
+    if not known:
+        return ""
+    return f"{sum(1 for report in known if report.survives)} of {len(reports)} queries go on elsewhere"
 
 
 def _bundle(view: View, query_id: str) -> tuple[Fragment, RunningBundle]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from .copy_reports import COPY_REPORTS
 from .desired import DESIRED_STATES, WANTED_FRAGMENTS
 from .logs import LOG_ANSWERS, LOG_ORDERS
 from .looks import LOOK_ORDERS, LOOK_STATES
@@ -24,6 +25,7 @@ CONTRACTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     "Report of a node": (NODE_REPORTS.schema, "`weir:observed:<node>` in the broker, for 15 s."),
     "What a fragment leaves": (SAVEPOINTS.schema, "`checkpoints/<fragment>.ended`."),
     "What a fragment begins with": (RESTORE_POINTS.schema, "`checkpoints/<fragment>.begun`."),
+    "Copy of a query's state": (COPY_REPORTS.schema, "`weir:copies:<fragment>` in the broker, by node."),
     "Set-up of a node's latency manager and reporter": (
         QOS_SETUPS.schema, "`weir:qos:<node>` in the broker, `nodes/<node>/qos.json` in the data folder."),
     "What a reporter tells a manager": (QOS_REPORTS.schema, "`weir:qos:<node>:reports` in the broker, for a minute."),

@@ -57,6 +57,11 @@ class QueryReport:
     committed_at_ms: int | None = None  # when its newest batch with events was done: the age of its checkpoint
     state_kb: int | None = None  # about what its state takes on its node's disk
     trigger_ms: int | None = None  # how far apart its batches were asked to begin, as it is in force
+    # Of its state, where copies are asked for: how many machines it may lose, when the newest copy was whole, by the
+    # clock of its holder, and why there is none.
+    survives: int | None = None
+    copied_at_ms: int | None = None
+    not_copied: str | None = None
     real_time: bool = False  # its batches stay open, and events go on as they come
     alternates: Mapping[int, str] = field(default_factory=dict)  # that dynamic tasks were told, by position
     not_real_time: str | None = None  # why its batches cannot stay open, in words; empty where they can

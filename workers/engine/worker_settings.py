@@ -39,6 +39,10 @@ class Settings:
     spill_team_mb: int = 512  # of that, for those of one team
     spares: int = 0  # drivers that are kept ready to take the place of one that dies: 0 or 1
     class_archive: bool = True  # one is written where it is missing; drivers start sooner with it
+    copies: int = 0  # of each query's state, on other nodes
+    copy_s: float = 10.0  # between two of them
+    copies_mb: int = 1024  # for those of other nodes
+    zone: str = ""  # what fails together with this node
     pin: Literal["auto", "always", "never"] = "auto"
     link: str = ""  # by what the launcher has joined this node to the broker, in words; empty: by nothing of its own
 
@@ -69,6 +73,10 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         spill_team_mb=int(env.get("WEIR_SPILL_TEAM_MB", default.spill_team_mb)),
         spares=int(_choice(env, "WEIR_SPARES", ("0", "1"), str(default.spares))),
         class_archive=_choice(env, "WEIR_CLASS_ARCHIVE", ("0", "1"), "1") == "1",
+        copies=int(_choice(env, "WEIR_COPIES", ("0", "1", "2", "3"), str(default.copies))),
+        copy_s=float(env.get("WEIR_COPY_S", default.copy_s)),
+        copies_mb=int(env.get("WEIR_COPIES_MB", default.copies_mb)),
+        zone=env.get("WEIR_ZONE", default.zone),
         pin=_choice(env, "WEIR_PIN", ("auto", "always", "never"), default.pin),
         link=env.get("WEIR_LINK", default.link),
     )

@@ -11,16 +11,20 @@ from contextlib import suppress
 from datetime import datetime
 from uuid import UUID
 
-from dashboard.approvals.drains import ATTEMPT, Outgoing, cause_of_failure, is_of_a_drain, outgoing_of
+from dashboard import node_calls
+from dashboard.approvals.drains import ATTEMPT, FROM_COPY, Outgoing, cause_of_failure, is_of_a_drain, outgoing_of
 from dashboard.approvals.lifecycle import FAILED
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services.enacting import take_back
 from dashboard.approvals.services.rearrangement_proposals import open_move
 from dashboard.approvals.services.submission import plan_anew
 from dashboard.audit.trail import audited
+from dashboard.jobs import BrokerAway
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.operations.estate_store.offered_slots import silent_nodes
+from dashboard.operations.live_view.drained_nodes import queries_of_node
+from dashboard.operations.live_view.going_on import copy_holders
 from dashboard.operations.models import NodeRow
 from scheduler.model.errors import WeirError
 from scheduler.model.fragment import node_of
@@ -35,6 +39,7 @@ def empty_nodes(*, at: datetime) -> Proposal | None:
     if take_back_failed() is not None:
         return None
     nodes = list(NodeRow.objects.exclude(draining_since=None).order_by("draining_since").values_list("name", flat=True))
+    nodes = list(dict.fromkeys((*_lost(at), *nodes)))
     if not nodes or Proposal.objects.under_way().exists():
         return None
     for node in nodes:
@@ -45,14 +50,32 @@ def empty_nodes(*, at: datetime) -> Proposal | None:
     return None
 
 
+def _lost(at: datetime) -> tuple[str, ...]:
+    """The nodes of which nothing is heard and whose queries have copies of their state elsewhere: they go on there.
+
+    While the broker is away there are none.
+    """
+    silent = tuple(silent_nodes().order_by("name").values_list("name", flat=True))
+    if not silent:
+        return ()
+    with suppress(BrokerAway):
+        lost = tuple(node for node in silent if copy_holders(queries_of_node(current_estate(), node)))
+        node_calls.let_go_on(lost, at_ms=int(at.timestamp() * 1000))
+        return lost
+    return ()
+
+
 def take_back_failed() -> Proposal | None:
     """Take back a move off a drained node that does not end; which it was, None where there is none.
 
-    Not while nothing is heard of the node that it goes to: the query may be at work there.
+    Not while nothing is heard of the node that it goes to: the query may be at work there. Nor where it goes on from a
+    copy: what it left is lost.
     """
     failed = Proposal.objects.relocating().filter(
         status=FAILED, author=None, round=None).select_related("plan").first()
-    if failed is None or silent_nodes().filter(name=node_of(failed.plan.options["slot"])).exists():
+    if failed is None or failed.plan.options.get(FROM_COPY):
+        return None
+    if silent_nodes().filter(name=node_of(failed.plan.options["slot"])).exists():
         return None
     with suppress(WeirError):  # it is looked at again soon
         return _take_back(failed.pk)
@@ -87,6 +110,11 @@ def _propose(outgoing: Outgoing, *, node: str, at: datetime) -> Proposal | None:
             audit.nothing_changed()
             return None
         options = {"query": query, "slot": outgoing.slot, "why": f"{node} is drained. No output changes."}
+        if silent_nodes().filter(name=node).exists():
+            options[FROM_COPY] = True
+            options["why"] = (
+                f"Nothing is heard of {node}. It goes on from the copy of its state on {node_of(outgoing.slot)}. "
+                "No output changes.")
         if outgoing.attempt > 1:
             options[ATTEMPT] = outgoing.attempt
         if outgoing.again is None:

@@ -9,6 +9,8 @@ from datetime import datetime
 from dashboard.approvals import selectors
 from dashboard.approvals.services.enacting import drop_left_bundles, record_progress
 from dashboard.operations.estate_store.fragment_settings import settings_of
+from dashboard.operations.estate_store.offered_slots import silent_nodes
+from dashboard.operations.live_view.going_on import gone_nodes
 from dashboard.operations.selectors import fragments_where, slots_around, slots_gone
 from dashboard.operations.selectors import nodes as all_nodes
 from dashboard.plans.selectors import plan_of
@@ -37,12 +39,13 @@ def follow_plans(reports: Reports, *, at: datetime) -> int:
     if not proposals:
         return 0
     nodes = {node.name for node in all_nodes() if node.slots}
+    lost = gone_nodes() if silent_nodes().exists() else frozenset()
     for proposal in proposals:
         record = proposal.rollback_plan or proposal.plan
         plan = where_it_runs(plan_of(record))
         touched, slots = touched_nodes(plan), {bundle.slot for bundle in _bundles(plan)}
         progress = plan_progress(plan, EnactmentEvidence(
-            reports, gone=(touched - nodes) | slots_gone(slots), awaited=touched & nodes,
+            reports, gone=(touched - nodes) | slots_gone(slots) | lost, awaited=(touched & nodes) - lost,
             settings=settings_of(list(plan.settings_after)), active=_active_now(plan)))
         record_progress(proposal_id=proposal.pk, plan_id=record.pk, progress=progress, at=at)
     drop_left_bundles(left=reports.left)

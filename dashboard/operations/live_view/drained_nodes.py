@@ -28,6 +28,13 @@ def queries_there(estate: Estate, node: str) -> list[tuple[Fragment, RunningBund
         for bundle in fragment.queries if node_of(bundle.slot) == node]
 
 
+def queries_of_node(estate: Estate, node: str) -> list[str]:
+    """The ids of the queries on a node."""
+    return [
+        bundle.id for name in sorted(estate.fragments) for bundle in estate.fragments[name].queries
+        if node_of(bundle.slot) == node]
+
+
 def _why_not(
     estate: Estate, fragment: Fragment, bundle: RunningBundle, types: TaskTypes, bound: FileSecrets
 ) -> str:

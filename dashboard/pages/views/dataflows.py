@@ -180,10 +180,12 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     tasks = [{**task, "live": live["tasks"].get(task["id"], {})} for task in graph["tasks"]]
     for sink in live["sinks"].values():
         sink["waiting_since"] = moment_of(sink["waiting_since_ms"])
+    queries = queries_of(request.viewer, dataflow_id)
     return render(request, "dataflow.html", {
         "record": record, "live": live, "tasks": tasks, "tabs": TABS,
         "graph": _graph_as_it_runs(graph, live), "site": request.build_absolute_uri("/").rstrip("/"),
-        "queries": queries_of(request.viewer, dataflow_id), "outputs": _outputs(request, record, live),
+        "queries": queries, "survives": any(query.survives for query in queries),
+        "outputs": _outputs(request, record, live),
         "document": catalog.current_version(record), "proposals": proposals[:10],
         "versions": catalog.versions(record)[:catalog.VERSIONS_SHOWN],
         "entries": trail.entries_of(record, *proposals[:10])[:30],

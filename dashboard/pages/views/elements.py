@@ -38,7 +38,8 @@ def query(request: HttpRequest, query_id: str) -> HttpResponse:
     shown = parts.query_of(request.viewer, query_id)
     return render(request, "elements/query.html", {
         "query": shown, "report": shown.report, "since": moment_of(shown.report.since_ms),
-        "retry_at_ms": shown.report.retry_at_ms, "slot_url": slot_url(shown.slot)})
+        "retry_at_ms": shown.report.retry_at_ms, "slot_url": slot_url(shown.slot),
+        "survives": parts.survival_in_words(shown.report)})
 
 
 @require_safe
@@ -66,7 +67,7 @@ def node(request: HttpRequest, node: str) -> HttpResponse:
     """One node: its slots, what they take together, and what is wrong."""
     shown = parts.node_place(request.viewer, node)
     return render(request, "elements/node.html", {
-        "node": shown, "report": shown.report,
+        "node": shown, "report": shown.report, "if_lost": shown.if_lost,
         "slots": [{"name": key, "report": report, "url": slot_url(key)} for key, report in shown.slots],
         "drain": drain_of(node, request.viewer), "may_drain": request.viewer.administers,
         "problems": _rows_of_findings(shown.findings), "live_topic": "estate"})

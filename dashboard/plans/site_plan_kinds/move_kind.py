@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.operations.estate_store.file_secrets import file_secrets
 from dashboard.operations.estate_store.offered_slots import closed_slots, silent_nodes
+from dashboard.operations.live_view.going_on import copy_holders
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
 from scheduler.interruptions import interruptions_of
@@ -19,19 +22,32 @@ from scheduler.read_set import ReadTrackingView
 def _move(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     options, submitted = record.options, estate.submitted.get(str(record.dataflow_id))
     tasks = set(submitted.running.values()) if submitted is not None else ()
+    silent = frozenset(silent_nodes().values_list("name", flat=True))
     return plan_move(
         estate, query=options["query"], slot=options["slot"], along=options.get("along", ()),
         why=options.get("why", ""),
         file_secrets=file_secrets(estate.tasks[task] for task in tasks if task in estate.tasks),
-        silent=frozenset(silent_nodes().values_list("name", flat=True)), closed=closed_slots([options["slot"]]),
+        silent=silent, closed=closed_slots([options["slot"]]),
+        copied=_copied_at(node_of(options["slot"]), (options["query"], *options.get("along", ()))) if silent else (),
         **computed_with(record))
+
+
+def _copied_at(node: str, queries: Iterable[str]) -> frozenset[str]:
+    """Those of these queries that would go on at a node from a copy of their state."""
+    return frozenset(name for name, holder in copy_holders(queries).items() if holder == node)
 
 
 def _hindrance(plan: Plan) -> WeirError | None:
     """Why a move would not begin: nothing is heard of the node that it goes to, or leaves."""
-    left = {node_of(bundle.slot) for interruption in interruptions_of(plan) for bundle in interruption.queries}
+    leaving = {bundle.id: node_of(bundle.slot) for interruption in interruptions_of(plan)
+               for bundle in interruption.queries}
     reached = {node_of(bundle.slot) for fragment in plan.fragments_after.values() for bundle in fragment.queries}
-    silent = silent_nodes().filter(name__in=reached | left).values_list("name", flat=True).first()
+    all_silent = set(silent_nodes().filter(name__in={*reached, *leaving.values()}).values_list("name", flat=True))
+    if not all_silent:
+        return None
+    copied = {name for node in reached for name in _copied_at(node, leaving)}
+    left = {node for name, node in leaving.items() if name not in copied}
+    silent = min(all_silent & (reached | left), default=None)
     if silent is None:
         return None
     if silent in reached:

@@ -222,6 +222,14 @@ class PlayedRedis:
         del stream.ids[which], stream.fields[which]
         return removed
 
+    def _rename(self, key: bytes, to: bytes) -> bytes:
+        self.hashes[to] = self.hashes.pop(key)
+        return b"OK"
+
+    def _expire(self, key: bytes, _seconds: bytes) -> int:
+        self.expiring.add(key)
+        return 1
+
     def _hash(self, key: bytes) -> dict[bytes, bytes]:
         return self.hashes.get(key, {})
 
@@ -235,7 +243,7 @@ _COMMANDS: dict[bytes, Callable[..., Any]] = {
     b"HLEN": lambda broker, key: len(broker._hash(key)),
     b"HEXISTS": lambda broker, key, name: int(name in broker._hash(key)),
     b"HSET": PlayedRedis._hset, b"HSETNX": PlayedRedis._hsetnx, b"HDEL": PlayedRedis._hdel,
-    b"HINCRBY": PlayedRedis._hincrby,
+    b"HINCRBY": PlayedRedis._hincrby, b"RENAME": PlayedRedis._rename, b"EXPIRE": PlayedRedis._expire,
     b"XADD": PlayedRedis._xadd, b"XRANGE": PlayedRedis._xrange, b"XTRIM": PlayedRedis._xtrim,
     b"XDEL": PlayedRedis._xdel,
     b"XLEN": lambda broker, key: len(broker.streams[key].ids) if key in broker.streams else 0,

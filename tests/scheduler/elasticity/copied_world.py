@@ -1,7 +1,8 @@
 """A played world of queries whose state is copied to other nodes, and whose machines die, fall silent and come back.
 
 Two queries in a row count by key. A batch is a generator that stops before each change, so a machine may go at any of
-them. Channels refuse what they have, as ``workers/engine/channels/lua/write.lua`` does.
+them. Channels refuse what they have, as ``workers/engine/channels/lua/write.lua`` does. Ranges are recorded and taken
+over by the scripts that run on Spark.
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
 
+import redis
+
+from scheduler.contracts.offsets import Offset
+from scheduler.contracts.savepoints import Savepoint
 from scheduler.elasticity.query_copies import (
     BatchCopy,
     CopiedPlaces,
@@ -20,6 +25,11 @@ from scheduler.elasticity.query_copies import (
     copied_places,
     copy_to_go_on_with,
 )
+from workers.engine.channels import keys, scripts
+from workers.engine.channels.batch_ranges import begin_ranges, entries_of, free_to, place_of, take_ranges
+from workers.engine.channels.channel_registry import Channels
+
+from ...engine.channels.played_redis import PlayedRedis
 
 Event = tuple[str, int]
 NODES = {"n1": "a", "n2": "b", "n3": "a", "n4": "b", "n5": "c"}  # zones by name
@@ -77,12 +87,18 @@ class Run:
     steps: Iterator[None] = field(default_factory=lambda: iter(()))
     is_dead: bool = False  # its machine is gone, not merely silent
 
+    @property
+    def id(self) -> str:
+        """The fragment: whoever goes on has another."""
+        return f"{self.query}-{self.token}"
+
 
 @dataclass(frozen=True)
 class Faults:
     """What may be taken out of the protocol, to see that the world finds it."""
 
     records_ranges: bool = True
+    takes_ranges: bool = True
     frees_behind_copies_only: bool = True
     counts_the_querys_own_place: bool = True
     leaves_out_copies_of_who_was_away: bool = True
@@ -105,11 +121,14 @@ class CopiedWorld:
         self.channels = {name: Channel() for name in ("in", "f1.0", "f2.0")}
         for number, event in enumerate(EVENTS):
             self.channels["in"].write((1, number), (event,))
-        self.ranges: dict[tuple[str, Entry], Entry] = {}
+        self.broker = PlayedRedis()
+        self.registry = Channels(self.broker)
         self.tokens = dict.fromkeys(self.inputs, 1)
         self.living = set(NODES)
         self.disks: dict[str, dict[str, list[tuple[BatchCopy, dict[str, int]]]]] = {node: {} for node in NODES}
         self.runs = {query: Run(query, node, 1, 0, _BEGINNING, {}) for query, node in (("f1", "n1"), ("f2", "n2"))}
+        for run in self.runs.values():
+            begin_ranges(self.broker, self.registry, run.id, self._place(run), {})
         self.overtaken: list[Run] = []  # that do not know it yet
         self.fenced = 0  # how many have found it out
 
@@ -159,9 +178,7 @@ class CopiedWorld:
         if not self.faults.frees_behind_copies_only:
             entry = self.runs[query].place
         self.channels[channel].free(entry)
-        for of, start in list(self.ranges):
-            if of == query and start < self.channels[channel].freed:
-                del self.ranges[of, start]
+        free_to(self.broker, self.registry, self.runs[query].id, {channel: self.channels[channel].freed})
 
     def take_over(self, query: str) -> None:
         """Go on with a query whose node does not answer, at a holder."""
@@ -175,8 +192,10 @@ class CopiedWorld:
         self.tokens[query] += 1
         if not before.is_dead:
             self.overtaken.append(before)
-        self.runs[query] = Run(
+        run = self.runs[query] = Run(
             query, copy.holder, self.tokens[query], copy.batch, copy.places[self.inputs[query]], counts)
+        if self.faults.takes_ranges:
+            assert take_ranges(self.broker, before.id, run.id)
 
     # What happens.
 
@@ -237,6 +256,21 @@ class CopiedWorld:
         freed = {self.inputs[query]: self.channels[self.inputs[query]].freed}
         return freed if self.faults.leaves_out_copies_of_who_was_away else {}
 
+    def _place(self, run: Run, entry: Entry | None = None) -> str:
+        block, number = run.place if entry is None else entry
+        return place_of(Savepoint(offsets={self.inputs[run.query]: Offset(f"{block}-{number}")}))
+
+    def _recorded(self, run: Run, end: Entry) -> Entry:
+        """Where the batch ends that begins at a run's place: by who recorded that first."""
+        try:
+            text = scripts.run(
+                self.broker, "range", [keys.ranges(run.id)], [run.id, self._place(run), self._place(run, end)])
+        except redis.ResponseError as error:
+            if "goes on with it" in str(error):
+                raise Fenced(run.query) from error
+            raise Wrong(str(error)) from error
+        return entries_of(text.decode())[self.inputs[run.query]]
+
     def _batch(self, run: Run) -> Iterator[None]:
         """A batch: it is planned, its range is noted before anything of it is published, and it is done."""
         source = self.channels[self.inputs[run.query]]
@@ -247,8 +281,8 @@ class CopiedWorld:
             return
         end = self.chance.choice(waiting[:5])
         yield
-        if self.faults.records_ranges:  # also if it was overtaken: then its successor takes the same range
-            end = self.ranges.setdefault((run.query, run.place), end)
+        if self.faults.records_ranges:
+            end = self._recorded(run, end)
         if run.place < source.freed and run.token != self.tokens[run.query]:
             raise Fenced(run.query)
         events = [event for entry in source.after(run.place) if entry <= end for event in source.blocks[entry]]

@@ -19,7 +19,7 @@ from workers.library.store_files import remove
 FOLDER = "folds"
 _NAME = re.compile(rb"[\w.-]+" + re.escape(SUFFIX).encode() + rb'(?=\\*")')
 _MOST_READ = 8 << 20  # bytes of a record: one that has more has large states itself
-_RECORDS = ("ended", "received", "begun")  # in the order in which a name goes from one to the next
+_RECORDS = ("held", "ended", "received", "begun")  # in the order in which a name goes from one to the next
 
 
 @dataclass(frozen=True, slots=True)

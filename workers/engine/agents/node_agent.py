@@ -42,6 +42,7 @@ from .supervising.archiver import Archiver
 from .supervising.broker_sync import DesiredStateWatcher, ReportPublisher, connect
 from .supervising.broker_users import CONNECTORS, BrokerUsers
 from .supervising.confinement import Confinement, command_of, trusted_environment, unconfined
+from .supervising.copy_holders import holders_thread
 from .supervising.lease import Lease, LeaseState
 from .supervising.log_keeper import LogAnswers, LogKeeper
 from .supervising.look_runner import LookRunner
@@ -81,7 +82,7 @@ class NodeAgent:
         self._store = NodeStore(settings.data_dir, settings.node)
         self._slot_argv = slot_argv or command_of
         self._broker = connect(settings.redis_url)
-        self._users = BrokerUsers(self._broker, settings.redis_url, self._store)
+        self._users = BrokerUsers(self._broker, settings.redis_url, self._store, has_copies=settings.copies > 0)
         self._confinement = (Confinement if slot_argv is None else unconfined)(settings, self._users)
         self._lease = Lease(self._broker, settings.node, folder=self._store.folder)
         self._stopping, self._wake, self._news = threading.Event(), threading.Event(), threading.Event()
@@ -106,8 +107,7 @@ class NodeAgent:
         self._qos: NodeQos | None = None  # likewise
         self._calibration = Calibration(
             self._store.folder / "speed.json", machine=machine_class(settings.slots))
-        self._memory_mb = psutil.virtual_memory().total >> 20
-        self._log = logger()
+        self._memory_mb, self._log = psutil.virtual_memory().total >> 20, logger()
 
     def stop(self) -> None:
         """Drain and end; safe in a signal handler."""
@@ -134,6 +134,7 @@ class NodeAgent:
             on_intervals=self._poke_slots, on_event=publisher.send_event)
         files = FileThread(FileKeeper.of(self._settings, report=self._log.warning))
         threads = (
+            *holders_thread(self._broker, self._store, self._settings, slots=lambda: self._slots, users=self._users),
             publisher, watcher, SpillThread(self._spiller, clock_ms=_now_ms),
             QosThread(self._qos, clock_s=time.time, cycle_s=self._settings.supervisor_cycle_s),
             self._look_runner, self._trial_runner, LogAnswers(self._broker, self._settings.node, self._logs))
@@ -168,8 +169,7 @@ class NodeAgent:
         self._slots = [
             made(SlotProcess, str(index), spare=self._spare, works_for=self._users.works_for)
             for index in range(self._settings.slots)]
-        self._connectors = None
-        self._version = self._store.read_desired().version
+        self._connectors, self._version = None, self._store.read_desired().version
         self._log.info("agent serves", slots=len(self._slots), version=self._version)
         report_at_ms, reported_states = 0, []
         while not self._stopping.is_set() and self._lease_state is not LeaseState.TAKEN:

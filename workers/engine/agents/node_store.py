@@ -5,6 +5,7 @@
     <data-dir>/nodes/<node>/told/died-<slot>  how the slot's last driver ended that ended by itself
     <data-dir>/nodes/<node>/qos.json          the newest set-up of its latency manager and reporter
     <data-dir>/nodes/<node>/told/intervals.json  how far apart batches are to be, as managers chose it
+    <data-dir>/nodes/<node>/told/copies.json  where copies of its queries' state are to be, and whose it holds
     <data-dir>/nodes/<node>/taken/<fragment>  one of another node has begun with what one of this node left
     <data-dir>/nodes/<node>/let-go/<fragment> what a connector did for it here is that node's (``passing``)
     <data-dir>/nodes/<node>/void/<fragment>   the last that it goes on with never began, on another node
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from scheduler.contracts.desired import DESIRED_STATES, WANTED_FRAGMENTS, DesiredState, WantedFragment
@@ -24,8 +25,19 @@ from workers.engine.desired_publishing import keep_handing_over, with_intervals,
 from .atomic_files import names_in, write_atomically
 from .blame import Death
 
+COPIES_FILE = "copies.json"
 TOLD, TAKEN, LET_GO, VOID = "told", "taken", "let-go", "void"  # folders
 DESIRED, INTERVALS_FILE, KNOWN_FILE = "desired.json", "intervals.json", "known.json"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyWishes:
+    """Where copies of the state of a node's fragments are to be, whose state it is to hold and of which node, and the
+    nodes that report."""
+
+    own: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    held: Mapping[str, str] = field(default_factory=dict)
+    living: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +129,20 @@ class NodeStore:
     def write_death(self, slot: str, death: Death) -> None:
         """Keep how a slot's driver has ended, for the next one."""
         write_atomically(self.folder / TOLD / f"died-{slot}", json.dumps(asdict(death)))
+
+    def read_copy_wishes(self) -> CopyWishes | None:
+        """Where copies of state are to be; None where there are none at all."""
+        try:
+            document = json.loads((self.folder / TOLD / COPIES_FILE).read_text())
+        except FileNotFoundError:
+            return None
+        own = {name: tuple(nodes) for name, nodes in document["own"].items()}
+        return CopyWishes(own, document["held"], tuple(document["living"]))
+
+    def write_copy_wishes(self, wishes: CopyWishes) -> None:
+        """Say where copies of state are to be."""
+        if wishes != self.read_copy_wishes():
+            write_atomically(self.folder / TOLD / COPIES_FILE, json.dumps(asdict(wishes)))
 
     def read_qos(self) -> QosSetup:
         """The newest set-up of its latency manager and reporter; an empty one before the first."""

@@ -59,6 +59,7 @@ from .reconciling.reconcile import Action, FragmentState, reconcile
 from .reconciling.standby import Patience, heirs_due, rest_s, stages_of
 from .reconciling.state_sizes import StateSizes
 from .started_fragments import SlotStore
+from .state_copies import QueryCopies
 from .supervising.broker_sync import connect
 from .supervising.driver_end import end_in_turn, is_ending, refusal_told
 from .supervising.heap_sampler import HeapSampler
@@ -93,6 +94,7 @@ class SlotLoop:
         self._desired, self._patience = DesiredState(), Patience()
         self._stages: dict[str, HandoverStage] = {}  # of the fragments that hand over
         self._carrier = Carrier(self._broker, self._store, clock_ms=_now_ms, keeps_stores=not settings.spark_master)
+        self._copies = QueryCopies(self._broker, self._store, self._node_store, settings, slot=slot, clock_ms=_now_ms)
         self._ended: set[str] = set()
         self._left: frozenset[str] = frozenset()  # bundles that were leaving and have left
         self._due_ms: dict[str, int] = {}
@@ -126,8 +128,7 @@ class SlotLoop:
         """Serve until stopped; the process's exit code."""
         self._desired = self._view.at(_now_ms())
         self._say("starting")
-        config = ChannelConfig.of(self._settings)
-        is_spare = self._spark is not None
+        config, is_spare = ChannelConfig.of(self._settings), self._spark is not None
         if self._spark is None:
             began_s = time.monotonic()
             self._spark = open_session(
@@ -139,9 +140,8 @@ class SlotLoop:
         channels = Channels(self._broker)
         self._executor = FragmentExecutor(
             SlotContext(
-                engine=SparkEngine(self._spark, channels, config, task_types(), self._store),
-                channels=channels, broker=self._broker, store=self._store, task_types=task_types(),
-                desired=self._newest,
+                engine=SparkEngine(self._spark, channels, config, task_types(), self._store), channels=channels,
+                broker=self._broker, store=self._store, task_types=task_types(), desired=self._newest,
             ),
             clock_ms=_now_ms, on_event=self._on_event,
         )
@@ -201,9 +201,9 @@ class SlotLoop:
             outgoing=[(fragment, self._stages[fragment.id]) for fragment in here if fragment.id in self._stages],
             staying=frozenset(self._desired.outgoing), resting=self._store.having("paused"), left=self._left,
             saving=unsaved(self._store.files, wanted.values()))
-        actions = in_turn(
-            actions, self._desired.of_slot(self._name), actual,
-            coming=lambda: in_first_batch(list(self._runs.values()), self._listener.progress, now_ms=now_ms))
+        actions += self._copies.turn(self._desired, actual, {action.fragment_id for action in actions})
+        actions = in_turn(actions, self._desired.of_slot(self._name), actual, coming=lambda: in_first_batch(
+            list(self._runs.values()), self._listener.progress, now_ms=now_ms))
         todo: dict[str, list[Action]] = {}
         for action in actions:
             todo.setdefault(action.fragment_id, []).append(action)
@@ -321,7 +321,7 @@ class SlotLoop:
         report = run.report(
             progress_facts, throttled_by=self._throttled.get(run.id), now_ms=now_ms,
             is_behind=self._hanging.is_behind(run.id, now_ms=now_ms))
-        return {**report, "state": "left"} if run.id in self._left else report
+        return {**report, **self._copies.told(run.id), **({"state": "left"} if run.id in self._left else {})}
 
     def _look_at_meters(self, runs: list[FragmentRun], now_ms: int) -> None:
         meters = read_meters(self._broker, [run for run in runs if run.state is FragmentState.RUNNING])

@@ -12,6 +12,8 @@
                                                       <fragment>.received (what came for it from another node),
                                                       <fragment>.copy and <fragment>.coming-* (what comes ahead of that,
                                                       and what has come so far), <fragment>.ahead,
+                                                      <fragment>--<node>.copy and <fragment>--<node>.held (the state of
+                                                      another node's, in case that is lost, and its record),
                                                       <fragment>.newer and <fragment>.difference (sent to one of
                                                       another node),
                                                       and <fragment>.folds (of each of its tasks)
@@ -280,7 +282,8 @@ class SlotStore:
             lock.release(remove=True)
         for kind in ("ahead", "newer", "difference", "copy", f"{COMING}-*"):  # without them whole records are sent
             for path in folder.glob(f"*.{kind}"):
-                if now_s - path.stat().st_mtime >= grace_s:
+                is_held = path.with_suffix(".held").exists()
+                if now_s - path.stat().st_mtime >= grace_s and not is_held:
                     path.unlink(missing_ok=True)
         self.fold_stores.sweep(now_s=now_s, grace_s=grace_s)
         return swept

@@ -42,10 +42,11 @@ class ChannelConfig:
     max_rows: int = 100_000
     block_rows: int = BLOCK_ROWS
     catch_up_ms: int = 300_000
+    records_ranges: bool = False  # copies of queries' state may be on other nodes
 
     @classmethod
     def of(cls, settings: Settings) -> ChannelConfig:
         """That of a slot with these settings."""
         return cls(
             redis_url=settings.redis_url, data_dir=settings.data_dir, jar=settings.channels_jar,
-            spill=spill_folder(settings.data_dir, settings.node))
+            spill=spill_folder(settings.data_dir, settings.node), records_ranges=settings.copies > 0)

@@ -8,7 +8,12 @@ PREFIX = "weir:"
 PUSH = f"{PREFIX}push"
 EVENTS = f"{PREFIX}events"
 WORKER = f"{PREFIX}worker"  # is there while a worker does what is due
+COPIED = "copied"  # the field of a channel's meta with the last block number that all copies of its writer have
+COPY_MARK = "--"  # in the name of a copy, between fragment and node
+_COPIES = "~copies"  # as in ``unregister.lua``
 SINK = "sink"  # the reader of a channel that is written to another system
+LOST = f"{PREFIX}lost"  # the hash of nodes whose queries go on elsewhere, from copies of their state
+HOLDERS = f"{PREFIX}holders"  # of copies of state, by node: fault zone and room (JSON)
 SECRETS = f"{PREFIX}secrets"  # sealed values by team/name
 
 
@@ -91,6 +96,36 @@ def ahead(heir: str) -> str:
 def heir(fragment: str) -> str:
     """Is there while a fragment that shall go on with the work of another node's is ready to."""
     return f"{PREFIX}heir:{fragment}"
+
+
+def ranges(fragment: str) -> str:
+    """The hash of where those batches of a fragment end that the oldest copy of its state lacks, by their places."""
+    return f"{PREFIX}ranges:{fragment}"
+
+
+def copies(fragment: str) -> str:
+    """The hash of the copies of a fragment's state that are whole, by the node that holds them (JSON)."""
+    return f"{PREFIX}copies:{fragment}"
+
+
+def copies_at(node: str) -> str:
+    """The hash of the fragments whose state a node is to hold, and the node of each."""
+    return f"{PREFIX}copies-at:{node}"
+
+
+def copy_name(fragment: str, node: str) -> str:
+    """The name under which a copy of a fragment's state goes to a node, and is kept there."""
+    return f"{fragment}{COPY_MARK}{node}"
+
+
+def copies_reader(fragment: str) -> str:
+    """The reader of a fragment's inputs that holds what the oldest copy of its state has not read."""
+    return f"{fragment}{_COPIES}"
+
+
+def copied_by(reader: str) -> str:
+    """The fragment whose copies are a reader; any other reader is itself."""
+    return reader.removesuffix(_COPIES)
 
 
 def intake(task_id: str) -> str:

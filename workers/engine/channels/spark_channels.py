@@ -102,7 +102,8 @@ def read_channels(
             "max_blocks": max(config.max_blocks, config.blocks_each * len(group)), "max_rows": config.max_rows,
             "threads": threads, "spill": str(config.spill or config.data_dir / "spill"),
             "begin": json.dumps({channel: begin[channel] for channel in group if channel in begin}), "gate": gate,
-            "idle_ms": idle_ms, "source": source, **_open(real_time),
+            "idle_ms": idle_ms, "source": source, "ranges": config.records_ranges and len(groups) == 1,
+            **_open(real_time),
         }
         streams.append(_read(spark, config, "weir.ChannelProvider", options, schema))
     if len(streams) == 1:
@@ -162,7 +163,8 @@ def read_ticks(
         raise ValueError("ticks come at a rate or on a schedule: give one of the two")
     options: dict[str, object] = {
         "reader": name, "writes": ",".join(writes), "wait_ms": config.wait_ms, "max_rows": config.max_rows,
-        "catch_up_ms": config.catch_up_ms, "gate": gate, "source": source, **_open(real_time),
+        "catch_up_ms": config.catch_up_ms, "gate": gate, "source": source, "ranges": config.records_ranges,
+        **_open(real_time),
     }
     if rate_per_s is not None:
         options["rate_per_s"] = rate_per_s

@@ -69,7 +69,7 @@ class Way:
         self.here.files.write("h", "ahead", SAVEPOINTS.dumps(replace(state(), source_offset=None)).encode())
 
     def round(self, *changes: tuple[int, int]) -> None:
-        make_copies(self.here, ("h",), state(*changes).states)
+        make_copies(self.here, ("h",), state(*changes))
 
     @property
     def manifest(self) -> dict:

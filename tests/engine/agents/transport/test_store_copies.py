@@ -113,7 +113,7 @@ def test_a_copy_rounds_and_what_is_new_are_the_state_that_was_left(before: list,
                     is_lost = is_lost or (end != "died" and old.pointer.version < version)
                     old.batch(events, end)
                 if number < len(rounds):
-                    newer = copies.newer(last, old.record.states, base=check_of(last))
+                    newer = copies.newer(last, old.record, base=check_of(last))
                     assert (newer is None) == is_lost
                     assert newer is None or (is_of_stores(newer) and is_round(newer))
                     last, is_lost = newer or copies.copy(old.record.states), False
@@ -170,7 +170,7 @@ def test_a_round_is_put_into_what_it_is_newer_than_alone(old: Old, tmp_path: Pat
     newer = []
     for number in range(2):
         old.batch([("a", "x", number)], "done")
-        newer.append(copies.newer((copy, *newer)[-1], old.record.states, base=check_of((copy, *newer)[-1])))
+        newer.append(copies.newer((copy, *newer)[-1], old.record, base=check_of((copy, *newer)[-1])))
     with pytest.raises(StateLost):
         heirs.take("h", newer[0], check=check_of(newer[0]))
     heirs.take("h", copy, check=check_of(copy))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from workers.engine.channels import keys
+from workers.engine.channels.batch_ranges import begin_ranges, forget_ranges
 from workers.engine.channels.channel_config import CAPACITY_BLOCKS, OPEN_CAPACITY_BLOCKS
 from workers.engine.keyed_choices import read_choices
 from workers.engine.spark.failure_messages import FragmentFailed
@@ -12,6 +13,7 @@ from workers.engine.spark.failure_messages import FragmentFailed
 from ..transport.claims import withdraw
 from .broker_instructions import (
     Activate,
+    BeginRanges,
     BrokerInstruction,
     ClosePart,
     CloseValve,
@@ -22,6 +24,7 @@ from .broker_instructions import (
     DropRoute,
     Expire,
     ForgetFragment,
+    ForgetRanges,
     Join,
     KeepMeters,
     MarkLeft,
@@ -75,6 +78,10 @@ class BrokerActuator:
                 self._join(instruction)
             case Unregister(channel, reader, for_good):
                 channels.unregister(channel, reader, for_good=for_good)
+            case BeginRanges(place, offsets):
+                begin_ranges(self._around.broker, channels, run.id, place, offsets)
+            case ForgetRanges():
+                forget_ranges(self._around.broker, channels, run.id, ())
             case Commit(channel, offset):
                 channels.commit(channel, run.id, offset)
             case Persist(channel):

@@ -4,6 +4,7 @@ decide nothing, and have everything resolved.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from scheduler.contracts.offsets import Offset
@@ -210,8 +211,22 @@ class SetPace:
     interval_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class BeginRanges:
+    """From now on the fragment records where its batches end, and its inputs are kept from these offsets on, for those
+    who go on from a copy of its state; where it does so already, nothing changes."""
+
+    place: str
+    offsets: Mapping[str, Offset]
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRanges:
+    """The fragment goes on elsewhere than behind its last batch: no copy of its state is gone on with any more."""
+
+
 BrokerInstruction = (
     OpenChannel | OpenPart | ClosePart | PassPart | Join | Unregister | Commit | Persist | Expire | DeleteChannel
     | OpenValve | CloseValve | SetTail | SetPace | SetRoute | SetAlternate | DropRoute | Activate | Resume | DropControl
-    | MarkLeft | ComeBack | KeepMeters | ForgetFragment | Withdraw
+    | MarkLeft | ComeBack | KeepMeters | ForgetFragment | Withdraw | BeginRanges | ForgetRanges
 )

@@ -7,10 +7,13 @@ can only fail again: it goes on behind that batch.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from scheduler.contracts.desired import WantedFragment
 from workers.engine.channels import keys
+from workers.engine.channels.batch_ranges import place_of
 
-from .broker_instructions import Resume, Unregister
+from .broker_instructions import BeginRanges, ForgetRanges, Resume, Unregister
 from .delays import LEAVE_MS, RETRY_MS, SOON_MS
 from .handover_stages import remote_successors
 from .inputs import channels_of
@@ -37,6 +40,7 @@ from .savepoint_decisions import (
     end,
     has_lost_its_place,
     has_read_to_the_end,
+    has_repeated,
     left_by,
     state_left,
 )
@@ -88,20 +92,30 @@ def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
     """Copy the state of a query that works, between two batches; it goes on before the copy is on disk."""
     fragment = action.fragment
     heirs = tuple(heir.id for heir in remote_successors(snapshot.desired, fragment.id))
-    if not snapshot.has_query or not (heirs or action.savepoints):
+    if not snapshot.has_query or not (heirs or action.savepoints or action.holders):
         return ()
     if snapshot.is_held is None:
         return (HoldQuery(), Again(action))
     if not snapshot.is_held or not snapshot.records.progress.is_done:
         return (RetryAt(snapshot.now_ms + RETRY_MS),)
-    record = RecordSaved(left_by(snapshot, fragment), action.savepoints) if action.savepoints else RecordCopy(heirs)
-    return (ReadState(state_left(snapshot.records)), Resume(), record)
+    read = ReadState(state_left(snapshot.records))
+    if action.savepoints:
+        return (read, Resume(), RecordSaved(left_by(snapshot, fragment), action.savepoints))
+    if heirs:
+        return (read, Resume(), RecordCopy(heirs))
+    left = left_by(snapshot, fragment)
+    # Blocks that were not done yet are none that the copy has.
+    left = replace(left, last_offsets={}, repeats=snapshot.records.progress.batch + 1)
+    names = tuple(keys.copy_name(fragment.id, node) for node in action.holders)
+    return (read, BeginRanges(place_of(left), left.offsets), Resume(), RecordCopy(names, left))
 
 
 def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:
     match action:
         case End(fragment):
-            return has_read_to_the_end(snapshot, fragment)
+            return has_repeated(snapshot, fragment) and has_read_to_the_end(snapshot, fragment)
+        case Pause(fragment):
+            return snapshot.actual.gave_up or has_repeated(snapshot, fragment)
         case Leave(fragment):
             return has_read_all(snapshot, fragment)
     return True
@@ -129,5 +143,5 @@ def _pause(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     Nor is it waited for at a live source: that rests as well. What it wrote last is read when both go on.
     """
     return (
-        RecordPause(paused=True),
+        RecordPause(paused=True), ForgetRanges(),
         *(Unregister(channel, snapshot.id) for channel in channels_of(fragment.inputs) if not keys.is_intake(channel)))

@@ -144,6 +144,7 @@ def restore_point_of(fragment: WantedFragment, ends: Sequence[Savepoint]) -> Res
         source_offset=source_offsets[0] if source_offsets and not fragment.inputs else None,
         batch_bases={channel: batch_bases[channel] for channel in fragment.written if channel in batch_bases},
         states={task: states for end in ends for task, states in end.states.items() if task in own},
+        repeats=any(end.repeats is not None for end in ends),
     )
 
 

@@ -195,9 +195,11 @@ class ReadState:
 
 @dataclass(frozen=True, slots=True)
 class RecordCopy:
-    """Record the state that was read as a copy that goes ahead to these heirs on other nodes."""
+    """Record the state that was read, and what else is said of it, as a copy that goes to other nodes: under these
+    names, of heirs or of copies."""
 
-    heirs: tuple[str, ...]
+    names: tuple[str, ...]
+    savepoint: Savepoint = field(default_factory=Savepoint)
 
 
 @dataclass(frozen=True, slots=True)

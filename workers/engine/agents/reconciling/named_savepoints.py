@@ -22,7 +22,7 @@ def unsaved(files: Files, fragments: Iterable[WantedFragment]) -> tuple[CopyStat
     lacking = (
         (fragment, [name for name in fragment.savepoints if files.size(fragment.id, kind_of(name)) is None])
         for fragment in fragments)
-    return tuple(CopyState(fragment, tuple(names)) for fragment, names in lacking if names)
+    return tuple(CopyState(fragment, savepoints=tuple(names)) for fragment, names in lacking if names)
 
 
 def save(files: Files, fragment_id: str, names: Iterable[str], part: Savepoint) -> None:

@@ -200,6 +200,8 @@ def _to_begin(fragment: WantedFragment, records: Records) -> Wishes:
 def _to_end(run: FragmentRun, action: Action, fragment: WantedFragment, records: Records) -> Wishes:
     channels: list[str] = [item.channel for item in fragment.inputs] if records.is_paused else []
     is_at_rest = run.query is None or bool(run.is_held)
+    if isinstance(action, End | Pause) and records.begun is not None and records.begun.repeats:
+        channels += fragment.written
     match action:
         case End():
             read = records.progress.offsets

@@ -113,7 +113,8 @@ def _strays(snapshot: Snapshot, fragment: WantedFragment, position: int, staying
     desired, info = snapshot.desired, snapshot.channels.get(fragment.channel(position))
     if fragment.id in desired.outgoing or info is None:
         return []
-    return [reader for reader in info.readers if reader not in staying and made_in(reader) <= desired.generation]
+    return [reader for reader in info.readers
+            if keys.copied_by(reader) not in staying and made_in(reader) <= desired.generation]
 
 
 def _prepared_routes(

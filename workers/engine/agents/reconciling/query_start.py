@@ -13,7 +13,7 @@ from dataclasses import replace
 from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.model.fragment import channel_id
 
-from .broker_instructions import ComeBack, DeleteChannel, ForgetFragment, OpenChannel, SetPace
+from .broker_instructions import ComeBack, DeleteChannel, ForgetFragment, ForgetRanges, OpenChannel, SetPace
 from .delays import POLL_MS, RETRY_MS, SELDOM_MS, SOON_MS
 from .inputs import inputs_now
 from .instructions import (
@@ -88,8 +88,9 @@ def _stand_by(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
 
 def _after_standing_by(snapshot: Snapshot, whole: WantedFragment) -> Instructions:
     """Go on with the query that stands by, once it has done its empty batch, where it is of just this chain."""
-    progress = snapshot.records.progress
-    if _compiles_alike(snapshot.standby, whole):
+    progress, begun = snapshot.records.progress, snapshot.records.begun
+    # Batches are repeated under their numbers: an empty one before them would move these on.
+    if _compiles_alike(snapshot.standby, whole) and not (begun and begun.repeats):
         if progress.batch < 0 or not progress.is_done:
             return (Wait(snapshot.now_ms + SOON_MS),)
         # Its checkpoint counts from here on, before any boundary is set by it.
@@ -124,6 +125,8 @@ def _compile(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ..
     # A batch is ended in the mode in which it was begun: its blocks must be the same.
     real_time = wanted.real_time if progress.is_done else progress.is_open
     wanted = replace(wanted, inputs=inputs, real_time=real_time)
+    if real_time or len(wanted.streams) > 1:  # it records no ranges, and so no copy of its state is gone on with
+        going_on = (*going_on, ForgetRanges())
     if known is None:
         return (*going_on, Compile(wanted))
     shared = min(len(known.tasks), len(wanted.tasks))

@@ -186,10 +186,11 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """Copy the state between two batches, for heirs on another node or as a part of named savepoints, and work on."""
+    """Copy the state between two batches, and work on: for heirs elsewhere, named savepoints, or nodes that hold it."""
 
     fragment: WantedFragment
     savepoints: tuple[str, ...] = ()
+    holders: tuple[str, ...] = ()
 
     @property
     def fragment_id(self) -> str:

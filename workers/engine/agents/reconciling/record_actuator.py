@@ -69,9 +69,9 @@ class RecordActuator:
                 self._log.info("fragment ended for others", fragment=run.id, took_ms=took_ms)
             case ReadState(state):
                 run.copied = self._states(run, state)
-            case RecordCopy(heirs):
+            case RecordCopy(names, savepoint):
                 copied, run.copied = run.copied, {}
-                make_copies(store, heirs, copied)
+                make_copies(store, names, replace(savepoint, states=copied))
             case RecordSaved(savepoint, names):
                 states, run.copied = store.fold_stores.whole(run.copied), {}
                 save(store.files, run.id, names, replace(savepoint, states=states))

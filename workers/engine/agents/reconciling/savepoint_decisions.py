@@ -14,7 +14,7 @@ from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from workers.engine.channels import keys
 
-from .broker_instructions import Commit, DropControl, Join, Withdraw
+from .broker_instructions import Commit, DropControl, ForgetRanges, Join, Withdraw
 from .handover_stages import offset_of, predecessors, remote_successors, restore_point_of, successors
 from .inputs import channels_of
 from .instructions import (
@@ -147,6 +147,18 @@ def has_read_to_the_end(snapshot: Snapshot, fragment: WantedFragment) -> bool:
     return True
 
 
+def has_repeated(snapshot: Snapshot, fragment: WantedFragment) -> bool:
+    """Whether a fragment that goes on from a copy has come to the last batch that another had published anything of:
+    until then its next batches must be those of the other one, and nobody else's."""
+    begun, batch = snapshot.records.begun, snapshot.records.progress.batch
+    if begun is None or not begun.repeats:
+        return True
+    infos = {channel: snapshot.channels.get(channel) for channel in fragment.written}
+    return all(
+        info is None or info.last.block <= begun.batch_bases.get(channel, 0) + batch + 1
+        for channel, info in infos.items())
+
+
 def end(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     """Record what a fragment leaves that is at rest: others can go on from there."""
     return (RecordEnded(left_by(snapshot, fragment), state_left(snapshot.records)),)
@@ -248,13 +260,13 @@ def go_on(snapshot: Snapshot, wanted: WantedFragment) -> tuple[Instructions, Wan
     is_same = known is None or set(known.inputs) == set(wanted.inputs)
     if known is not None and not (is_same and records.progress.is_done and not _has_other_channel(snapshot)):
         steps, whole = _succeed_itself(snapshot, known, wanted)
-        return (*steps, RecordPause(paused=False)), whole
+        return (ForgetRanges(), *steps, RecordPause(paused=False)), whole
     begun = records.begun or RestorePoint()
     source_offset = records.progress.source_offset or begun.source_offset
     offsets = {item.channel: _goes_on_at(snapshot, item.channel) for item in wanted.inputs}
     source_offset = source_offset and _due_now(snapshot, source_offset)
     begun = replace(begun, source_offset=source_offset, offsets={**begun.offsets, **offsets})
-    return (RecordBegun(begun), RecordPause(paused=False)), known
+    return (ForgetRanges(), RecordBegun(begun), RecordPause(paused=False)), known
 
 
 def _goes_on_at(snapshot: Snapshot, channel: str) -> Offset | None:

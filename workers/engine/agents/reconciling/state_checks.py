@@ -58,6 +58,8 @@ def _of_block_numbers(snapshot: Snapshot) -> Iterator[str]:
     if snapshot.has_query or not snapshot.is_compiled:
         return
     begun = snapshot.records.begun or RestorePoint()
+    if begun.repeats:
+        return  # what another has written is written again, and refused where it stands
     for channel in snapshot.running.written:
         info = snapshot.channels.get(channel)
         highest = begun.batch_bases.get(channel, 0) + snapshot.records.progress.batch + 1

@@ -45,8 +45,8 @@ TOPICS = (f"&{keys.channel('')}*", f"&{keys.valve('')}*")
 class BrokerUsers:
     """The users of one node."""
 
-    def __init__(self, broker: redis.Redis, url: str, store: NodeStore) -> None:
-        self._broker, self._url, self._store = broker, url, store
+    def __init__(self, broker: redis.Redis, url: str, store: NodeStore, *, has_copies: bool = False) -> None:
+        self._broker, self._url, self._store, self._has_copies = broker, url, store, has_copies
         self._passwords = {role: secrets.token_urlsafe(24) for role in (SLOTS, CONNECTORS, LOOKS)}
         self._rules: dict[str, tuple[str, ...]] = {}  # as the broker has them that runs as `_run`
         self._run = ""
@@ -82,13 +82,15 @@ class BrokerUsers:
             with suppress(redis.ResponseError):  # who may not ask has one server alone
                 if (run := self._broker.info("server")["run_id"]) != self._run:  # a replica has users of its own
                     self._rules, self._run = dict.fromkeys(self._rules, UNKNOWN), run
-            own = key_patterns.of_fragments(tuple(self._fragments(coming).values()))
+            fragments = self._fragments(coming)
+            own = key_patterns.of_fragments(tuple(fragments.values()))
             rehearsal = key_patterns.named_after(f"rehearsal-{self._store.node}-", more="*")
             try:
                 scripts.load(self._broker)  # before the users: who is let in finds them
                 sinks = [name.decode() for name in self._broker.smembers(keys.sinks(self._store.node))]
                 shown, trial = (self._passing.get(what, frozenset()) for what in (_SHOWN, _TRIAL))
-                self._set(SLOTS, {*own, *rehearsal, *shown, *trial})
+                copies = self._of_copies(fragments) if self._has_copies else ()
+                self._set(SLOTS, {*own, *rehearsal, *shown, *trial, *copies})
                 self._set(CONNECTORS, {*own, *key_patterns.of_connectors(self._store.node, sinks)})
                 self._set(LOOKS, self._passing.get(LOOKS, frozenset()))
             except redis.ResponseError as error:
@@ -113,6 +115,11 @@ class BrokerUsers:
         """Let the processes of looks, or slots, tell of these looks and of no others."""
         names = [key_patterns.escaped(look_store.key(look_id)) for look_id in look_ids]
         self._let(_SHOWN if in_slots else LOOKS, {pattern for name in names for pattern in (name, f"{name}:*")})
+
+    def _of_copies(self, own: Collection[str]) -> Collection[str]:
+        held = self._broker.hgetall(keys.copies_at(self._store.node))
+        return tuple(key_patterns.of_copies(
+            self._store.node, own, {name.decode(): node.decode() for name, node in held.items()}))
 
     def _let(self, what: str, patterns: set[str]) -> None:
         with self._lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.model.alternates import is_dynamic
@@ -14,7 +14,8 @@ from workers.library.model_store import ModelName
 
 READ_ONLY = "%R~"  # before the pattern of a key that may be read alone
 _NAMED = (
-    keys.valve, keys.meter, keys.channel_meters, keys.tap, keys.try_again, keys.handover, keys.ahead, keys.heir)
+    keys.valve, keys.meter, keys.channel_meters, keys.tap, keys.try_again, keys.handover, keys.ahead, keys.heir,
+    keys.ranges, keys.copies)
 _SPECIAL = re.compile(r"([\\*?\[\]])")
 
 
@@ -75,6 +76,23 @@ def of_channel(channel: str) -> Iterator[str]:
     """A channel, what is kept of it, and its parts."""
     yield escaped(keys.channel(channel))
     yield f"{escaped(keys.channel(channel))}[:@]*"
+
+
+def of_copies(node: str, own: Iterable[str], held: Mapping[str, str]) -> Iterator[str]:
+    """What slots touch of copies of state: of the node's own fragments those that go elsewhere, and those it holds.
+
+    Parameters
+    ----------
+    held : mapping of str to str
+        Of other nodes' fragments those whose state this one holds.
+    """
+    yield READ_ONLY + escaped(keys.LOST)
+    yield READ_ONLY + escaped(keys.copies_at(node))
+    for name in own:
+        yield escaped(keys.ahead(keys.copy_name(name, ""))) + "*"
+    for name in held:
+        yield escaped(keys.ahead(keys.copy_name(name, node)))
+        yield escaped(keys.copies(name))
 
 
 def of_connectors(node: str, sinks: Collection[str]) -> Iterator[str]:

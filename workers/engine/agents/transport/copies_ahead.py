@@ -87,6 +87,10 @@ class CopySender:
             self._log.info(
                 "state went ahead", fragment=fragment_id, to=heir, bytes=list(sent.lengths), is_stored=sent.is_stored)
 
+    def send(self, name: str) -> Sent:
+        """Send what is next of a copy that goes on and on: what has come of it then."""
+        return self._send(name)[0] if self._parcel(name, AHEAD) is not None else Sent()
+
     def on_both_nodes(self, heir: str, *, is_refused: bool) -> Parcel | None:
         """What has gone ahead to an heir and is on both nodes; None where its record has to go whole.
 
@@ -158,8 +162,17 @@ class CopyReceiver:
         self._broker, self._store, self._news, self._manifests = broker, store, news, manifests
         self._log = logger()
 
-    def turn(self, heir: str, *, note: Note) -> None:
-        """Take what goes ahead of the record of an heir's predecessor, and say when it is on disk."""
+    def turn(
+        self, heir: str, *, note: Note, on_taking: Callable[[], None] | None = None,
+        on_taken: Callable[[str], None] | None = None,
+    ) -> None:
+        """Take what goes ahead of the record of an heir's predecessor, and say when it is on disk.
+
+        Parameters
+        ----------
+        on_taking, on_taken : callable, optional
+            Called before its stores are changed; and with its SHA-256, before it is said to be there.
+        """
         key, files = keys.ahead(heir), self._store.files
         text, stored = self._broker.hmget(key, MANIFEST, STORED)
         if text is None or stored == OF_NO_USE:
@@ -176,7 +189,12 @@ class CopyReceiver:
             note(heir, (COPY, made["sha256"], taken))
             if kind is None:
                 return
-        self._broker.hset(key, STORED, made["sha256"] if self._take(heir, kind, manifest) else OF_NO_USE)
+        if on_taking is not None:
+            on_taking()
+        is_taken = self._take(heir, kind, manifest)
+        if is_taken and on_taken is not None:
+            on_taken(made["sha256"])
+        self._broker.hset(key, STORED, made["sha256"] if is_taken else OF_NO_USE)
         self._broker.expire(key, AHEAD_S)
 
     def _take(self, heir: str, kind: str, manifest: Manifest) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint, States
+from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
 from workers.library.store_files import StateLost
 
 from .ahead import LIMITS, CopyLimits
@@ -17,7 +17,7 @@ from .parcels import PIECE_BYTES, Files
 from .store_copies import MOST_OF_HEAD, StoreCopies, is_of_stores, points_to_stores
 
 
-def make_copies(store: Any, heirs: tuple[str, ...], states: States, *, limits: CopyLimits = LIMITS) -> None:
+def make_copies(store: Any, heirs: tuple[str, ...], saved: Savepoint, *, limits: CopyLimits = LIMITS) -> None:
     """Make a copy of state for each heir that has none, and for the others a round.
 
     One may be on its way, or there already: that is not made anew. And a copy may have what came after it was asked
@@ -26,7 +26,9 @@ def make_copies(store: Any, heirs: tuple[str, ...], states: States, *, limits: C
     Parameters
     ----------
     heirs : tuple of str
-        Fragments of other nodes that are to go on with the state.
+        Fragments of other nodes that are to go on with the state, or names of copies.
+    saved : Savepoint
+        The state; of a copy that may be gone on with by itself, also where that is (``repeats``).
     """
     files, stores = store.files, StoreCopies(store.fold_stores.folder)
     whole: bytes | None = None
@@ -34,25 +36,25 @@ def make_copies(store: Any, heirs: tuple[str, ...], states: States, *, limits: C
         has_copy = files.size(heir, AHEAD) is not None
         if has_copy and files.size(heir, NEWER) is not None:
             continue
-        newer = _newer(files, stores, heir, states, limits) if has_copy else None
+        newer = _newer(files, stores, heir, saved, limits) if has_copy else None
         if newer is not None:
             files.write(heir, NEWER, newer)
         else:  # the first time, or the round cannot be told from the copy
             files.drop(heir, NEWER)
-            whole = whole or stores.copy(states) or _text(states)
+            whole = whole or stores.copy(saved.states) or _text(saved)
             files.write(heir, AHEAD, whole)
 
 
-def _newer(files: Files, stores: StoreCopies, heir: str, states: States, limits: CopyLimits) -> bytes | None:
+def _newer(files: Files, stores: StoreCopies, heir: str, saved: Savepoint, limits: CopyLimits) -> bytes | None:
     base, head = _check(files, heir), files.read(heir, AHEAD, 0, MOST_OF_HEAD)
     if is_of_stores(head):
         try:
-            return stores.newer(head, states, base=base)
+            return stores.newer(head, saved, base=base)
         except StateLost:
             return None
-    if points_to_stores(states):
+    if points_to_stores(saved.states):
         return None  # it has grown to be rows meanwhile
-    return text_round(files.read(heir, AHEAD), _text(states), base=base, most_share=limits.most_share)
+    return text_round(files.read(heir, AHEAD), _text(saved), base=base, most_share=limits.most_share)
 
 
 def _check(files: Files, heir: str) -> str:
@@ -63,5 +65,5 @@ def _check(files: Files, heir: str) -> str:
     return check.hexdigest()
 
 
-def _text(states: States) -> bytes:
-    return SAVEPOINTS.dumps(Savepoint(states=states)).encode()
+def _text(saved: Savepoint) -> bytes:
+    return SAVEPOINTS.dumps(saved).encode()

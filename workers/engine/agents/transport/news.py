@@ -132,6 +132,17 @@ class News:
         if kind != COPY:
             files.rename(heir, kind, COPY)
 
+    def record(self, name: str, check: str) -> bytes | None:
+        """The record of a copy that was taken, to go on with by itself; None where it is no such copy.
+
+        Parameters
+        ----------
+        check : str
+            The SHA-256 of what was taken last.
+        """
+        text = self._store.files.read(name, COPY)
+        return self._copies.record(name, text, check=check) if is_of_stores(text[:MOST_OF_HEAD]) else text
+
     def put_together(self, heir: str, kind: str, manifest: Manifest) -> bytes:
         """The record, of what came ahead for an heir and what is new since.
 

@@ -148,6 +148,10 @@ class FilesBeside:
         for kind in kinds:
             self._path(name, kind).unlink(missing_ok=True)
 
+    def names(self, kind: str) -> tuple[str, ...]:
+        """What there is a file of that kind of."""
+        return tuple(path.name.removesuffix(f".{kind}") for path in self.folder.glob(f"*.{kind}"))
+
     def kinds(self, name: str, beginning: str) -> tuple[str, ...]:
         """As ``Files`` has it."""
         return tuple(path.name.removeprefix(f"{name}.") for path in self.folder.glob(f"{name}.{beginning}*"))

@@ -30,6 +30,7 @@ from ..reconciling.handover_stages import remote_successors
 from .ahead import LIMITS, CopyLimits
 from .claims import CLAIM, claim
 from .copies_ahead import CopyReceiver, CopySender
+from .copy_takeover import go_on_from_copy
 from .news import COPY, ENDED, Broken, News
 from .parcels import COMING, MANIFEST, PIECE_BYTES, Manifest, Manifests, Parcel, Parcels, fetch, offer, parcel_of
 
@@ -230,6 +231,10 @@ class Carrier:
         name, files = heir.inherits[-1], self._store.files
         key = keys.handover(name)
         text, claimed, refused = self._broker.hmget(key, MANIFEST, CLAIM, REFUSED)
+        if claimed in (None, heir.id.encode()) and self._broker.hexists(keys.LOST, heir.origin):
+            if go_on_from_copy(self._broker, files, name, heir, node=self._store.folder.parent.name):
+                self._log.warning("it goes on from a copy, for its node is lost", fragment=heir.id, from_=name)
+            return
         if text is None or claimed not in (None, heir.id.encode()):
             return
         manifest = self._manifests.of(key, text)

@@ -54,15 +54,15 @@ class StoreCopies:
             stands.append(astuple(stand))
         return _joined({"stores": names, "marks": stands}, lines) if names else None
 
-    def newer(self, last: bytes, states: States, *, base: str) -> bytes | None:
+    def newer(self, last: bytes, saved: Savepoint, *, base: str) -> bytes | None:
         """A round: what is new in the stores that states point to since a copy, or the round before, was made.
 
         Parameters
         ----------
         last : bytes
             The copy or round; its first line is enough.
-        states : States
-            As of which versions.
+        saved : Savepoint
+            The states, as of which versions; the round of a copy that may be gone on with by itself has all of it.
         base : str
             The SHA-256 of that copy or round.
 
@@ -77,13 +77,14 @@ class StoreCopies:
             A store does not have the version that the states point to.
         """
         head = _head(last)
-        news = self._news(head, states)
+        news = self._news(head, saved.states)
         if news is None:
             return None
         stands, lines = news
         versions = [version for version, _ in head["marks"]]
         about = {"rows": True, "base": base, "copy": head.get("copy", base), "since": versions}
-        return _joined({**about, "stores": head["stores"], "marks": stands}, lines)
+        record = {} if saved.repeats is None else {"record": SAVEPOINTS.document(saved)}
+        return _joined({**about, **record, "stores": head["stores"], "marks": stands}, lines)
 
     def change(self, last: bytes, ended: Savepoint) -> bytes | None:
         """What is new in a record and its stores; None where that cannot be told.
@@ -126,6 +127,24 @@ class StoreCopies:
             else:
                 put_copy(self.folder, to, rows[number])
 
+    def record(self, heir: str, text: bytes, *, check: str) -> bytes | None:
+        """The record that a copy has, with its pointers to the stores that `take` has made of it; None where it has
+        none, for what it says is newer than any.
+
+        Parameters
+        ----------
+        heir, text, check
+            As `take` was given them last.
+        """
+        head = _head(text)
+        if "record" not in head:
+            return None
+        saved, local = SAVEPOINTS.read(head["record"]), {}
+        for pointer in _pointers(saved.states):
+            number = head["stores"].index(pointer.store)
+            local[str(pointer)] = str(_pointer(heir, head, number, version=head["marks"][number][0], check=check))
+        return _record_of(saved, local)
+
     def put_together(self, heir: str, change: bytes, *, check: str) -> bytes:
         """Bring the stores to where the predecessor ended; the record, as its heir goes on with it.
 
@@ -152,9 +171,7 @@ class StoreCopies:
             to = replace(pointer, store=base.store)
             put_changes(self.folder, base, rows[number], to=to)
             local[str(pointer)] = str(to)
-        states = {task: [local.get(text, text) if text else text for text in texts]
-                  for task, texts in ended.states.items()}
-        return SAVEPOINTS.dumps(replace(ended, states=states)).encode()
+        return _record_of(ended, local)
 
     def _news(self, head: Mapping[str, Any], states: States) -> tuple[list[tuple[int, int]], list[str]] | None:
         """As of when the stores of a copy are now, and the rows that are new; None where that cannot be told."""
@@ -170,6 +187,13 @@ class StoreCopies:
             lines += _lines(number, rows)
             stands[number] = astuple(stand)
         return stands, lines
+
+
+def _record_of(saved: Savepoint, local: Mapping[str, str]) -> bytes:
+    """A record with its pointers replaced by those of this node."""
+    states = {task: [local.get(text, text) if text else text for text in texts]
+              for task, texts in saved.states.items()}
+    return SAVEPOINTS.dumps(replace(saved, states=states)).encode()
 
 
 def _pointer(heir: str, head: Mapping[str, Any], number: int, *, version: int, check: str) -> Pointer:

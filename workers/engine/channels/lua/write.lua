@@ -5,7 +5,8 @@ local stream, meta, readers = KEYS[1], KEYS[2], KEYS[3]
 local token, batch, n = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local id = ARGV[2] .. '-' .. ARGV[3]
 local state = redis.call('HMGET', meta, 'capacity', 'last', 'last_fence', 'retain', 'waves')
-local fence = redis.call('HGET', KEYS[4] or meta, 'fence')
+local of_stream = redis.call('HMGET', KEYS[4] or meta, 'fence', 'copied')
+local fence = of_stream[1]
 
 local function refuse(code, why)
   redis.call('HINCRBY', meta, 'rejected', 1)
@@ -20,9 +21,10 @@ local last = state[2] or '0-0'
 if not less(last, id) then
   local last_batch = parts(last)
   -- Spark replays what it had not committed. A checkpoint keeps 100 batches, so nothing older can come back,
-  -- and the writer that wrote the last batch can only repeat that one.
+  -- and the writer that wrote the last batch can only repeat that one. Who goes on from a copy of the query's state
+  -- repeats all behind the oldest copy (`copied`).
   local oldest = last_batch
-  if token ~= tonumber(state[3] or 0) then oldest = last_batch - 100 end
+  if token ~= tonumber(state[3] or 0) then oldest = math.min(last_batch - 100, tonumber(of_stream[2] or last_batch)) end
   if batch < oldest then
     return refuse('WEIRPOLLUTED', 'the stream is already at ' .. last .. '; another writer or a lost checkpoint')
   end

@@ -161,6 +161,7 @@ final class Broker {
     WRITE("trim", "write"),
     COMMIT("trim", "commit"),
     SKIP("trim", "skip"),
+    RANGE("range"),
     BACKPRESSURE("backpressure");
 
     private final String text;

@@ -48,6 +48,7 @@ final class ChannelStream
   private final long idleMs; // after which silence is noted, once; 0: never
   private long lastMs = System.currentTimeMillis(); // when a batch with events was last planned
   private final Gate gate; // null where the query does not stand by
+  private final Ranges ranges; // null where none are recorded
   private Map<String, String> begin;
   private final String id = UUID.randomUUID().toString();
   private final Map<String, String> joined = new HashMap<>(); // where channels begin that the checkpoint lacks
@@ -83,6 +84,7 @@ final class ChannelStream
     threads = options.getInt("threads", 1);
     idleMs = options.getLong("idle_ms", 0);
     gate = Gate.of(broker, options);
+    ranges = Ranges.of(broker, options);
     begin = parse(options.getOrDefault("begin", "{}"));
     openMs = options.getLong("real_time", 0);
     openEvents = options.getLong("open_events", 1);
@@ -159,6 +161,8 @@ final class ChannelStream
       bell.ring();
     }
     if (!backpressure.isDue(bell, deadline, true)) return from;
+    String known = ranges == null ? "" : ranges.known(from.json());
+    if (!known.isEmpty()) return ChannelOffset.parse(known);
     do {
       long now = System.currentTimeMillis();
       boolean rang = bell.heard();
@@ -168,7 +172,7 @@ final class ChannelStream
         if (end != from) {
           backpressure.pace.begins(now);
           if (hasLeft) backpressure.pace.isDueAgain();
-          return end;
+          return ranges == null ? end : ChannelOffset.parse(ranges.recorded(from.json(), end.json()));
         }
         if (hasLeft || (rang && hasSiblings)) return from; // for one of them
       }

@@ -42,6 +42,11 @@ final class Keys {
     return "skip:" + reader;
   }
 
+  /** The hash of where the batches of a fragment end of which the oldest copy of its state has not read. */
+  static String ranges(String fragment) {
+    return "weir:ranges:" + fragment;
+  }
+
   /** The topic on which writers hear that a full channel has room again. */
   static String room(String channel) {
     return channel(channel) + ":room";

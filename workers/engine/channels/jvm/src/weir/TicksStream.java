@@ -37,6 +37,7 @@ final class TicksStream
   private final long catchUpMs;
   private final Gate gate; // null where the query does not stand by
   private final WaveStamp stamp; // null for ticks of no task
+  private final Ranges ranges; // null where none are recorded
   private TicksOffset begin; // null: now, with number 0
 
   private final String id = UUID.randomUUID().toString();
@@ -57,6 +58,7 @@ final class TicksStream
     boolean skips = schedule instanceof Schedule.Constant && schedule.size() == Long.MAX_VALUE;
     catchUpMs = skips ? options.getLong("catch_up_ms", 300_000) : Long.MAX_VALUE;
     gate = Gate.of(broker, options);
+    ranges = Ranges.of(broker, options);
     begin = options.containsKey("begin") ? TicksOffset.parse(options.get("begin")) : null;
     openMs = options.getLong("real_time", 0);
     openEvents = options.getLong("open_events", 1);
@@ -93,6 +95,8 @@ final class TicksStream
     TicksOffset from = afterPause(begun((TicksOffset) start));
     if (from.next >= schedule.size()) return start;
     if (!backpressure.isDue(bell, deadline, false)) return start;
+    String known = ranges == null ? "" : ranges.known(from.json());
+    if (!known.isEmpty()) return TicksOffset.parse(known);
     while (true) {
       bell.heard();
       long now = System.currentTimeMillis();
@@ -100,7 +104,8 @@ final class TicksStream
       boolean due = nextDue <= now;
       if (due && !backpressure.applies(broker.pipeline(List.<Object[]>of(backpressure.question())).get(0))) {
         backpressure.pace.begins(now);
-        return advance(from, now);
+        TicksOffset end = advance(from, now);
+        return ranges == null ? end : TicksOffset.parse(ranges.recorded(from.json(), end.json()));
       }
       if (due && backpressure.isPaused()) return start;
       // Until the next number is due, or backpressure may have ended.

@@ -1,0 +1,38 @@
+"""Which queries have copies of their state on other nodes: those that repeat themselves exactly from a copy. Pure."""
+
+from __future__ import annotations
+
+from scheduler.contracts.desired import WantedFragment
+from scheduler.model.behind import LOSE_OLDEST
+from scheduler.model.task_types import TaskTypes
+
+
+def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
+    """Why the state of a query is not copied, in words that follow "is not copied:"; empty where it is."""
+    if fragment.paused:
+        return "it is paused"
+    if fragment.real_time:
+        return "its batches stay open"
+    if fragment.leaving or fragment.key_ranges or fragment.writers:
+        return "its keys are divided"
+    if fragment.routes or fragment.threads > 1 or any("@" in item.channel for item in fragment.inputs):
+        return "its stream is divided"
+    if fragment.alternates:
+        return "it has alternates"
+    if len(fragment.streams) > 1:
+        return "it reads several streams"
+    if any(item.when_behind == LOSE_OLDEST for item in fragment.inputs):
+        return "it loses the oldest events where it is behind"
+    if any(item.channel.startswith("in-") for item in fragment.inputs):
+        return "it reads a live source"
+    for task in fragment.tasks:
+        task_type = task_types.get(task.type)
+        if task_type is None or not task_type.can_move:
+            return f"the state of {task.type} cannot be handed to another query"
+        if task_type.effects is None or task_type.effects:
+            return f"{task.type} reaches beyond Weir"
+        if task_type.connector or task_type.terminal in ("parquet", "json", "connector"):
+            return f"{task.type} works with another system, or writes files"
+        if task.config.get("idle"):
+            return f"{task.type} waits by the clock"
+    return ""

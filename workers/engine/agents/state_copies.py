@@ -1,0 +1,226 @@
+"""Copies of queries' state on other nodes, for when a machine is lost: one slot's side of sending and of holding them.
+
+The agent says which fragments have copies where, and whose this node holds (``supervising/copy_holders.py``). A copy is
+made between two batches, as one that goes ahead of a handover, and goes the same way: first all, then what is new. It
+counts once all of it is on the holder's disk (``<fragment>--<node>.held``). Inputs and ranges are freed behind the
+oldest copy (``scheduler/elasticity/query_copies.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from typing import Any
+
+import redis
+
+from scheduler.contracts.copy_reports import COPY_REPORTS, CopyReport, copies_told
+from scheduler.contracts.desired import DesiredState, WantedFragment
+from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
+from scheduler.elasticity.copied_queries import why_not_copied
+from scheduler.elasticity.query_copies import BatchCopy, copied_places
+from workers.engine.channels import keys
+from workers.engine.channels.batch_ranges import TICKS, entry_of, forget_ranges, free_to, freed_in, place_of
+from workers.engine.channels.channel_info import texts
+from workers.engine.channels.channel_registry import Channels
+from workers.engine.worker_settings import Settings
+from workers.library.registry import task_types
+
+from .node_store import CopyWishes, NodeStore
+from .reconciling.reconcile import Actual, CopyState, FragmentState
+from .transport.ahead import LIMITS
+from .transport.copies_ahead import CopyReceiver, CopySender
+from .transport.copy_takeover import HELD
+from .transport.news import AHEAD, COPY, NEWER, News
+from .transport.parcels import PIECE_BYTES, Manifests, Parcels
+
+LOOK_MS = 500
+FIRST_SLOT = "0"  # holds what comes from other nodes
+
+
+class QueryCopies:
+    """One slot's side."""
+
+    def __init__(
+        self, broker: redis.Redis, store: Any, node_store: NodeStore, settings: Settings, *, slot: str,
+        clock_ms: Callable[[], int],
+    ) -> None:
+        self._broker, self._channels, self._store, self._node_store = broker, Channels(broker), store, node_store
+        self._slot, self._clock_ms, self._every_ms = slot, clock_ms, round(settings.copy_s * 1000)
+        self._task_types, self._is_asked = task_types(), settings.copies > 0
+        news = News(store, most_share=LIMITS.most_share, keeps_stores=not settings.spark_master)
+        self._news, self._manifests = news, Manifests()
+        self._sender = CopySender(broker, store, news, Parcels(store.files, piece_bytes=PIECE_BYTES), limits=LIMITS)
+        self._receiver = CopyReceiver(broker, store, news, self._manifests)
+        self._made: dict[str, tuple[int, int]] = {}  # by copy: when the last one was asked for, and after which batch
+        self._told: dict[str, dict[str, Any]] = {}  # by fragment
+        self._crowded: set[str] = set()  # fragments that are behind in a stream that others need
+        self._without: set[str] = set()  # fragments of which nothing is kept for copies
+        self._look_at_ms = 0
+
+    def turn(
+        self, desired: DesiredState, actual: Mapping[str, Actual], busy: Collection[str]
+    ) -> tuple[CopyState, ...]:
+        """Send and take what is on its way; the copies that are due of fragments that run.
+
+        While the broker is away none is.
+
+        Parameters
+        ----------
+        busy : collection of str
+            Fragments for which something else is to be done first.
+        """
+        now_ms = self._clock_ms()
+        if now_ms < self._look_at_ms:
+            return ()
+        self._look_at_ms = now_ms + LOOK_MS
+        wishes = self._node_store.read_copy_wishes()
+        due: list[CopyState] = []
+        if wishes is None:
+            return ()
+        with suppress(redis.RedisError):
+            for fragment in desired.of_slot(self._slot):
+                run = actual.get(fragment.id)
+                if run is None or run.state is not FragmentState.RUNNING:
+                    continue
+                nodes = wishes.own.get(fragment.id, ())
+                why = self._why_without(fragment, nodes)
+                if why:
+                    self._told[fragment.id] = {"survives": 0, "not_copied": why}
+                    self._keep_nothing(fragment)
+                elif not run.busy:
+                    self._without.discard(fragment.id)
+                    holders = self._send(fragment, nodes, now_ms)
+                    if holders and fragment.id not in busy:
+                        due.append(CopyState(fragment, holders=holders))
+                    self._free(fragment, wishes.living)
+            self._drop(desired, wishes)
+            if self._slot == FIRST_SLOT:
+                self._hold(desired, wishes)
+        return tuple(due)
+
+    def told(self, fragment_id: str) -> Mapping[str, Any]:
+        """What reports tell of the copies of a fragment's state, where any are asked for: fields of `QueryReport`."""
+        return self._told.get(fragment_id, {}) if self._is_asked else {}
+
+    # -- the node whose state it is ------------------------------------------------------------------------------------
+
+    def _send(self, fragment: WantedFragment, nodes: Collection[str], now_ms: int) -> tuple[str, ...]:
+        whole = self._broker.hkeys(keys.copies(fragment.id))
+        batch = self._store.progress(fragment.id).batch
+        return tuple(
+            node for node in nodes
+            if batch >= 0 and self._is_due(fragment.id, node, batch, now_ms, is_whole=node.encode() in whole))
+
+    def _is_due(self, fragment_id: str, node: str, batch: int, now_ms: int, *, is_whole: bool) -> bool:
+        name = keys.copy_name(fragment_id, node)
+        sent = self._sender.send(name)
+        if sent.is_refused:
+            self._sender.drop(name)
+        elif sent.has_copy and not sent.is_stored:
+            return False
+        made_ms, made_of = self._made.get(name, (0, -1))
+        if is_whole and sent.is_stored and (now_ms - made_ms < self._every_ms or made_of == batch):
+            return False
+        self._made[name] = now_ms, batch
+        return True
+
+    def _free(self, fragment: WantedFragment, living: Collection[str]) -> None:
+        """Let go of what neither the copies nor the query itself need any more."""
+        reports = copies_told(texts(self._broker.hgetall(keys.copies(fragment.id))))
+        progress = self._store.progress(fragment.id)
+        done = progress.offsets if progress.is_done else progress.start_offsets
+        places = {channel: entry_of(offset) for channel, offset in done.items()}
+        if progress.source_offset is not None and progress.is_done:
+            places[TICKS] = (progress.source_offset["next"], 0)
+        if not reports:
+            self._told[fragment.id] = {"survives": 0, "not_copied": "the first copy is on its way"}
+        if not reports or not places:
+            return
+        copies = [BatchCopy(node, report.batch, report.places) for node, report in reports.items()]
+        freed = freed_in(self._channels, fragment.id, done)
+        stand = copied_places(
+            BatchCopy(self._node_store.node, progress.batch, places), copies, living, freed_to=freed)
+        newest_ms = max(report.at_ms for report in reports.values())
+        self._told[fragment.id] = {"survives": stand.survives, "copied_at_ms": newest_ms}
+        free_to(self._broker, self._channels, fragment.id, stand.freed_to)
+        if stand.survives:
+            for channel in fragment.written:
+                bases = [report.bases.get(channel, 0) for report in reports.values()]
+                if self._broker.exists(keys.meta(channel)):
+                    self._broker.hset(keys.meta(channel), keys.COPIED, min(bases))
+
+    def _why_without(self, fragment: WantedFragment, nodes: Collection[str]) -> str:
+        """Why there is no copy of a fragment's state for now; empty where there is to be one."""
+        if not nodes:
+            return why_not_copied(fragment, self._task_types) or "no other node has room for it"
+        return "it is behind, and others need its stream" if self._is_crowded(fragment) else ""
+
+    def _is_crowded(self, fragment: WantedFragment) -> bool:
+        """Whether a channel is half full that others need, until it is a quarter full: copies hold nobody back, and a
+        slow reader goes on from its node's disk, where no other node could read on."""
+        shared = [item.channel for item in fragment.inputs if item.shared]
+        infos, _ = self._channels.look(shared) if shared else ({}, {})
+        share = 4 if fragment.id in self._crowded else 2
+        is_crowded = any(
+            info.blocks > info.retain + info.capacity // share or fragment.id in info.spills for info in infos.values())
+        (self._crowded.add if is_crowded else self._crowded.discard)(fragment.id)
+        return is_crowded
+
+    def _keep_nothing(self, fragment: WantedFragment) -> None:
+        """Nobody is to hold its state: nothing is kept for copies, once it repeats no batch of another."""
+        if fragment.id in self._without:
+            return
+        names = [item.channel for item in fragment.inputs]
+        progress = self._store.progress(fragment.id)
+        place = place_of(Savepoint(progress.source_offset, progress.offsets))
+        if forget_ranges(self._broker, self._channels, fragment.id, names, place=place):
+            for channel in fragment.written:
+                self._broker.hdel(keys.meta(channel), keys.COPIED)
+            self._without.add(fragment.id)
+
+    def _drop(self, desired: DesiredState, wishes: CopyWishes) -> None:
+        """What is here of copies that no node is to have any more goes."""
+        own = {fragment.id for fragment in desired.of_slot(self._slot)}
+        for name in self._store.files.names(AHEAD):
+            fragment_id, is_copy, node = name.partition(keys.COPY_MARK)
+            is_mine = fragment_id in own or (self._slot == FIRST_SLOT and fragment_id not in desired.wanted)
+            if not is_copy or not is_mine or node in wishes.own.get(fragment_id, ()):
+                continue
+            if fragment_id not in own and (known := self._store.known(fragment_id)) is not None:
+                forget_ranges(self._broker, self._channels, fragment_id, [item.channel for item in known.inputs])
+            self._sender.drop(name)
+            self._made.pop(name, None)
+
+    # -- the node that holds it ----------------------------------------------------------------------------------------
+
+    def _hold(self, desired: DesiredState, wishes: CopyWishes) -> None:
+        node = self._node_store.node
+        for fragment_id in wishes.held:
+            name = keys.copy_name(fragment_id, node)
+            self._receiver.turn(
+                name, note=lambda *_: 0,
+                on_taking=lambda name=name: self._store.files.drop(name, HELD),  # its stores change
+                on_taken=lambda check, of=fragment_id: self._keep(of, check))
+        for name in self._store.files.names(HELD):
+            if name.partition(keys.COPY_MARK)[0] not in wishes.held:
+                self._store.files.drop(name, HELD, COPY, NEWER)
+
+    def _keep(self, fragment_id: str, check: str) -> None:
+        """A copy is whole: it counts from now on, and none before it."""
+        node = self._node_store.node
+        name = keys.copy_name(fragment_id, node)
+        record = self._news.record(name, check)
+        if record is None:
+            return
+        self._store.files.write(name, HELD, record)
+        report = report_of(SAVEPOINTS.loads(record), at_ms=self._clock_ms())
+        self._broker.hset(keys.copies(fragment_id), node, COPY_REPORTS.dumps(report))
+
+
+def report_of(saved: Savepoint, *, at_ms: int) -> CopyReport:
+    """What others are told of a copy that was whole then."""
+    places = {channel: entry_of(offset) for channel, offset in saved.offsets.items()}
+    if saved.source_offset is not None and not places:
+        places[TICKS] = (saved.source_offset["next"], 0)
+    return CopyReport(max(saved.batch_bases.values(), default=0), places, saved.batch_bases, at_ms)

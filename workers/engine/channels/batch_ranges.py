@@ -1,0 +1,126 @@
+"""Ranges of batches: where each begins and ends, as sources record it before anything of a batch is published.
+
+Whoever goes on from a copy of a query's state repeats the batches behind that copy (``lua/range.lua``). So ranges, and
+the blocks of inputs, are kept from the oldest copy's place on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+
+import redis
+
+from scheduler.contracts.offsets import START, Offset
+from scheduler.contracts.savepoints import Savepoint
+
+from . import keys, scripts
+from .channel_info import texts
+from .channel_registry import Channels
+
+TICKS = ""  # in the place of a channel: how far a source's numbers have come
+_BEGINS, _NEXT, _OWNER = "from:", "next", "owner"
+TOLD_S = 7 * 24 * 3600  # for so long one that was overtaken is told
+
+
+def place_of(savepoint: Savepoint) -> str:
+    """The place from which a query reads on, as its source writes it in Java."""
+    ticks = savepoint.source_offset
+    if not savepoint.offsets and ticks is not None:
+        return f'{{"t0":{ticks["t0"]},"next":{ticks["next"]}}}'
+    return json.dumps(dict(sorted(savepoint.offsets.items())), separators=(",", ":"))
+
+
+def entries_of(place: str) -> dict[str, tuple[int, int]]:
+    """A place as entries by channel; of ticks the next number, under `TICKS`."""
+    parsed = json.loads(place)
+    if "t0" in parsed:
+        return {TICKS: (parsed["next"], 0)}
+    return {channel: entry_of(Offset(text)) for channel, text in parsed.items()}
+
+
+def entry_of(offset: Offset) -> tuple[int, int]:
+    """An offset as the pair that it is written as."""
+    block, _, number = offset.partition("-")
+    return int(block), int(number)
+
+
+def begin_ranges(
+    broker: redis.Redis, channels: Channels, fragment: str, place: str, offsets: Mapping[str, Offset]
+) -> None:
+    """Record ranges from a place on, and keep what inputs have behind it; for a query at rest. Repeating it is safe."""
+    for channel, offset in offsets.items():
+        channels.join(channel, keys.copies_reader(fragment), where=offset)
+    key = keys.ranges(fragment)
+    if broker.hsetnx(key, _NEXT, place):
+        broker.hsetnx(key, _OWNER, fragment)
+
+
+def forget_ranges(
+    broker: redis.Redis, channels: Channels, fragment: str, names: Iterable[str], *, place: str | None = None
+) -> bool:
+    """Record no more ranges, and keep nothing for copies; what another has taken over stays.
+
+    Parameters
+    ----------
+    names : iterable of str
+        The channels that it reads.
+    place : str, optional
+        Where it has come to: of one that works. Until it has repeated all that was recorded, nothing is forgotten.
+
+    Returns
+    -------
+    bool
+        Whether nothing is left.
+    """
+    owner, following = broker.hmget(keys.ranges(fragment), _OWNER, _NEXT)
+    if place is not None and owner == fragment.encode() and not _has_come_to(place, following.decode()):
+        return False
+    for channel in names:
+        channels.unregister(channel, keys.copies_reader(fragment))
+    if owner == fragment.encode():
+        broker.delete(keys.ranges(fragment), keys.copies(fragment))
+    return True
+
+
+def free_to(
+    broker: redis.Redis, channels: Channels, fragment: str, freed_to: Mapping[str, tuple[int, int]]
+) -> None:
+    """Let go of inputs, and of ranges, up to the place that the oldest copy has read.
+
+    Parameters
+    ----------
+    freed_to : mapping
+        By channel, or `TICKS`, the last entry that no copy needs.
+    """
+    for channel, (block, number) in freed_to.items():
+        if channel != TICKS:
+            channels.commit(channel, keys.copies_reader(fragment), Offset(f"{block}-{number}"))
+    known = texts(broker.hgetall(keys.ranges(fragment)))
+    old = [name for name in known if name.startswith(_BEGINS) and _is_before(name.removeprefix(_BEGINS), freed_to)]
+    if old:
+        broker.hdel(keys.ranges(fragment), *old)
+
+
+def freed_in(channels: Channels, fragment: str, names: Iterable[str]) -> dict[str, tuple[int, int]]:
+    """Up to which entry each of a fragment's inputs was freed for its copies."""
+    infos, _ = channels.look(list(names))
+    return {
+        name: entry_of(info.readers.get(keys.copies_reader(fragment), START)) for name, info in infos.items()}
+
+
+def take_ranges(broker: redis.Redis, before: str, fragment: str) -> bool:
+    """Whether a fragment goes on with the ranges of another, which records none from then on."""
+    return bool(scripts.run(broker, "take_ranges", [keys.ranges(before), keys.ranges(fragment)], [fragment, TOLD_S]))
+
+
+def _has_come_to(place: str, following: str) -> bool:
+    own = entries_of(place)
+    known = [(own[channel], entry) for channel, entry in entries_of(following).items() if channel in own]
+    return bool(known) and all(at >= entry for at, entry in known)  # one that has read nothing has come nowhere
+
+
+def _is_before(place: str, freed_to: Mapping[str, tuple[int, int]]) -> bool:
+    entries = entries_of(place)
+    known = [(entry, freed_to[channel]) for channel, entry in entries.items() if channel in freed_to]
+    return len(known) == len(entries) and all(own <= to for own, to in known) and any(own < to for own, to in known)

@@ -1,0 +1,59 @@
+"""Lost nodes, and the copies of queries' state by which these go on elsewhere: what the site reads and says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+import redis
+
+from scheduler.contracts.copy_reports import CopyReport, copies_told
+from scheduler.elasticity.query_copies import BatchCopy, copy_to_go_on_with
+from workers.engine.channels import keys
+from workers.engine.channels.batch_ranges import TICKS, freed_in
+from workers.engine.channels.channel_info import texts
+from workers.engine.channels.channel_registry import Channels
+
+
+def read_copies(broker: redis.Redis, queries: Iterable[str]) -> dict[str, dict[str, CopyReport]]:
+    """The whole copies of each query's state by holder; nothing of one without.
+
+    Raises
+    ------
+    redis.RedisError
+        The broker does not answer.
+    """
+    names = list(queries)
+    pipeline = broker.pipeline(transaction=False)
+    for name in names:
+        pipeline.hgetall(keys.copies(name))
+    answers = zip(names, pipeline.execute() if names else (), strict=True)
+    return {name: copies_told(texts(copies)) for name, copies in answers if copies}
+
+
+def holders_of(broker: redis.Redis, queries: Iterable[str], *, living: Collection[str]) -> dict[str, str]:
+    """The node from whose copy each query would go on; nothing of one without a copy that counts.
+
+    Parameters
+    ----------
+    living : collection of str
+        The nodes that are heard.
+    """
+    holders, channels = {}, Channels(broker)
+    for name, reports in read_copies(broker, queries).items():
+        copies = [BatchCopy(holder, report.batch, report.places) for holder, report in reports.items()]
+        inputs = {channel for copy in copies for channel in copy.places if channel != TICKS}
+        copy = copy_to_go_on_with(copies, living, freed_to=freed_in(channels, name, sorted(inputs)))
+        if copy is not None:
+            holders[name] = copy.holder
+    return holders
+
+
+def lost_nodes(broker: redis.Redis) -> frozenset[str]:
+    """The nodes whose queries go on elsewhere, from copies."""
+    return frozenset(name.decode() for name in broker.hkeys(keys.LOST))
+
+
+def declare_lost(broker: redis.Redis, nodes: Mapping[str, int]) -> None:
+    """Let queries of these nodes go on elsewhere: each node with when that was said, in ms."""
+    for node, at_ms in nodes.items():
+        broker.hsetnx(keys.LOST, node, at_ms)
