@@ -140,8 +140,8 @@ def test_a_constant_that_is_named_is_seen(line: str, registry: str, constants: s
 
 
 CONTROLLER_CLASSES = {type(controller).__name__: type(controller).__module__ for controller in CONTROLLERS.values()}
-# What belongs to one controller alone: its evidence; what asks for its settings by an address of its own; what its
-# mode is for.
+# What belongs to one controller alone: its evidence; what its mode is about; and what asks for its settings by an
+# address of its own.
 OF_ONE_CONTROLLER = {
     "scheduler/controllers/evidence/chains.py": {"Chaining"},
     "scheduler/controllers/evidence/deployments.py": {"Deploying"},
