@@ -3,7 +3,6 @@
 - ``savepoint_of(team, name)``: one from which a dataflow of the team can begin
 - ``whole_savepoint(savepoint_id, team)``: the same by its id, as a plan asks for it
 - ``asked_of_nodes()``: what nodes are told of savepoints
-- ``is_any_taken()``: whether one is being taken
 """
 
 from __future__ import annotations
@@ -57,11 +56,6 @@ def asked_of_nodes() -> dict[str, AskedOfNode]:
         if state == TAKING:
             of_node.saving.setdefault(fragment, []).append(pk)
     return by_node
-
-
-def is_any_taken() -> bool:
-    """Whether a savepoint is being taken."""
-    return SavepointRow.objects.filter(state=TAKING).exists()
 
 
 def _whole(row: SavepointRow | None, name: str) -> SavedStates:

@@ -23,7 +23,6 @@ from dashboard.core.database import keep_connection
 from dashboard.lineage import emitting
 from dashboard.outbox import sending
 from dashboard.profiles.services import sweep_driver
-from dashboard.savepoint_records.selectors import is_any_taken
 from dashboard.simulations import simulation_driver
 from dashboard.tasks import planning
 
@@ -83,8 +82,7 @@ SCHEDULE = {
 
 # Whether there is anything to do, of jobs that are due often.
 IS_WANTED: Mapping[str, Callable[[], object]] = {
-    queue.ADVANCE_PROPOSALS: lambda: selectors.is_any_under_way() or is_any_taken(),
-    queue.ADVANCE_SWEEPS: sweep_driver.is_any_open,
+    queue.ADVANCE_PROPOSALS: selectors.is_any_under_way, queue.ADVANCE_SWEEPS: sweep_driver.is_any_open,
     queue.ADVANCE_SIMULATIONS: simulation_driver.is_any_open,
     queue.ADVANCE_MACHINES: machine_ordering.is_wanted, queue.DELIVER: sending.is_any_due,
     queue.CARRY_OVER: waiting_plans.is_any_behind, queue.ENACT_HELD: plan_holds.is_any_held,

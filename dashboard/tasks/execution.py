@@ -18,7 +18,7 @@ from dashboard.operations.selectors import current_stamp, elements_in_waves, loa
 from dashboard.operations.selectors import nodes as all_nodes
 from dashboard.queue import app
 from dashboard.savepoint_records.savepoint_following import follow_savepoints
-from dashboard.savepoint_records.selectors import AskedOfNode, asked_of_nodes, is_any_taken
+from dashboard.savepoint_records.selectors import AskedOfNode, asked_of_nodes
 from dashboard.teams.selectors import sealed_secrets
 from workers import broker_client
 from workers.engine import desired_publishing, observed, wave_publishing
@@ -42,7 +42,8 @@ def enact(*, proposal_id: str) -> None:
 def republish_desired(*, in_full: bool = True) -> None:
     """Publish the desired state again, from the database: whatever the broker lost is there again.
 
-    What has left is looked for, too: a worker that was killed when a plan was done may not have come to it.
+    What has left is looked for, too: a worker that was killed when a plan was done may not have come to it. And named
+    savepoints are held to what nodes report of their parts.
 
     Parameters
     ----------
@@ -60,13 +61,11 @@ def republish_desired(*, in_full: bool = True) -> None:
 
 @app.task(name=queue.ADVANCE_PROPOSALS)
 def advance_proposals() -> int:
-    """Compare every proposal under way, and savepoints, with the nodes' reports; how many proposals there were."""
-    if not selectors.under_way() and not is_any_taken():
+    """Compare every proposal under way with the nodes' reports; how many there were."""
+    if not selectors.under_way():
         return 0
     with _broker() as broker:
-        reports = observed.read_reports(broker)
-    follow_savepoints(reports)
-    return follow_plans(reports, at=timezone.now())
+        return follow_plans(observed.read_reports(broker), at=timezone.now())
 
 
 def publish(nodes: Iterable[str] | None = None) -> None:
