@@ -97,7 +97,7 @@ def deliver() -> None:
 
 
 def try_again(queries: Iterable[str]) -> None:
-    """Let queries that failed be tried again; ``BrokerAway`` where their nodes cannot be told."""
+    """Let queries that failed be tried again; ``BrokerAway`` where their nodes cannot be reached."""
     with broker_needed("so nothing is tried again."):
         pipe = broker(settings.REDIS_URL).pipeline(transaction=False)
         for query in queries:

@@ -3,7 +3,7 @@
 An answer that the pending plan was made from has changed (`read_set.Answers.changes`), so it was planned again from the
 estate as it is now. The new plan is equivalent if it starts, stops, shares and pauses the same by the same steps, and
 at least as many payers share each task. Approvals of the pending plan then hold for the new one: nobody pays more than
-was reviewed. Teams that have come to share its tasks since are still asked.
+was reviewed. Teams that share its tasks since then are still asked.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _meaning(plan: Plan) -> tuple[Any, ...]:
 def _dearer(before: Plan, now: Plan) -> bool:
     """Whether bills rise by more than was reviewed: that of a team that was named, or all together.
 
-    Who came to share its tasks meanwhile may be named now and was not then. What tasks are measured to cost moves from
+    Teams that share its tasks meanwhile may be named now and were not then. What tasks are measured to cost moves from
     minute to minute: what is within `SAME_COST` is no other rise.
     """
     reviewed, rises = (

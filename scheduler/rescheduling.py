@@ -119,7 +119,7 @@ def plan_schedule(
     schedule : Schedule
         Of tasks that `schedulable` allows.
     left : collection of str
-        Bundles that have come to their end by the nodes' reports; they are dropped.
+        Bundles that have ended by the nodes' reports; they are dropped.
     remarks : sequence of str
         What else reviewers should know of the schedule.
 

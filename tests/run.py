@@ -2,12 +2,13 @@
 
 It takes two workers more than there are cores (up to four), for tests wait for a third of their time or more. Where
 paths or a marker expression are given, one process does what was asked. `--changed` runs what a change reaches, what is
-nearest to it first, for two minutes: see ``changed.py``.
+nearest to it first, for two minutes: see ``changed.py``. A wait that ran out beside other tests is tried again alone.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -18,11 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-INTERRUPTED = 2
+FAILED, INTERRUPTED = 1, 2
 SHOWN = 25  # files, of those that took longest
 MOST_WORKERS = 4  # a worker may hold a Spark driver
 CHANGED = "--changed"
 CHANGED_S = 120  # within which a run of what has changed begins its last test, unless `--within` says otherwise
+MOST_AGAIN = 3  # tests: where more ran out of time, something else is wrong
+# What waits for other processes says how busy the machine was; what compares outputs says what is wrong.
+RAN_OUT = re.compile(r"waited .* for |did not come true|not (so )?within|TimeoutError|Timeout .*exceeded|connect back")
 # In the order of conftest.py: xdist would begin with the files of most tests, and end with single long ones.
 GROUPED = ("--dist", "loadgroup", "--no-loadscope-reorder")
 # JVMs of tests live for a minute: the compiler that begins at once serves them best.
@@ -43,15 +47,18 @@ class Counts:
         return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
 
 
-def counts_of(report: Path) -> Counts:
-    """The counts of a JUnit report; an error counts as failed, and so does a report that was never written."""
+def counts_of(report: Path, *, mended: int = 0) -> Counts:
+    """The counts of a JUnit report; an error counts as failed, and so does a report that was never written.
+
+    ``mended`` tests of those that failed passed when they were tried again.
+    """
     try:
         suites = ElementTree.parse(report).getroot().iter("testsuite")
     except (OSError, ElementTree.ParseError):
         return Counts(failed=1)
     [suite] = suites
     tests, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
-    failed = int(suite.get("errors", 0)) + int(suite.get("failures", 0))
+    failed = int(suite.get("errors", 0)) + int(suite.get("failures", 0)) - mended
     return Counts(max(0, tests - failed - skipped), failed, skipped)
 
 
@@ -61,6 +68,23 @@ def slowest_of(report: Path, most: int = SHOWN) -> list[str]:
     for case in ElementTree.parse(report).getroot().iter("testcase"):
         seconds[case.get("classname", "")] += round(float(case.get("time", 0)))
     return [f"{count:5d} s  {name}" for name, count in seconds.most_common(most) if count]
+
+
+def ran_out(report: Path) -> list[str]:
+    """The failed tests, where they are few and each had only waited in vain; else none."""
+    failed = [case for case in ElementTree.parse(report).getroot().iter("testcase")
+              if case.find("failure") is not None or case.find("error") is not None]
+    waits = [case for case in failed
+             if case.find("error") is None and RAN_OUT.search(case.find("failure").get("message", ""))]
+    return [_identifier(case) for case in waits] if len(waits) == len(failed) <= MOST_AGAIN else []
+
+
+def _identifier(case: ElementTree.Element) -> str:
+    """What pytest calls the test of a report; xdist has put its group behind the name."""
+    parts = case.get("classname", "").split(".")
+    depth = next(depth for depth in range(len(parts), 0, -1) if Path(*parts[:depth]).with_suffix(".py").exists())
+    name = case.get("name", "")
+    return "::".join([f"{Path(*parts[:depth])}.py", *parts[depth:], name[:name.rindex("@")] if "@" in name else name])
 
 
 def names_tests(arguments: Sequence[str]) -> bool:
@@ -109,8 +133,12 @@ def main(arguments: Sequence[str]) -> int:
         code = subprocess.call([*base, f"--junitxml={report}", *chosen, *arguments], env=environment)
         if chosen and report.exists():
             print("Slowest files:", *slowest_of(report), sep="\n", flush=True)
+        again = ran_out(report) if chosen and code == FAILED and report.exists() else []
+        if again:
+            print("Waited in vain beside other tests, tried again alone:", *again, sep="\n  ", flush=True)
+            code = subprocess.call([*base, *again, *({"--long"} & {*arguments})], env=environment)
         if code or report.exists():  # pytest writes none where it was only asked what it knows
-            print(counts_of(report), flush=True)
+            print(counts_of(report, mended=0 if code else len(again)), flush=True)
     return abs(code)
 
 

@@ -6,7 +6,7 @@ class AlertsConfig(AppConfig):
     label = "alerts"
 
     def ready(self) -> None:
-        """Tell of alerts where findings are told."""
+        """Add alerts to the findings."""
         from dashboard.alerts.firing import firing
         from dashboard.operations.diagnosis.health import add_finder
 

@@ -1,4 +1,4 @@
-"""Rules that differ from the default, alerts, groups of them, mutes, and how people want to be told."""
+"""Rules that differ from the default, alerts, groups of them, mutes, and how people want to be notified."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class RuleRow(models.Model):
 
 
 class NoticeGroup(models.Model):
-    """Alerts of one cause that are told together; ``notices`` counts what was told."""
+    """Alerts of one cause that are sent together; ``notices`` counts the messages."""
 
     cause = models.CharField(max_length=240)
     team = models.ForeignKey("teams.Team", null=True, on_delete=models.CASCADE, related_name="+")
@@ -123,7 +123,7 @@ class Alert(models.Model):
 
 
 class MuteRow(models.Model):
-    """Nobody is told of a rule's alerts or an element's until a time; of a team's people, or of the estate."""
+    """Nobody is notified of a rule's alerts or an element's until a time; of a team's people, or of the estate."""
 
     team = models.ForeignKey("teams.Team", null=True, on_delete=models.CASCADE, related_name="+")
     rule_id = models.CharField(max_length=100, blank=True)

@@ -1,4 +1,4 @@
-"""Telling people: which groups are due, who is told how, and what messages say. Within a round's transaction."""
+"""Notices: which groups are due, who is notified how, and what messages say. Within a round's transaction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _WORDS = {MORE: "More: ", OVER: "Over: "}
 
 
 def tell(now_s: int) -> None:
-    """Enqueue what people are to be told now."""
+    """Enqueue the notices that are due now."""
     groups = list(NoticeGroup.objects.filter(closed=False).select_related("team"))
     mutes = current_mutes(now_s) if groups else ()
     for group in groups:
@@ -53,7 +53,7 @@ def current_mutes(now_s: int) -> Sequence[tuple[int | None, Mute]]:
 
 
 def is_muted(alert: Alert, mutes: Iterable[tuple[int | None, Mute]], now_s: int) -> bool:
-    """Whether nobody is to be told of an alert now: it is muted, or each dataflow is that it concerns."""
+    """Whether nobody is to be notified of an alert now: it is muted, or each dataflow is that it concerns."""
     own = [mute for team_id, mute in mutes if team_id == alert.team_id]
 
     def is_covered(element: Element) -> bool:
@@ -113,7 +113,7 @@ def _deliveries(group: NoticeGroup, what: str, alerts: Sequence[Alert]) -> Itera
 
 
 def people_of(team: Team | None) -> list[User]:
-    """Who may be told of a team's alerts, or the estate's: its administrators."""
+    """Who may be notified of a team's alerts, or the estate's: its administrators."""
     wanted = Q(is_superuser=True) if team is None else Q(memberships__team=team)
     return list(User.objects.filter(wanted, is_active=True).distinct().order_by("pk"))
 

@@ -311,7 +311,7 @@ def _emergency_stop(evidence: EvaluationScope) -> Readings | None:
 
 def _too_few_slots(evidence: EvaluationScope) -> Readings | None:
     """Whether online task deployment finds that CPU lacks, by what queries took lately. Where no slot is on offer
-    nothing is known: that their nodes are away is told otherwise."""
+    nothing is known: that their nodes are away is a finding of its own."""
     if not evidence.is_heard:
         return None
     queries = {

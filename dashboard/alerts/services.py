@@ -1,4 +1,4 @@
-"""What people do with alerts: acknowledge them, mute, change rules, choose how they are told."""
+"""What people do with alerts: acknowledge them, mute, change rules, choose their notifications."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def require_operator(viewer: Viewer, team: Team | None) -> None:
 
 
 def acknowledge(*, actor: User, alert_id: int) -> Alert:
-    """Say that somebody looks after an alert: it counts no more, and nothing more is told of it but its end."""
+    """Acknowledge an alert: it no longer counts, and only its end is sent."""
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="alert.acknowledge") as audit:
         alert = alert_for(viewer, alert_id)
@@ -80,7 +80,7 @@ def mute(*, actor: User, alert_id: int, what: str, until: datetime) -> MuteRow:
 
 
 def unmute(*, actor: User, mute_id: int) -> None:
-    """Let people be told again."""
+    """End a mute: people are notified again."""
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="alert.unmute") as audit:
         row = mutes(viewer).filter(pk=mute_id).first()

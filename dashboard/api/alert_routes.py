@@ -67,7 +67,7 @@ class RuleIn(Schema):
 
 
 class ChoiceIn(Schema):
-    """How the caller wants to be told of one subject; ``daily`` in a digest."""
+    """How the caller wants to be notified of one subject; ``daily`` in a digest."""
 
     subject: SubjectName
     email: bool
@@ -133,7 +133,7 @@ def alert_mutes(request: HttpRequest) -> list[dict[str, Any]]:
 
 @router.delete("/alert-mutes/{int:mute_id}", response={204: None})
 def unmute(request: HttpRequest, mute_id: int) -> Status:
-    """Let people be told again."""
+    """End a mute: people are notified again."""
     services.unmute(actor=request.user, mute_id=min(mute_id, MOST_ID))
     return Status(204, None)
 
@@ -167,13 +167,13 @@ def reset_alert_rule(
 
 @router.get("/notice-choices", response=Choices)
 def notice_choices_of_caller(request: HttpRequest) -> dict[str, Any]:
-    """How the caller is told of alerts and proposals."""
+    """How the caller is notified of alerts and proposals."""
     return _choices(request)
 
 
 @router.put("/notice-choices", response=Choices)
 def put_notice_choices(request: HttpRequest, wanted: ChoicesIn) -> dict[str, Any]:
-    """Say how the caller wants to be told of alerts and proposals."""
+    """Choose how the caller is notified of alerts and proposals."""
     outbox.set_choices(
         actor=request.user, email=wanted.email.replace("\0", ""),
         choices=[NoticeChoice(choice.subject, choice.email, choice.webhook, choice.daily)

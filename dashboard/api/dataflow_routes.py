@@ -291,7 +291,7 @@ def choose_limits(request: HttpRequest, dataflow_id: UUID, choice: schemas.Laten
 
 @router.get("/dataflows/{uuid:dataflow_id}/goals", response=GoalsAnswer)
 def goals(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
-    """What adaptation is to reach for a dataflow, what it comes to now, and why it is left as it is."""
+    """What adaptation is to reach for a dataflow, what it reaches now, and why it is left as it is."""
     return goals_told(request.viewer, dataflow_id)
 
 

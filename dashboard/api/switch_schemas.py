@@ -1,4 +1,4 @@
-"""What the API is told of switches of dynamic tasks."""
+"""Requests about switches of dynamic tasks."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.model.tenancy import is_open_to
 
 ATTEMPT = "attempt"  # in the options of a move, which of several it is
-# From the first attempt that came to nothing: a plan that could not be made costs little, and a move that was taken
+# From the first attempt that failed: a plan that could not be made costs little, and a move that was taken
 # back has kept all other plans waiting for a minute.
 NO_PLAN_S, MOST_NO_PLAN_S = 10, 600
 TAKEN_BACK_S, MOST_TAKEN_BACK_S = 60, 3600
@@ -124,7 +124,7 @@ def is_of_a_drain(proposal: Proposal) -> bool:
 
 
 def pause_s(attempts: int, *, first_s: int, most_s: int) -> int:
-    """How long to wait after so many attempts that came to nothing: each time twice as long."""
+    """How long to wait after so many failed attempts: each time twice as long."""
     return min(first_s << min(attempts - 1, 20), most_s)
 
 
@@ -211,7 +211,7 @@ class _Seen:
             "No other node has a slot that is free to use.")
 
     def _backs_off(self, own: Proposal | None, tried: Sequence[Proposal]) -> Hold | None:
-        """What was tried and came to nothing, until it is tried again."""
+        """The failed attempt, until the next one."""
         if own is not None:
             again_at = own.plan.created + timedelta(seconds=pause_s(
                 own.plan.options.get(ATTEMPT, 1), first_s=NO_PLAN_S, most_s=MOST_NO_PLAN_S))
@@ -243,7 +243,7 @@ class _Seen:
 
 
 def cause_of_failure(proposal: Proposal) -> str:
-    """Why a plan does not come to its end, as nodes report it."""
+    """Why a plan does not end, as nodes report it."""
     return next((failure["cause"] for failure in proposal.progress.get("failing", {}).values()), "")
 
 

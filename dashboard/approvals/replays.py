@@ -1,4 +1,4 @@
-"""Replays: what the estate, as it is and as a proposal would make it, comes to over the rates that were recorded.
+"""Replays: cost, latency and misses of the estate, as it is and as a proposal would make it, at recorded rates.
 
 Controllers act as teams let them; what they would ask for is not approved. It takes a second or more for each hour, so
 it is for a command or a job, and not for a page that somebody waits for.

@@ -91,7 +91,7 @@ def _notice(
         "event": event, "what": proposal.status, "severity": INFO, "title": title, "text": text, "link": link,
         "team": (team or proposal.dataflow.team).slug, "proposal": str(proposal.pk), "count": 1,
         "dataflow": str(proposal.dataflow_id)}
-    body = [f"{title}.", *([text] if text else []), link, "You choose what you are told under Alerts, Notifications."]
+    body = [f"{title}.", *([text] if text else []), link, "Choose your notifications under Alerts, Notifications."]
     return NoticeMessage(key, payload, "\n\n".join(body))
 
 

@@ -1,4 +1,4 @@
-"""What a dataflow costs an hour, with all that is told beside it: each figure by its own name.
+"""What a dataflow costs an hour, with the figures beside it: each by its own name.
 
 - **whole**: all that executes it, as if nobody shared it, or would if it worked; an estimate, measured or billed
 - **pays**: its part of that; and what of its bill is for its latency limits

@@ -18,7 +18,7 @@ from scheduler.model.latency_reading import gap_in
 
 
 class DataflowRecord(models.Model):
-    """A dataflow as a team submitted it. Its id is random: nothing can be told from it."""
+    """A dataflow as a team submitted it. Its id is random and reveals nothing."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     team = models.ForeignKey("teams.Team", on_delete=models.PROTECT, related_name="dataflows")

@@ -252,7 +252,7 @@ def _goals_in(dataflow: Dataflow) -> dict[str, float] | None:
 
 
 def _next_number(record: DataflowRecord) -> int:
-    """The number of a dataflow's next version: those that never came to run have theirs, too."""
+    """The number of a dataflow's next version. Versions that never ran are counted."""
     return (record.versions.order_by("-number").values_list("number", flat=True).first() or 0) + 1
 
 

@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = ROOT / "docs" / "commands.md"
 LAUNCHER = {
     "up": ("workers.launcher",), "agent": ("workers.launcher.agent",),
+    "machine": ("workers.launcher.machine",),
     "spark-cluster": ("workers.launcher.spark_cluster",), "backup": ("workers.launcher.backup", "backup"),
     "restore": ("workers.launcher.backup", "restore")}
 WIDTH = "110"

@@ -90,7 +90,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_VM_SIZES", "D1:1:0.098,D2:2:0.196,D3:4:0.392,D4:8:0.784",
              "Catalogue of machines, `name:slots:price per hour` by commas."),
     Declared("WEIR_MACHINE_COMMAND", "", "Command that starts and stops machines for adaptation; empty: none does."),
-    Declared("WEIR_MACHINE_WEBHOOK", "", "Address that is told to start and stop them, in place of a command."),
+    Declared("WEIR_MACHINE_WEBHOOK", "", "Webhook that starts and stops them, in place of a command."),
     Declared("WEIR_MACHINE_KEY", "", "Key that this address is given, as a bearer token."),
     Declared("WEIR_MACHINE_SLOTS", "8", "Slots of machines that were ordered so, together, at most."),
     Declared("WEIR_MACHINE_PRICE", "1", "What these may cost an hour, together, at most."),
@@ -235,7 +235,7 @@ class Environment:
         return words
 
     def machine_webhook(self) -> str:
-        """The address that is told to start and stop machines; empty where there is none."""
+        """The webhook that starts and stops machines; empty where there is none."""
         url = self.http_url("WEIR_MACHINE_WEBHOOK")
         if url and self.text("WEIR_MACHINE_COMMAND"):
             raise _invalid("WEIR_MACHINE_WEBHOOK", url, "nothing where WEIR_MACHINE_COMMAND names a command")

@@ -1,6 +1,6 @@
-"""Adaptation of a dataflow for pages, API and commands: its goals, what they cost and bring, what it came to.
+"""Adaptation of a dataflow for pages, API and commands: its goals, what they cost and bring, and what it reached.
 
-- ``goals_told(viewer, dataflow_id)``: the goals that hold, what the dataflow comes to now, and why it is left or not
+- ``goals_told(viewer, dataflow_id)``: the goals in force, what the dataflow reaches now, why it is left alone or not
 - ``offer_told(viewer, dataflow_id, goals)``: what other goals would cost and bring at the load of now
 - ``course_told(viewer, dataflow_id, span)``: value, throughput, cost and profit over time, and what comes
 - ``expected_of(viewer, dataflow_id)``: what is expected to come
@@ -55,7 +55,7 @@ class ToldDecision:
 
 @dataclass(frozen=True, slots=True)
 class PlannedFigures:
-    """What a decision that was carried out was to come to, from when it was in force."""
+    """What a decision was to reach, from when it was in force."""
 
     at_s: float
     figures: Mapping[str, float]
@@ -63,14 +63,14 @@ class PlannedFigures:
 
 @dataclass(frozen=True, slots=True)
 class ToldCourse:
-    """What a dataflow came to, and what its decisions were to come to."""
+    """What a dataflow reached, and what its decisions were to reach."""
 
     history: KeptHistory
     planned: Sequence[PlannedFigures] = ()
 
 
 def goals_told(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
-    """The goals of a dataflow, who said so, what it comes to now by them, and why adaptation leaves it as it is."""
+    """The goals of a dataflow, who set them, what it reaches now, and why adaptation leaves it as it is."""
     record = dataflow_of(viewer, dataflow_id)
     goals = record.goals_in_force
     seen = None if goals is None else _seen(record, goals)
@@ -110,7 +110,7 @@ def offer_told(viewer: Viewer, dataflow_id: UUID | str, goals: DataflowGoals) ->
 
 
 def course_told(viewer: Viewer, dataflow_id: UUID | str, span: Range) -> ToldCourse:
-    """What a dataflow with goals came to, as it was recorded, against what its decisions were to come to."""
+    """What a dataflow with goals reached, as recorded, against what its decisions were to reach."""
     record = dataflow_of(viewer, dataflow_id)
     recorded = history_of(viewer, DATAFLOW, str(record.pk), span, metrics=RECORDED)
     rows = selectors.rounds(viewer, controller=NAME).filter(

@@ -6,7 +6,7 @@ class ControllersConfig(AppConfig):
     label = "controllers"
 
     def ready(self) -> None:
-        """Tell what is wrong with machines on order where findings are told."""
+        """Add what is wrong with machines on order to the findings."""
         from dashboard.controllers.machines_told import wrong_machines
         from dashboard.operations.diagnosis.health import add_finder
 

@@ -1,4 +1,4 @@
-"""What a viewer is told of latency limits, with what controllers have to do with them.
+"""Latency limits as a viewer sees them, with what controllers do about them.
 
 Of a limit that is not met it is said what each of them did about it, or why not. One that intervals alone do not meet
 may be met by open batches, which a team's settings may hold back: then it is said by how much they would, and what they

@@ -198,7 +198,7 @@ class StoredWorld:
         return str(settings.ADAPTATION)
 
     def elements(self) -> Mapping[str, AdaptedElement]:
-        """By what the guards came to when they were last looked at, and who holds what."""
+        """By the guards' newest values, and who holds what."""
         return adapted_elements(self.estate, at=self.at)
 
     def schedule_in_force(self, dataflow: str) -> BundleOffer | None:

@@ -97,7 +97,7 @@ def round_of(row: RoundRow) -> Round:
 
 
 def store(loop: LoopRow, before: LoopState, after: LoopState) -> tuple[list[RoundRow], list[RoundRow]]:
-    """Keep what a step came to; which rounds began, and which came to another phase."""
+    """Store the result of a step; the rounds that began, and those that entered another phase."""
     _require_command()
     known = {loop_round.key: loop_round for loop_round in before.rounds}
     begun, moved = [], []

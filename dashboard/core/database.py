@@ -47,7 +47,7 @@ class WriteLine:
         Raises
         ------
         DatabaseBusy
-            Those before have not come to their end in time.
+            Those before have not ended in time.
         """
         with self._guard:
             ticket = threading.Event()

@@ -47,7 +47,7 @@ def metrics_of(first_id: int, last_id: int) -> Mapping[int, str]:
 
 
 def note_seen(ids: Sequence[int], at_s: int, *, every_s: int) -> None:
-    """Keep that series had points, as exactly as is told."""
+    """Store that series had points."""
     for some in _some(ids):
         SeriesRow.objects.filter(pk__in=some, seen_s__lt=at_s - every_s).update(seen_s=at_s)
 

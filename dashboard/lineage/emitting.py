@@ -26,7 +26,7 @@ OVERLAP = timedelta(minutes=10)  # a transaction may commit later than it says
 
 
 def is_wanted() -> bool:
-    """Whether anybody is told of lineage."""
+    """Whether lineage is sent anywhere."""
     return bool(settings.OPENLINEAGE_URL)
 
 

@@ -6,6 +6,6 @@ from django.db import models
 
 
 class LineageMark(models.Model):
-    """From when on plans that were done are told of; each is told once, by the keys of the outbox."""
+    """From when on plans that were done are sent; each is sent once, by the keys of the outbox."""
 
     since = models.DateTimeField()

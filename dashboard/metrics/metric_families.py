@@ -1,6 +1,6 @@
-"""What is told to Prometheus: gauges and counters of one moment, made anew for each scrape from what the site knows.
+"""What Prometheus scrapes: gauges and counters of one moment, made anew for each scrape from what the site knows.
 
-Labels are nodes, slots, severities, states and dataflows. Of dataflows the first ``MOST_DATAFLOWS`` by id are told, and
+Labels are nodes, slots, severities, states and dataflows. The first ``MOST_DATAFLOWS`` by id are exported, and
 how many were left out: the number of series is bounded whatever teams submit.
 """
 

@@ -64,7 +64,7 @@ class DynamicTask:
     key_switches: tuple[KeySwitch, ...] = ()
     policy: ElementPolicy = field(default_factory=ElementPolicy)
     held_until_ms: int | None = None  # somebody holds it as it is
-    warming: str = ""  # the alternate that warms up; since when and until when is told with its switches
+    warming: str = ""  # the alternate that warms up; since when and until when is with its switches
     warm_s: float = 0.0  # for how long each does
     warming_since_ms: int | None = None
     held_keys: tuple[HeldKey, ...] = ()

@@ -307,9 +307,9 @@ class LatencyStatus(models.Model):
 
 
 class GuardState(models.Model):
-    """What the guards of a running task have come to: ``state`` to go on from, ``readings`` of figures and words.
+    """The state of the guards of a running task: ``state`` to go on from, ``readings`` of figures and words.
 
-    ``verdicts`` has what each guard and value function comes to. ``because`` says why its alternate is wanted;
+    ``verdicts`` has the value of each guard and value function. ``because`` says why its alternate is wanted;
     ``trouble`` that guards allow none, or several that exclude another; ``advice`` what to do where it switches too
     often.
     """

@@ -45,7 +45,7 @@ class ToldVersion:
 
 @dataclass(frozen=True, slots=True)
 class ToldGuard:
-    """An alternate by its policy: what its guard and value function came to when they were last looked at.
+    """An alternate by its policy: the newest values of its guard and value function.
 
     ``allowed`` is None where that is not known, or it has no guard; ``worth`` where it is a function that is NULL.
     """
@@ -63,7 +63,7 @@ class ToldPolicy:
     """By what a dynamic task is switched, as pages, API and commands tell it.
 
     ``versions`` begin with the newest; the last is 0, what the document says. ``findings`` is what is known before
-    anything runs. ``readings`` has what each figure and word about time came to; ``trouble`` and ``because`` are of
+    anything runs. ``readings`` has the value of each figure and word about time; ``trouble`` and ``because`` are of
     `scheduler.guards.alternate_choice`, or say that the policy cannot be read any more (`NOT_READ`); ``advice`` is for
     one that switches too often.
     """

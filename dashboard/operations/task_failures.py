@@ -1,4 +1,4 @@
-"""What fails of single running tasks where many are looked at each second: it stops no other task, and is told once."""
+"""Failures of single running tasks among the many of each second: one stops no other, and is logged once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TaskFailures:
         return failed_in == circumstances and now_s - at_s < AGAIN_S
 
     def note(self, task: str, error: Exception, now_s: int, circumstances: Any = None) -> None:
-        """A task has failed; it is told unless it fails in these circumstances already."""
+        """A task has failed; it is logged unless it fails in these circumstances already."""
         if task not in self._failed or self._failed[task][0] != circumstances:
             log.warning(self._event, task=task, error=f"{type(error).__name__}: {error}"[:300])
         self._failed[task] = circumstances, now_s

@@ -59,4 +59,4 @@ def _text(title: str, listed: list[dict[str, str]], count: int) -> str:
         lines += [f"- {at:%d %b %H:%M} UTC: {message['title']}", f"  {message['link']}"]
     if count > len(listed):
         lines.append(f"- and {count - len(listed)} more")
-    return "\n".join([*lines, "", "You choose what you are told, and when, under Alerts, Notifications."])
+    return "\n".join([*lines, "", "Choose your notifications, and when they come, under Alerts, Notifications."])

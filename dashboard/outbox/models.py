@@ -56,7 +56,7 @@ class Delivery(models.Model):
 
 
 class NoticePreference(models.Model):
-    """How somebody wants to be told of one subject (`notice_choices.SUBJECTS`); ``daily`` in a digest."""
+    """How somebody wants to be notified of one subject (`notice_choices.SUBJECTS`); ``daily`` in a digest."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     subject = models.CharField(max_length=10)

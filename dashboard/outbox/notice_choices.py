@@ -1,4 +1,4 @@
-"""How people are told: what each has chosen by subject, and the messages that follow from it.
+"""How people are notified: what each has chosen by subject, and the messages that follow from it.
 
 A subject is the severity of an alert, or what happens to proposals: ``review`` (one waits for somebody's approval),
 ``mention`` (a comment names somebody), ``decision`` (what became of one's own proposal).
@@ -24,7 +24,7 @@ SUBJECTS = (*SEVERITIES, REVIEW, MENTION, DECISION)
 
 @dataclass(frozen=True, slots=True)
 class NoticeChoice:
-    """How somebody is told of one subject: by mail, by webhooks; at once, or once a day with all else."""
+    """How somebody is notified of one subject: by mail, by webhooks; at once, or once a day with all else."""
 
     subject: str
     email: bool
@@ -50,12 +50,12 @@ _USUAL = {subject: subject not in SEVERITIES or subject == CRITICAL for subject 
 
 
 def choices_of(user: User) -> list[NoticeChoice]:
-    """How somebody is told, by subject."""
+    """How somebody is notified, by subject."""
     return [choice for subject in SUBJECTS for _, choice in chosen_by([user], subject)]
 
 
 def chosen_by(users: Iterable[User], subject: str) -> Iterator[tuple[User, NoticeChoice]]:
-    """How each of these is told of a subject."""
+    """How each of these is notified of a subject."""
     users = list(users)
     chosen = {row.user_id: row for row in NoticePreference.objects.filter(user__in=users, subject=subject)}
     for user in users:

@@ -1,4 +1,4 @@
-"""What people do with messages: choose how they are told, add, remove and try webhooks, send a dead message again."""
+"""What people do with messages: choose their notifications, add, remove and try webhooks, send a dead message again."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def send_again(*, actor: User, delivery_id: uuid.UUID) -> None:
 
 
 def set_choices(*, actor: User, choices: Collection[NoticeChoice], email: str) -> None:
-    """Say how the actor is told, by subject, and at which address of mail."""
+    """Choose how the actor is notified, by subject, and at which mail address."""
     email = email.strip()
     if email:
         try:

@@ -23,7 +23,7 @@ _ROWS = {"works": (0, 0.44, -0.22), "is paid": (1, 0.14, -0.42)}  # series, heig
 
 @dataclass(frozen=True, slots=True)
 class AdaptationChart:
-    """One of the charts: which metric it draws, what of a decision that was to come to, and in which unit."""
+    """One of the charts: which metric it draws, what a decision expected of it, and in which unit."""
 
     name: str
     title: str
@@ -114,7 +114,7 @@ def _kept(history: KeptHistory, metric: str, name: str, series: int, *, dash: st
 
 
 def _planned(course: ToldCourse, figure: str) -> dict[str, Any]:
-    """What decisions were to come to, from when each was in force until the next was."""
+    """What decisions were to reach, from when each was in force until the next was."""
     history, values = course.history, []
     for at_s in history.times_s:
         before = [each for each in course.planned if each.at_s <= at_s]

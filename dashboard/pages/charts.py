@@ -263,7 +263,7 @@ def mark_shapes(groups: Sequence[Sequence[Mark]]) -> list[dict[str, Any]]:
 
 
 def _bands(pauses: Sequence[MovePause], begin_s: int, end_s: int) -> list[dict[str, str]]:
-    """Pauses with what is told of each; it has a label where none before it is near, on the side with more room."""
+    """Pauses with their words. A pause has a label where none before it is near, on the side with more room."""
     bands, labelled_ms, apart_ms = [], -math.inf, 1000 * (end_s - begin_s) / LABELS
     for pause in pauses:
         has_room = pause.begin_ms - labelled_ms >= apart_ms

@@ -1,4 +1,4 @@
-"""The way to one's own data: what somebody has answered so far, kept with their session, and what it comes to.
+"""The way to one's own data: the answers so far, kept with the session, and the document that they give.
 
 Answers are kept as they were filled in, so that a reload, a step back or a mistake loses none. Of a secret only its
 name is among them, and no event that was seen.
@@ -144,7 +144,7 @@ def columns_written(answers: OwnData, post: QueryDict) -> OwnData:
 
 
 def first_dataflow(answers: OwnData, *, columns: bool = True, finished: bool = True) -> FirstDataflow:
-    """What the answers come to.
+    """The document that the answers give.
 
     Parameters
     ----------
@@ -169,7 +169,7 @@ def first_dataflow(answers: OwnData, *, columns: bool = True, finished: bool = T
 
 
 def written(request: HttpRequest) -> dict[str, str]:
-    """The document that the answers come to, as the editor begins with it, and its team; nothing without answers.
+    """The document that the answers give, as the editor begins with it, and its team; nothing without answers.
     One that has problems is given all the same: the editor shows them."""
     answers = answers_of(request)
     if type_named(answers.type, sources()) is None:

@@ -20,7 +20,7 @@ SECONDS = {
 def profile_figures(profile: Profile, observed: Iterable[ObservationRow]) -> dict[str, Any]:
     """Rate, CPU and memory over threads.
 
-    Between measured points, and beyond them, a dotted line shows what planning and prediction take instead: it is told
+    Between measured points, and beyond them, a dotted line shows what planning and prediction take instead: it is named
     apart from what was measured, in the legend and at every point.
     """
     seen = list(observed)
@@ -34,7 +34,7 @@ def profile_figures(profile: Profile, observed: Iterable[ObservationRow]) -> dic
 def sweep_figure(trials: Iterable[TrialRecord]) -> dict[str, Any]:
     """The trials of a sweep: rate over threads, stable and not; where less was fed than was asked for, what was fed.
 
-    Those that were set aside are told apart from those from which something follows.
+    Those that were set aside look different from those that count.
     """
     ended = [trial for trial in trials if trial.stable is not None]
     done = [trial for trial in ended if not trial.set_aside]

@@ -83,7 +83,7 @@ class PlanCarrier:
 def what_changed(changes: Sequence[ChangedRead], names: Mapping[str, str]) -> str:
     """The first part of the estate that has changed, as the end of a sentence; the dataflow's tasks by their names.
 
-    Tasks and queries that the dataflow has no part in are told by their kind alone.
+    Tasks and queries that the dataflow has no part in are named by their kind alone.
     """
     first = [change for change in changes if change.part == changes[0].part]
     own = sorted({names[change.key] for change in first if change.key in names})

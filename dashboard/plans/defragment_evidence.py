@@ -14,7 +14,7 @@ from scheduler.model.ports import EstateView
 from scheduler.performance.rates import selectivities
 from scheduler.reuse.defragment import DefragmentEvidence, DefragmentRule
 
-LEAST_EVENTS = 1000  # that a task has read before its selectivity is told from what it made
+LEAST_EVENTS = 1000  # that a task has read before its selectivity is measured
 NEAR = 0.05  # of a declared selectivity: what is measured so near to it is taken to be the same
 
 
@@ -47,7 +47,7 @@ def channel_latency_ms(flows: jobs.observed.Flows) -> dict[tuple[str, str], floa
 
 
 def left_bundles() -> set[str]:
-    """The bundles that have come to their end by the nodes' reports."""
+    """The bundles that have ended, by the nodes' reports."""
     return set(jobs.read_live([], {}).reports.left)
 
 

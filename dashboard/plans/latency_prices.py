@@ -58,7 +58,7 @@ def latency_prices(
     scheduled : bool, optional
         Whether as by a schedule.
     opens : bool, optional
-        Whether queries' batches may come to be open.
+        Whether queries may get open batches.
     """
     record = dataflow_of(viewer, dataflow_id)
     estate, name = current_estate(), str(record.pk)

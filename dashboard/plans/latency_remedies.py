@@ -41,7 +41,7 @@ def latency_with_remedies(viewer: Viewer, dataflow_id: UUID | str, *, opens: boo
     Parameters
     ----------
     opens : bool, optional
-        Whether more of its queries may come to have open batches.
+        Whether more of its queries may get open batches.
     """
     record = dataflow_of(viewer, dataflow_id)
     return _with_remedies(record, latency_of(viewer, dataflow_id), opens=opens)

@@ -217,7 +217,7 @@ def _known(dataflow: Dataflow, team: Team, routing: Routing) -> dict[str, Any]:
 
 
 def owner_of(dataflow: Dataflow, team: Team) -> str:
-    """The team whose own profiles count: what was measured of a private dataflow is not to be told from a shared one's
+    """The team whose own profiles count: measurements of a private dataflow must not show in a shared one's
     schedule."""
     return team.slug if dataflow.visibility == "private" else ""
 

@@ -21,7 +21,7 @@ NAMED = 5  # task types in a remark
 
 @dataclass(frozen=True, slots=True)
 class CoreScale:
-    """What estimates are told for: the ``speed`` of the cores here, beside that of the cores that they were made on;
+    """What estimates hold for: the ``speed`` of the cores here, beside that of the cores that they were made on;
     None before an agent has looked. ``calibrating_s`` is for how long one still looks."""
 
     speed: float | None

@@ -140,7 +140,7 @@ class TrialRecord(models.Model):
     """One trial of a sweep: what was asked for, and what came of it.
 
     Without ``ended`` it is under way: its order was ``sent``, ``heard`` of last, and ``taken`` by a node's agent or not
-    yet; ``attempts`` before it came to nothing. Shares are of the slot, above base load, which was measured on the same
+    yet; ``attempts`` before it failed. Shares are of the slot, above base load, which was measured on the same
     slot before. Series hold a row for each moment: seconds since the first event, latency, events/s, CPU and memory.
     """
 

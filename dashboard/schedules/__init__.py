@@ -1,6 +1,6 @@
 """Schedules to read: what slots hold, what a schedule would change, and what it promised against what was measured.
 
 Imports jobs, core, teams, catalog, operations, plans, profiles, explorer and approvals, and changes nothing of the
-estate. Read ``selectors.py`` first; what is told from values alone is in ``comparison.py`` and
+estate. Read ``selectors.py`` first; what follows from values alone is in ``comparison.py`` and
 ``scheduler.performance.outcome``.
 """

@@ -73,7 +73,7 @@ class ScheduleRun:
     """A schedule that a dataflow runs by, or has run by.
 
     ``missed`` is what was missed by what is kept of it, None where that says nothing, and ``ends`` until when that was
-    measured. Of the one in force neither is told: its outcome is still to come.
+    measured. The one in force has neither: its outcome is still to come.
     """
 
     planned: PromiseInForce

@@ -68,7 +68,7 @@ class ReplayedSide:
 
 
 def sides_of(viewer: Viewer, run: SimulationRun) -> list[ReplayedSide]:
-    """What a replay came to so far, with the limits of dataflows that the viewer may know of."""
+    """The results of a replay so far, with the limits of dataflows that the viewer may see."""
     ids = {limit["dataflow"] for part in run.results for limit in part["limits"]}
     names = {str(record.pk): record.name
              for record in DataflowRecord.objects.filter(visible_to(viewer), pk__in=ids)}

@@ -109,7 +109,7 @@ def _side_by_side(run: SimulationRun, monotonic_s: Callable[[], float]) -> dict[
 
 
 def _watched(run: SimulationRun, what: str, steps: int, monotonic_s: Callable[[], float]) -> Callable[[int], None]:
-    """What is told each step of a part: it says how far the part is, and ends one that takes too long or that somebody
+    """Called at each step of a part: it says how far the part is, and ends one that takes too long or that somebody
     has cancelled."""
     began_s = told_s = monotonic_s()
 

@@ -1,4 +1,4 @@
-"""What a simulation of a dataflow begins with: its tasks as they were measured, what came to its sources, machines."""
+"""What a simulation of a dataflow begins with: its tasks as measured, the rates of its sources, machines."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@ people hold it.
 
 Once a second it reads what the task's outputs hold of forecasts that it has not read yet, and lets the choice
 (`workers.library.forecast_choice`) go on for their customers. What it needs to go on is in the broker with what was
-chosen, written before any query is told: a process that is killed leaves nothing half done.
+chosen, written before any query changes: a process that is killed leaves nothing half done.
 
 While somebody holds the task, or its policy leaves it to people, it chooses nothing, and keys keep what they have.
 """

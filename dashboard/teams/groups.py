@@ -1,4 +1,4 @@
-"""What a provider of single sign-on is told by, and what its groups give: roles in teams, or the administration.
+"""The name of a provider of single sign-on, and what its groups give: roles in teams, or the administration.
 
 `WEIR_OIDC_ROLES` says so, as entries ``group:team:role`` and ``group:*:administrator``. Teams that no entry names, and
 the administration where no entry gives it, are not decided by groups.
@@ -33,7 +33,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """What somebody's groups come to: of each team that groups decide about, the role (None: no member).
+    """The role that somebody's groups give in each team that groups decide about (None: no member).
 
     ``administrator`` is None where groups do not decide about that. ``any`` says whether some group gave something.
     """
@@ -56,7 +56,7 @@ def grant_of(entry: str) -> Grant:
 
 
 def granted(grants: Iterable[Grant], groups: Collection[str]) -> Granted:
-    """What these groups come to; of several roles in one team the highest."""
+    """The roles that these groups give; of several in one team the highest."""
     all_grants, own = list(grants), set(groups)
     held = [grant for grant in all_grants if grant.group in own]
     roles = {
@@ -68,7 +68,7 @@ def granted(grants: Iterable[Grant], groups: Collection[str]) -> Granted:
 
 
 def providers(*, issuer: str, client_id: str, secret: str, scopes: list[str]) -> dict[str, Any]:
-    """What allauth is told of the provider; nothing where there is none.
+    """The provider as allauth's settings name it; nothing where there is none.
 
     Parameters
     ----------

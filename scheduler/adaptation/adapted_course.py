@@ -1,4 +1,4 @@
-"""An algorithm of adaptation as what a simulation asks at each of its steps, and what the course came to."""
+"""An algorithm of adaptation as what a simulation asks at each of its steps, and the results of the course."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def adapting(
 
 @dataclass(frozen=True, slots=True)
 class AdaptationOutcome:
-    """What a course came to: mean value Γ, mean Ω, cost μ, profit Θ (4.8), the profit as the thesis's figures have it
+    """The results of a course: mean value Γ, mean Ω, cost μ, profit Θ (4.8), the profit as the thesis's figures have it
     (Γ − σμ, 5.2), and stability χ: in how many steps Ω was outside of its band."""
 
     value: float

@@ -66,7 +66,7 @@ class PlacementDraft:
         return self.conditions.speeds.get(vm, self.vms[vm].kind.speed)
 
     def power(self, task: str) -> float:
-        """φ: how many standard cores those of a task come to."""
+        """φ: how many standard cores those of a task add up to."""
         return self._power[task]
 
     @property

@@ -167,7 +167,7 @@ def offer_of(problem: AdaptationProblem, conditions: Conditions, *, algorithm: s
 def candidate_of(
     problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str], room: AdaptationRoom
 ) -> AdaptationCandidate:
-    """What a choice of alternates comes to on the slots that there are."""
+    """The results of a choice of alternates on the present slots."""
     placement = _placement(problem, conditions, active, room)
     worked = work_out(problem.dataflow, placement, _on_slots(problem, conditions, room))
     wanted = _needs(problem, conditions, active)

@@ -1,5 +1,5 @@
 """One dataflow by several algorithms, side by side: the same load and the same machines for each, in a cloud that is
-chosen; what each came to, over time and as a whole, and what it decided."""
+chosen; the results of each, over time and as a whole, and what it decided."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class DecisionMade:
 
 @dataclass(frozen=True)
 class SimulatedAlgorithm:
-    """What an algorithm came to: as a whole, step by step, and by its decisions, of which there were ``changes``.
+    """The results of an algorithm: as a whole, step by step, and by its decisions, of which there were ``changes``.
 
     ``profits`` is the value so far on average less what was spent so far (Γ − σμ); ``forecast`` says by source by which
     method was forecast last, how wrong that was, and why averages decided where they did.

@@ -135,7 +135,7 @@ class WantedSlot:
 
 @dataclass(frozen=True)
 class DesiredState:
-    """The desired state of a node: fragments by slot; and, by slot, those that come to an end for others.
+    """The desired state of a node: fragments by slot; and, by slot, those that end for others.
 
     Of two states of one ``version`` the one with the higher ``revision`` is newer: settings alone have changed.
     ``remote_heirs`` are, by node, the fragments of other nodes that go on with the work of this one's. ``handing_over``

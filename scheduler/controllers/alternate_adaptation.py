@@ -231,8 +231,8 @@ def _decision(dataflow: AdaptedDataflow, answer: AdaptationAnswer, evidence: Ada
     return Decision(
         dataflow.id, dataflow.team, changes,
         _promise(dataflow, answer),
-        f"{' '.join((*dataflow.expects, answer.why))} It comes to {now.throughput:.2f}, wanted {_band(goals)}. "
-        f"With {words} it comes to {chosen.throughput:.2f}; value {now.value:.2f} → {chosen.value:.2f}, "
+        f"{' '.join((*dataflow.expects, answer.why))} Throughput is {now.throughput:.2f}, wanted {_band(goals)}. "
+        f"With {words} it is {chosen.throughput:.2f}; value {now.value:.2f} → {chosen.value:.2f}, "
         f"cost {now.per_hour:.4g} → {chosen.per_hour:.4g} {evidence.currency} an hour ({evidence.algorithm}).",
         worth=abs(now.throughput - goals.throughput),
         alongside=True, touched=tuple(sorted({team for task in switches for team in dataflow.sharers.get(task, ())})),
@@ -257,7 +257,7 @@ def _bundle_decision(
         ControllerPromise(
             f"throughput of {1 - promised:.2f} at least, at about the same load", DRAINS_WITHIN_S,
             (PromiseBound(LACK, "", lack, promised),), load=sum(dataflow.rates_per_s.values())),
-        f"{' '.join((*dataflow.expects, why))} {offered.load_per_s:.4g} events/s come, and throughput comes to "
+        f"{' '.join((*dataflow.expects, why))} {offered.load_per_s:.4g} events/s come, and throughput is "
         f"{answer.now.throughput:.2f}, wanted {_band(goals)}. In place of {now.words}, it gets {offer.words}; "
         f"{now.sustained_per_s:.4g} → {offer.sustained_per_s:.4g} events/s are held, for {now.per_hour:.4g} → "
         f"{offer.per_hour:.4g} {evidence.currency} an hour.",
@@ -307,7 +307,7 @@ def _work(dataflow: AdaptedDataflow, active: Mapping[str, str]) -> float:
 def _told(
     dataflow: AdaptedDataflow, answer: AdaptationAnswer, *, by_switch: bool = True
 ) -> Iterator[dict[str, object]]:
-    """What was looked at, the greatest profit first: how it differs from what was on, and what it came to."""
+    """What was looked at, the greatest profit first: how it differs from what was on, and its result."""
     ranked: Iterable[AdaptationCandidate] = sorted(answer.looked_at, key=lambda each: -each.profit)
     for each, _ in zip(ranked, range(SHOWN), strict=False):
         differs = {dataflow.names[task]: name for task, name in each.active.items()

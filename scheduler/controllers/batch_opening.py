@@ -65,7 +65,7 @@ class QueryFigures:
 
 @dataclass(frozen=True, slots=True)
 class LimitThen:
-    """What a limit of a dataflow comes to with the modes in force, and with those that would be chosen; in seconds.
+    """The latency of a dataflow's limit with the modes in force, and with those that would be chosen; in seconds.
 
     ``is_missed`` says that no intervals meet it with the modes in force, ``is_met_then`` that some do with the others.
     ``measured_by`` is for whoever measures the effect.

@@ -112,7 +112,7 @@ def choose_bundles(
     Parameters
     ----------
     answer : AdaptationAnswer
-        What switches of alternates come to.
+        The effect of switches of alternates.
     value_per_hour : float
         σ: how much value is to be brought by a unit of money an hour (4.9).
     """

@@ -1,7 +1,7 @@
 """Dynamic chaining as a controller: queries along the slowest way of a latency limit become one (paper [5], 3.5.2).
 
 Where no intervals hold a limit, each query less on its way saves the wait and the work of a batch. The longest series
-that may be one query is fused in one step, and cut again in one where its load comes to be more than a core has. In the
+that may be one query is fused in one step, and cut again in one where its load exceeds a core. In the
 paper a series is on one slot; here on one node, for a step moves what it fuses to the slot of any of them that has
 room. In the paper CPU adds up; here a chain takes once what each of its queries takes for its batches whatever is in
 them.
@@ -32,7 +32,7 @@ UNDO = "undo"  # in a decision's arguments: the round, or the plan, whose chain 
 class LateWay:
     """A limit that is not met: of which dataflow, along which queries, and the steps that may fuse a series of them.
 
-    ``latency_s`` is what it comes to at the worst, by the model or measured; ``measured_ms`` what was measured of it
+    ``latency_s`` is its latency at the worst, by the model or measured; ``measured_ms`` what was measured of it
     lately, as the limit counts it. ``measured_by`` is for whoever measures the effect. ``batch_s`` is what a batch of
     each query takes, in seconds.
     """

@@ -38,13 +38,13 @@ from .loop_values import (
 )
 from .vetoes import forgotten, veto
 
-EARLY_S = 1.0  # turns of the loop do not come to the millisecond: what is due with each is not to miss every second one
+EARLY_S = 1.0  # turns of the loop are not exact: what is due with each is not to miss every second one
 GIVE_UP_S = 600.0  # a round that nothing carries out for so long is withdrawn
 
 
 @dataclass(frozen=True, slots=True)
 class LoopStep:
-    """What one step came to: the state to store, then commands to carry out; and why nothing was begun, by team."""
+    """The result of one step: the state to store, then commands to carry out; and why nothing was begun, by team."""
 
     state: LoopState
     commands: tuple[Command, ...] = ()

@@ -10,7 +10,7 @@ its CPU is below the bound, unless it has so little to do that another slot woul
 bundle may go to; no move makes a slot high, and a balancing move leaves its target below what its source had. And where
 traffic decides, others go along with the bundle, where that is worth more;
 where no bundle is worth a move alone, a series of them goes (``joint_moves.py``). Each of so many moves brings as much
-as one has to. So with loads that stay, rounds come to an end: balancing ends as soon as no slot is high, and from then
+as one has to. So with loads that stay, rounds end: balancing ends as soon as no slot is high, and from then
 on each round makes the traffic between nodes less. With loads that change, what has moved rests for some rounds.
 """
 
@@ -60,7 +60,7 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentRound:
-    """What a round came to. ``lacking`` is how many cores the slots lack, where more slots would do."""
+    """The result of a round. ``lacking`` is how many cores the slots lack, where more slots would do."""
 
     case: Case
     why: str

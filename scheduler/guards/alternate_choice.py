@@ -42,11 +42,11 @@ def decide(
     Parameters
     ----------
     guards : mapping
-        What each guard comes to, by alternate; None is NULL, which allows nothing. Empty guards need not be in it.
+        The value of each guard, by alternate; None is NULL, which allows nothing. Empty guards need not be in it.
     current : str or None
         The alternate that is on; None, or one that the element lacks: none is yet.
     values : mapping, optional
-        What value functions come to; None is NULL. An alternate that is absent has the number of the document.
+        The values of value functions; None is NULL. An alternate that is absent has the number of the document.
 
     Examples
     --------

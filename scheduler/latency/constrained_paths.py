@@ -29,7 +29,7 @@ def constrained_paths(way: Way) -> tuple[tuple[str, ...], ...]:
 def constraints_on(
     way: Way, *, limit_s: float, over_s: float, percentile: float | None = None,
 ) -> list[LatencyConstraint]:
-    """The constraints that a limit on a way comes to.
+    """The constraints that a limit on a way gives.
 
     Parameters
     ----------

@@ -74,7 +74,7 @@ def is_beyond(limit_s: float, expected: Expected, *, other_s: float) -> bool:
     Parameters
     ----------
     expected : Expected
-        What the limit comes to, with the intervals and modes that suit it best.
+        The latency of the limit, with the intervals and modes that suit it best.
     other_s : float
         What of that is no part of the model, in seconds.
     """

@@ -66,7 +66,7 @@ class Alone:
     able: frozenset[str] = frozenset()
 
     def with_open_batches(self, limit: LatencyLimit) -> tuple[float, bool] | None:
-        """What a limit comes to, in seconds, and whether it is met, where queries leave their batches open that may
+        """The latency of a limit, in seconds, and whether it is met, where queries leave their batches open that may
         and help it; None where none do."""
         way = part_along(limit, self.home, sources=self.way.starts).way if limit.along else self.way
         able = dict.fromkeys(self.able & way.writers.keys(), "")

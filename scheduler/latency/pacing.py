@@ -76,7 +76,7 @@ class Queries:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a limit comes to: the latency along its slowest path. ``least_s`` is given where the limit cannot be met.
+    """The latency of a limit: that along its slowest path. ``least_s`` is given where the limit cannot be met.
 
     ``parts_s`` says by query what its events wait for a batch, and what the batch takes. ``full`` are the slots of the
     way for want of whose CPU the limit is not met: ``least_s`` is then what that CPU allows beside all other limits.
@@ -92,7 +92,7 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Pacing:
-    """The intervals of all queries in seconds, what CPU they take in cores, and what each limit comes to, by key."""
+    """The intervals of all queries in seconds, what CPU they take in cores, and the latency of each limit, by key."""
 
     interval_s: Mapping[str, float]
     cores: float
@@ -155,7 +155,7 @@ def interval_alone(limits: Limits, *, batch_s: float, largest_s: float = LARGEST
 
 
 def expected_at(queries: Queries, wants: Iterable[LimitOnWay], interval_s: Mapping[str, float]) -> dict[str, Expected]:
-    """What limits come to with given intervals, by key; whether they could be met is not looked at."""
+    """The latencies of limits with given intervals, by key; whether they could be met is not looked at."""
     plan = _plan(queries, queries.costs, ())
     effective = Effective(plan, interval_s)
     return {want.key: _expected(plan, want, effective) for want in wants}
@@ -184,7 +184,7 @@ def unlimited_s(queries: Queries, query: str, interval_s: Mapping[str, float]) -
 
 
 def _solved(queries: Queries, members: Sequence[str], wants: Sequence[LimitOnWay], *, with_slots: bool) -> Pacing:
-    """The intervals of queries that are solved together, without what their limits come to."""
+    """The intervals of queries that are solved together, without the latencies of their limits."""
     plan = _plan(queries, members, (), with_slots=with_slots)
     aims = [replace(want, limit_s=AIM * want.limit_s) for want in wants]
     chosen = _chosen(plan, aims)

@@ -157,7 +157,7 @@ def _chosen(then: Queries, want: LimitOnWay, able: Collection[str]) -> BatchMode
 def _in_place(
     kind: str, then: Queries, want: LimitOnWay, fused: tuple[Chain, ...], able: Collection[str]
 ) -> Remedy | None:
-    """What queries as they would be come to on the slots where they are; None where the limit is not met so either."""
+    """The result of queries as they would be, on their slots; None where the limit is not met so either."""
     chosen = _chosen(then, want, able)
     expected = chosen.paced.expected[want.key]
     if expected.latency_s > want.limit_s * (1 + 1e-6):

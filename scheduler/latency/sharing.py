@@ -21,7 +21,7 @@ def airport_shares(costs: Mapping[str, float]) -> dict[str, float]:
     Returns
     -------
     dict
-        By user; together the highest cost. Nobody pays more than alone, and a user who comes to need more raises no
+        By user; together the highest cost. Nobody pays more than alone, and a user who needs more than before raises no
         other share.
 
     References

@@ -1,4 +1,4 @@
-"""What intervals of batches come to: how long events wait and how long batches take, along a path of queries.
+"""The effect of intervals of batches: how long events wait and how long batches take, along a path of queries.
 
 The derivation is in ``docs/latency.md``. In short: a batch takes CPU whatever it carries, so a query takes
 ``batch_cpu_s / T`` of a core for batches T seconds apart. A reader begins when a block comes, and takes what is there:
@@ -158,7 +158,7 @@ def require_lasting(largest_s: float, smallest_s: float, bounds_s: Mapping[str, 
 
 
 class Effective:
-    """What intervals come to where queries read one another: looked up upstream, and only as far as is asked for.
+    """The effect of intervals where queries read one another: looked up upstream, and only as far as needed.
 
     Parameters
     ----------

@@ -64,7 +64,7 @@ def map_exact(allocation: Allocation, *, supply: Supply, streams: Streams, effor
         for task in allocation.tasks.values() for bundle in task.bundles for _ in range(bundle.count)
     ]
     full = sum(unit.full for unit in units)
-    # In the order in which SAM comes to them: best fit then takes as many slots as SAM.
+    # In the order in which SAM takes them: best fit then takes as many slots as SAM.
     order = sorted(
         allocation.tasks.values(), key=lambda task: sum(bundle.count for bundle in task.bundles if bundle.full))
     partial = [bundle for task in order for bundle in task.bundles if not bundle.full]

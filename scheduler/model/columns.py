@@ -197,7 +197,7 @@ class Columns:
 
 
 def require_short(*kinds: str, parameter: str = "", value: str = "") -> None:
-    """Raise ``TypesTooLong`` where types, which become one, come to a longer one than a column may have.
+    """Raise ``TypesTooLong`` where types that become one are longer than a column's may be.
 
     Parameters
     ----------

@@ -21,7 +21,7 @@ from .settings_of_fragments import FragmentSettings
 from .usage import Users
 
 BEFORE_ALL = -1  # a generation before the first: nothing in any estate is numbered for it
-# Left out where empty, so that what was stored and signed before they came to be stays as it is.
+# Left out where empty, so that what was stored and signed before they existed stays as it is.
 _LEFT_OUT_WHERE_EMPTY = {
     Estate: ("teams_apart",),
     Fragment: ("channels", "inherits", "joins", "resting", "bundles", "origin", "team"),

@@ -31,7 +31,7 @@ class Point:
     CPU and memory are shares of a slot (1.0 is all of it). ``idle_cpu`` and ``idle_memory`` are what they take at any
     rate, however few events there are: a query that runs a batch at every trigger and keeps its Python workers.
     ``event_cpu`` is what the events take at the peak rate, besides; where nobody knows, all that is above
-    ``idle_cpu``. The two may come to more than ``cpu``: near its peak a query that waits for a service, or for its
+    ``idle_cpu``. The two may add up to more than ``cpu``: near its peak a query that waits for a service, or for its
     core, runs batches less often than its trigger would have it (``often``).
     """
 
@@ -126,7 +126,7 @@ class Estimate:
     def cpu_at(self, rate_per_s: float) -> float:
         """Share of a slot's CPU at a rate: of the events in proportion, of batches by how often they run.
 
-        Batches that take more than half of their trigger's time, and many events besides, come to no more than all.
+        Batches that take more than half of their trigger's time, and many events besides, add up to no more than all.
         """
         point, part = self.point, rate_per_s / self.point.rate_per_s
         return min(1.0, point.of_events * part + point.idle_cpu * self.often_at(rate_per_s))

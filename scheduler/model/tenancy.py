@@ -1,4 +1,4 @@
-"""Tenancy: whose queries a slot holds, and whether another team's may come to it.
+"""Tenancy: whose queries a slot holds, and whether it may take another team's.
 
 A fragment is of the team whose dataflow brought it, as long as it runs, whoever shares it. Where teams are apart, the
 queries on a slot are of one team; others that share a fragment read its channel from slots of their own.
@@ -26,7 +26,7 @@ class SlotTenants(Protocol):
 
 
 def is_open_to(team: str, teams: Collection[str]) -> bool:
-    """Whether a team's queries may come to a slot that holds queries of these teams, where teams are apart."""
+    """Whether a slot that holds queries of these teams may take a team's queries, where teams are apart."""
     return all(other == team for other in teams)
 
 

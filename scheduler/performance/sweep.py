@@ -1,4 +1,4 @@
-"""Trials of a task on one slot, how far and how finely to measure, and what a sweep of trials comes to."""
+"""Trials of a task on one slot, how far and how finely to measure, and the result of a sweep of trials."""
 
 from __future__ import annotations
 

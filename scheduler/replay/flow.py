@@ -100,7 +100,7 @@ class EstateFlow:
     def work(
         self, conditions: Conditions, asked_per_s: Mapping[str, float], fixed: Mapping[str, float]
     ) -> tuple[SimulatedStep, dict[str, QueryLoad]]:
-        """A step of time, from what comes to sources and waits for tasks.
+        """A step of time, from the rates of sources and what waits for tasks.
 
         ``asked_per_s`` are the events that each task has to do, as far as they are known when its core is shared out;
         ``fixed`` what queries take beside events, in cores.

@@ -46,7 +46,7 @@ WHOLE = LatencyLimit(3600.0)  # stands for the latency of a dataflow, whatever i
 
 @dataclass(frozen=True)
 class _Paced:
-    """Intervals and modes for an estate at some rates, what limits come to so, and what would be chosen freely."""
+    """Intervals and modes for an estate at some rates, the latencies of limits so, and what would be chosen freely."""
 
     estate: Estate
     rates_per_s: Mapping[str, float]
@@ -82,7 +82,7 @@ class PlayedWorld:
     # A step of time ---------------------------------------------------------------------------------------------------
 
     def pass_step(self, rates_per_s: Mapping[str, float]) -> None:
-        """Let a step go by, at these events a second from sources; what it came to is in the history afterwards."""
+        """Let a step go by, at these events a second from sources; its results are in the history afterwards."""
         self._look_at_estate()
         asked_per_s = self._flow.unhindered(rates_per_s)
         part = min(1.0, self._setup.step_s / LATELY_S)

@@ -23,7 +23,7 @@ def replay(setup: ReplaySetup, *, on_step: Callable[[int], None] = lambda step: 
     Parameters
     ----------
     setup : ReplaySetup
-        What is played. The same always comes to the same.
+        What is played. The same setup always gives the same results.
     on_step : callable, optional
         Told the number of each step before it; what it raises ends the replay.
     """
@@ -88,7 +88,7 @@ class _Playing:
             world.actuator.carry_out(command, policies=policies, now_s=world.now_s)
 
     def result(self) -> Replayed:
-        """What it came to."""
+        """Its results."""
         setup, world = self._setup, self._world
         limit_s = {(name, number): limit.limit_s for name, limits in setup.limits.items()
                    for number, limit in enumerate(limits)}

@@ -1,4 +1,4 @@
-"""What a replay is of, and what it comes to."""
+"""What a replay plays, and its results."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ class ChangeMade:
 
 @dataclass(frozen=True)
 class Replayed:
-    """What a replay came to, step by step.
+    """The results of a replay, step by step.
 
     ``cores`` is the CPU of all queries together, ``waiting`` the events that wait in front of them; ``latency_s`` is
     by limit, NaN while its dataflow rests.

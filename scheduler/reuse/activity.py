@@ -117,7 +117,7 @@ def adjust(estate: EstateView, activities: Mapping[str, Activity]) -> FragmentCh
         active, resting = parts.get(fragment_id, (old.active, old.resting))
         begun, ceased = opening.get(fragment_id, {}), closing.get(fragment_id, {})
         outlets = _outlets(old, begun, ceased)
-        # What comes to rest gives its places up: when it goes on it reads from then on, wherever it began at first.
+        # A task that rests gives its places up: when it goes on it reads from then on, wherever it began at first.
         joins = old.joins if active else {}
         new = replace(old, active=active, resting=resting, outlets=outlets, joins=joins)
         if new == old:

@@ -64,7 +64,7 @@ def scheduled_anew(
     wanted : mapping of str to TaskDivision
         By running task; those fused with others can be cut (``why_fused``).
     left : collection of str
-        Bundles that have come to their end; they are dropped.
+        Bundles that have ended; they are dropped.
 
     Raises
     ------

@@ -1,7 +1,7 @@
 """Defragmentation: which fragments to fuse, and when that is worth its disruption (the open question of paper [1]).
 
 A step fuses a fragment with one that reads its last working task, or rebuilds one without the tasks that nobody needs.
-Every step leaves fewer queries or fewer dead tasks, so steps come to an end. Where none is left each task that could
+Every step leaves fewer queries or fewer dead tasks, so steps end. Where none is left each task that could
 be continued in its query is: a task with one parent, both of types that chain, so no cut has fewer queries. What a
 schedule divided, and what exchanges events with that, stays as the schedule has it.
 """

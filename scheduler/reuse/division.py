@@ -91,7 +91,7 @@ def divided_anew(
     task : str
         What errors call the fragment's task.
     left : collection of str
-        Bundles that have come to their end; they are dropped.
+        Bundles that have ended; they are dropped.
     whole : bool
         Whether the order of its events counts, so that it cannot go on in a bundle that is new.
     was : sequence of RunningBundle
@@ -153,7 +153,7 @@ def keys_divided_anew(
     task : str
         What errors call the fragment's task.
     left : collection of str
-        Bundles that have come to their end; they are dropped.
+        Bundles that have ended; they are dropped.
 
     Raises
     ------

@@ -65,7 +65,7 @@ Adapts = Callable[[Instant], ElasticPlacement]
 
 @dataclass(frozen=True)
 class SimulatedCourse:
-    """What a time came to, step by step: value Γ, throughput Ω, the part that reached the outputs, and cost μ so far;
+    """The results of a time, step by step: value Γ, throughput Ω, the part that reached the outputs, and cost μ so far;
     and all machines that were rented."""
 
     values: tuple[float, ...]

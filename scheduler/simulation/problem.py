@@ -46,7 +46,7 @@ class Conditions:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedStep:
-    """What a step of time came to: events a second into and out of each task, how many wait after it, each task's
+    """The results of a step of time: events a second into and out of each task, how many wait after it, each task's
     throughput Ω_i, that of the dataflow Ω (4.7), and what part reached its outputs of all that could have."""
 
     in_per_s: Mapping[str, float]
@@ -63,7 +63,7 @@ def value_of(dataflow: ElasticDataflow, active: Mapping[str, str]) -> float:
 
 
 def power_of(placement: ElasticPlacement, task: str, speeds: Mapping[str, float]) -> float:
-    """φ: how many standard cores those of a task come to."""
+    """φ: how many standard cores those of a task add up to."""
     return sum(cores * speeds.get(vm, placement.vms[vm].kind.speed) for vm, cores in placement.cores.get(
         task, {}).items())
 

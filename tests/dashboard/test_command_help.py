@@ -27,7 +27,7 @@ def test_the_document_says_of_every_command_what_its_parser_says() -> None:
     assert set(written) == set(parsers), ANEW
     assert [name for name in parsers if written[name] != parsers[name]] == [], ANEW
     own = {name for name, app in get_commands().items() if app == "dashboard.commands"} - {"bench"}
-    assert own | {"up", "agent", "spark-cluster", "backup", "restore", "test"} == set(parsers)
+    assert own | {"up", "agent", "machine", "spark-cluster", "backup", "restore", "test"} == set(parsers)
     assert str(ROOT) not in DOCUMENT.read_text()
 
 

@@ -13,6 +13,7 @@ import signal
 import sys
 from pathlib import Path
 
+from workers.launcher import machine
 from workers.launcher.process_logs import Logs
 from workers.launcher.state_folder import CannotStart
 from workers.launcher.supervise import Errand, Service, StopStage, Supervisor
@@ -46,7 +47,7 @@ def main() -> int:
         supervisor.run(*errands)
         supervisor.wait_until_ready([service["name"] for service in plan["services"]], limit_s=120)
         say("ready")
-        supervisor.keep_running()
+        supervisor.keep_running(turn=machine.follow(supervisor, folder))
     except CannotStart as error:
         say(str(error))
         return 1

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.run import GROUPED, Counts, counts_of, names_tests
+from tests.run import GROUPED, Counts, counts_of, names_tests, ran_out
 
 from .waiting import ROOT
 
@@ -46,6 +47,37 @@ def test_all_good_is_exit_code_zero(tmp_path: Path) -> None:
 
 def test_a_report_that_was_never_written_counts_as_a_failure(tmp_path: Path) -> None:
     assert counts_of(tmp_path / "none.xml") == Counts(failed=1)
+
+
+WAITS = """
+import pytest
+class TestWaits:
+    @pytest.mark.xdist_group("a rig")
+    @pytest.mark.parametrize("n", ["a@b", "c"])
+    def test_wait(self, n): assert False, "waited 240.0 s for the last tick"
+"""
+
+
+@pytest.mark.parametrize(("added", "again"), [
+    ("", ["TestWaits::test_wait[a@b]", "TestWaits::test_wait[c]"]),
+    ("def test_outputs(): assert [1, 2] == [1]", []),
+    ("@pytest.fixture\ndef broken(): raise OSError\ndef test_error(broken): pass", []),
+    ("@pytest.mark.parametrize('n', [1, 2])\ndef test_more(n): assert False, 'not within 60 s: it'", [])])
+def test_few_waits_in_vain_are_tried_again_and_nothing_else(tmp_path: Path, added: str, again: list[str]) -> None:
+    (tmp_path / "test_waits.py").write_text(WAITS + added)
+    report = tmp_path / "report.xml"
+    subprocess.run(
+        (sys.executable, "-m", "pytest", "-p", "no:django", "-n", "1", *GROUPED, f"--junitxml={report}", "--rootdir=.",
+         "."),
+        cwd=tmp_path, timeout=300)
+    with contextlib.chdir(tmp_path):
+        assert ran_out(report) == [f"test_waits.py::{name}" for name in again]
+
+
+def test_what_passes_at_the_second_try_counts_as_passed(tmp_path: Path) -> None:
+    suite = '<testsuite tests="9" failures="2" errors="0" skipped="1"/>'
+    (tmp_path / "report.xml").write_text(f"<testsuites>{suite}</testsuites>")
+    assert counts_of(tmp_path / "report.xml", mended=2) == Counts(passed=8, skipped=1)
 
 
 def test_what_pytest_only_answers_is_no_failed_test() -> None:

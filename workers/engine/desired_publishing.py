@@ -262,7 +262,7 @@ def _joins(estate: Estate, fragment: Fragment) -> dict[int, dict[str, str]]:
 def keep_handing_over(desired: DesiredState, before: DesiredState | None) -> DesiredState:
     """The desired state, and beside it (``handing_over``, by slot) the fragments that it lets go and others go on with.
 
-    They are no longer wanted, but must come to a clean end before they go: how they ran is kept while any fragment
+    They are no longer wanted, but must end cleanly before they go: how they ran is kept while any fragment
     names them, though it be one that itself hands over, or one of another node.
     """
     if before is None:

@@ -37,7 +37,7 @@ NOT_TAKEN = LookState(
 
 @dataclass(frozen=True, slots=True)
 class LookProgress:
-    """What a look has come to: its state, and its events, the newest first, with the types of their columns."""
+    """The results of a look: its state, and its events, the newest first, with the types of their columns."""
 
     state: LookState
     types: dict[str, str | None] = field(default_factory=dict)

@@ -37,7 +37,7 @@ class CopiedBlock:
 
 @dataclass(frozen=True, slots=True)
 class SearchProgress:
-    """What a search has come to: what it was begun with, how many events it looked at and found, and the newest."""
+    """The results of a search: what it was begun with, how many events it looked at and found, and the newest."""
 
     facts: Mapping[str, Any]
     looked_at: int = 0
@@ -88,7 +88,7 @@ def add(
 
 
 def progress(broker: redis.Redis, search_id: str, *, owner: str) -> SearchProgress | None:
-    """What a search has come to; None where this owner began no such search, or it is long over."""
+    """The results of a search; None where this owner began no such search, or it is long over."""
     pipeline = broker.pipeline(transaction=False)
     (facts, looked_at, count, types), events = pipeline.hmget(
         _key(search_id), "facts", "looked_at", "found", "types").lrange(f"{_key(search_id)}:events", 0, -1).execute()

@@ -40,7 +40,7 @@ return order
 
 
 class TrialFailed(Exception):
-    """A trial came to nothing; the code is one of those of ``TrialResult``."""
+    """A trial failed; the code is one of those of ``TrialResult``."""
 
     def __init__(self, code: str, message: str, *, remedy: str) -> None:
         super().__init__(message)

@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from . import broker as embedded
-from . import state_folder, up_services
+from . import machine, state_folder, up_services
 from .process_logs import Logs
 from .process_start import READY_LIMIT_S, channels, engine_environment, say, shown, stopped_at_the_end
 from .state_folder import ROOT, CannotStart
@@ -113,7 +113,7 @@ def _up(options: UpOptions, *, began_s: float) -> int:
         _start_all(supervisor, options, url=url)
         if not supervisor.is_stopping:
             _welcome(options, seconds=time.monotonic() - began_s)
-        supervisor.keep_running()
+        supervisor.keep_running(turn=machine.follow(supervisor, options.data_dir))
     return 0
 
 

@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DATA_DIR_HELP = "folder of all state (WEIR_DATA_DIR, else data next to the launcher)"
 PASSED_THROUGH = 0o010  # what the node agent lets the group of its slots do with the data folder
 WEIRS = frozenset({
-    "broker", "checkpoints", "lock", "logs", "nodes", "outputs", "replay", "secret_key", "secrets_key",
+    "broker", "checkpoints", "lock", "logs", "machines", "nodes", "outputs", "replay", "secret_key", "secrets_key",
     "spark-cluster"})
 
 

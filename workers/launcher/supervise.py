@@ -24,6 +24,7 @@ FAILURES_BEFORE_READY = 3  # so many ends before it was ever ready, and the star
 TELL_S = 60.0  # of waiting, after which whoever watches hears of it again
 CHECK_S = 5.0  # how often logs are measured and orphans ended
 LEFTOVERS_S = 2.0
+ENDS_WITHIN_S = 10.0  # a service that is ended for good; then it is killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,10 @@ class Errand:
 
 @dataclass(frozen=True, slots=True)
 class StopStage:
-    """Children that are stopped together; ``limit_s`` is their share of the time after which they are killed."""
+    """Children that are stopped together; ``limit_s`` is their share of the time after which they are killed.
+
+    ``agent`` in ``names`` stands for ``agent-n2`` as well.
+    """
 
     names: tuple[str, ...]
     limit_s: float
@@ -67,6 +71,7 @@ class _Child:
         self.started_s = 0.0
         self.restart_at_s: float | None = None
         self.failures = 0
+        self.killed_at_s: float | None = None  # when it is, where it was asked to end for good
 
 
 class Supervisor:
@@ -200,10 +205,11 @@ class Supervisor:
 
     # Keeping ---------------------------------------------------------------------------------------------------------
 
-    def keep_running(self) -> None:
-        """Return when a signal asked for the stop; until then restart what ends."""
+    def keep_running(self, *, turn: Callable[[], None] = lambda: None) -> None:
+        """Return when a signal asked for the stop; until then restart what ends, and take a ``turn`` each second."""
         while not self.is_stopping:
             self.tick()
+            turn()
             self._sleep(min([1.0, *self._delays_s()]))
 
     def _delays_s(self) -> list[float]:
@@ -211,10 +217,28 @@ class Supervisor:
         due_s = [child.restart_at_s for child in self._children.values() if child.restart_at_s is not None]
         return [max(0.01, at_s - now_s) for at_s in due_s]
 
+    def end(self, name: str) -> bool:
+        """Ask a service to end for good, and see to it when asked again; True once it is gone."""
+        child, now_s = self._children[name], time.monotonic()
+        if child.process is not None and child.killed_at_s is None:
+            child.process.terminate()
+        child.restart_at_s, child.killed_at_s = None, child.killed_at_s or now_s + ENDS_WITHIN_S
+        if child.process is not None and child.process.poll() is None and now_s < child.killed_at_s:
+            return False
+        if child.process is not None:
+            kill_group(child.process)
+            child.process.wait()
+        del self._children[name]
+        self._end_orphans()
+        self._say(f"{name} ended")
+        return True
+
     def tick(self) -> None:
         """Notice what ended, start again what is due, keep the logs within bounds."""
         now_s = time.monotonic()
         for child in self._children.values():
+            if child.killed_at_s is not None:
+                continue
             if child.process is not None and child.process.poll() is not None:
                 self._ended(child, now_s)
             elif child.restart_at_s is not None and now_s >= child.restart_at_s:
@@ -272,7 +296,8 @@ class Supervisor:
             time.sleep(0.01)
 
     def _stop_stage(self, stage: StopStage, *, deadline_s: float) -> None:
-        chosen = [self._children[name] for name in stage.names if name in self._children]
+        chosen = [
+            child for name, child in self._children.items() if {name, name.partition("-")[0]} & {*stage.names}]
         processes = [child.process for child in chosen if child.process is not None]
         for child in chosen:
             child.restart_at_s = None

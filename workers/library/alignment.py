@@ -51,7 +51,7 @@ TASK_TYPES = (ALIGN,)
 @dataclass(frozen=True, slots=True)
 class Alignment:
     """``step`` takes an event's sequence number, time, birth and, for each side, what a result takes of it (None where
-    it is not of that side); gives (seq, time, born, *sides) for each number that all sides have come to.
+    it is not of that side); gives (seq, time, born, *sides) for each number that all sides have reached.
 
     A result has the sequence number of the event that was born last, and the latest time and birth. With ``emits`` a
     number that was given up comes out with None for the sides that lack.

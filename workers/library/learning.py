@@ -52,7 +52,7 @@ class Learner:
     every : int
         It learns after so many events; 0: by ``period``.
     period : int
-        It learns whenever the events' time has come to a multiple of so many ms; 0: by ``every``.
+        It learns whenever the events' time has reached a multiple of so many ms; 0: by ``every``.
     depth, leaf : int
         Of trees: how deep at most, and how many events stand behind a leaf at least.
     name : str

@@ -29,7 +29,7 @@ class AdaptationFigures(Answer):
 class GoalsAnswer(Answer):
     """What adaptation is to reach for a dataflow, as ``chosen``, by its ``document``, or by ``nobody``.
 
-    ``now`` is what it comes to now, null where nothing is measured. ``switchable`` are its tasks that may be switched,
+    ``now`` is what it reaches now, null where nothing is measured. ``switchable`` are its tasks that may be switched,
     and ``mode`` is what its team lets adaptation do. ``why`` says why it is left as it is, or what was decided last.
     """
 

@@ -1,4 +1,4 @@
-"""Answers of alerts, their rules, and how people are told."""
+"""Answers of alerts, their rules, and how people are notified."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class AlertCounts(Answer):
 
 
 class MuteAnswer(Answer):
-    """Nobody is told of this until then."""
+    """Nobody is notified of this until then."""
 
     id: int
     team: str | None
@@ -72,7 +72,7 @@ ChoiceAnswer = answer_of(NoticeChoice, name="ChoiceAnswer")
 
 
 class Choices(Answer):
-    """How the caller is told, by subject, and the address of mail."""
+    """How the caller is notified, by subject, and the mail address."""
 
     email: str
     choices: list[ChoiceAnswer]

@@ -27,7 +27,7 @@ _MENTION = re.compile(r"(?<![\w@.])@([\w.+-]{1,150})")
 def comment_on(
     *, actor: User, proposal_id: UUID | str, text: str, task: str = "", reply_to: int | None = None
 ) -> Comment:
-    """Say something of a proposal, or of one of its tasks; whoever is named with an @ is told.
+    """Comment on a proposal, or on one of its tasks; people named with an @ are notified.
 
     Parameters
     ----------

@@ -29,7 +29,7 @@ from scheduler.model.fragment import node_of
 def empty_nodes(*, at: datetime) -> Proposal | None:
     """Propose the next move off a node that is drained, unless something is being enacted; the proposal.
 
-    A move of that kind that does not come to its end is taken back: the query works on where it is, and other plans
+    A move of that kind that does not end is taken back: the query works on where it is, and other plans
     have waited for it for long enough.
     """
     if take_back_failed() is not None:
@@ -46,7 +46,7 @@ def empty_nodes(*, at: datetime) -> Proposal | None:
 
 
 def take_back_failed() -> Proposal | None:
-    """Take a move off a drained node back that does not come to its end; which it was, None where there is none.
+    """Take back a move off a drained node that does not end; which it was, None where there is none.
 
     Not while nothing is heard of the node that it goes to: the query may be at work there.
     """

@@ -267,9 +267,9 @@ def record_progress(*, proposal_id: UUID | str, plan_id: UUID, progress: PlanPro
 
 
 def drop_left_bundles(*, left: Collection[str]) -> list[str]:
-    """Take bundles that have come to their end out of the estate, so that their slots are free; which there were.
+    """Take bundles that have ended out of the estate, so that their slots are free; which there were.
 
-    Only while nothing is being enacted: the steps of a plan are told by the bundles that it knows.
+    Only while nothing is being enacted: the steps of a plan are those of the bundles that it knows.
     """
     if not left:
         return []

@@ -60,7 +60,7 @@ def enact_held(*, at: datetime) -> list[UUID]:
     """Execute plans that were approved and held, where nothing stands in the way any more; which those are.
 
     One whose approvals have expired meanwhile, or whose approvers may approve no more, waits for others; so does one
-    that other teams have come to share.
+    that other teams share by now.
     """
     enacted = []
     for proposal_id in _held().values_list("pk", flat=True):

@@ -146,7 +146,7 @@ def _settle(proposal: Proposal, outcome: _Outcome) -> WeirError | None:
 
 
 def _renew(proposal: Proposal, plan: Plan, reads: Reads) -> None:
-    """Keep a plan that does the same; teams that come to share what it shares are asked, and none twice."""
+    """Keep a plan that does the same; teams that share the same tasks by now are asked, and none twice."""
     with audited(actor=None, verb="proposal.renew", subject=proposal, team=proposal.dataflow.team) as audit:
         audit.details = {"digest_before": proposal.plan.digest, "digest": plan.digest}
         plans.renew(record=proposal.plan, plan=plan, reads=reads)

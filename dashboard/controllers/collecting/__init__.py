@@ -1,4 +1,4 @@
-"""What controllers are told: the evidence of each, now and over kept history, and the effect of a round.
+"""The evidence of each controller, now and over kept history, and the effect of a round.
 
 What is computed from values alone is in `scheduler.controllers.evidence`; here is what reads rows of its own. A
 collector is an entry of ``COLLECTORS`` under the name that its controller ``reads``.

@@ -1,4 +1,4 @@
-"""What re-measuring is told: how far profiles are from what runs, now and then, and where they could be measured."""
+"""The evidence of re-measuring: how far profiles are from what runs, now and then, and where they could be measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What isolation is told: tasks that make queries slow of which others need a part."""
+"""The evidence of isolation: tasks that make queries slow of which others need a part."""
 
 from __future__ import annotations
 

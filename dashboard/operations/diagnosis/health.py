@@ -59,7 +59,7 @@ def findings(view: View) -> list[Finding]:
 
 
 def health(view: View) -> list[Finding]:
-    """What a viewer is told: the findings, and the alerts that fire beside them, the worst first."""
+    """What a viewer sees: the findings, and the alerts that fire beside them, the worst first."""
     if view not in _added:
         own = findings(view)
         _added[view] = _sorted([*own, *(finding for finder in _finders for finding in finder(view, own))])

@@ -123,7 +123,7 @@ def _problem(
     if not own and finding.dataflows:  # nobody else has it
         own = [note for note in notes.get((DATAFLOW, finding.dataflows[0]["id"]), ()) if note.text == finding.cause]
     of_finding = [note for note in own if note.what not in (ALARM, OVER) or note.text == finding.cause]
-    # Alerts are told of the same subjects in words of their own, and would count twice.
+    # Alerts name the same subjects in words of their own, and would count twice.
     counted = of_finding if any(note.what == ALARM for note in of_finding) else own
     direction = trends.get(finding.key, "")
     if not direction:

@@ -33,7 +33,7 @@ _FULL = {
 
 
 def spilled(view: View, fragment: Fragment, bundle: RunningBundle, spill: SpillReport) -> Finding:
-    """A reader that is behind on a stream that others need; they are told, too, where it holds them back.
+    """A reader that is behind on a stream that others need; they are named, too, where it holds them back.
 
     Parameters
     ----------

@@ -3,7 +3,7 @@
 What rests there, of paused dataflows, may go on resting; it cannot be resumed meanwhile.
 
 What is on offer for plans changes with a reservation: the estate moves on, so that no plan that was frozen before puts
-something there. When the slot is given back it does not, and pages are told all the same.
+something there. When the slot is given back it does not, and pages show it all the same.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def require_free(row: SlotRow) -> None:
 
 
 def require_unreserved(before: Mapping[str, Fragment], after: Mapping[str, Fragment]) -> None:
-    """Raise ``SlotTaken`` where what changes would come to work on a reserved slot.
+    """Raise ``SlotTaken`` where what changes would work on a reserved slot.
 
     What is taken back has no say in where, and neither has what is resumed.
     """

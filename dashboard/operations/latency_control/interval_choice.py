@@ -67,7 +67,7 @@ class IntervalChoice(Protocol):
     is_published: bool
 
     def choose(self, problem: PacingProblem, *, at: datetime) -> tuple[BatchModes, Mapping[LimitKey, bool]]:
-        """Intervals and modes, with what each limit comes to; and of limits whether they are out of reach, by far."""
+        """Intervals and modes, with the latency of each limit; and which limits are far out of reach."""
 
 
 class ByPlan:

@@ -1,4 +1,4 @@
-"""What a viewer is told of a dataflow's latency limits: whether they are met, where the time goes, what they cost."""
+"""A dataflow's latency limits as a viewer sees them: whether they are met, where the time goes, what they cost."""
 
 from __future__ import annotations
 

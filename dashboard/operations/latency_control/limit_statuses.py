@@ -22,7 +22,7 @@ from scheduler.latency.pacing_problem import LimitKey, Wants
 from scheduler.latency.real_time import BatchModes
 from scheduler.model.latency_limits import LatencyLimit, from_json, to_json
 
-TOLD_AGAIN_S = 60.0  # what a limit comes to is written so often, though nothing has changed
+TOLD_AGAIN_S = 60.0  # the latency of a limit is written so often, though nothing has changed
 
 
 def beyond_reach(
@@ -70,7 +70,7 @@ def store_statuses(
     Parameters
     ----------
     paced : Pacing
-        The intervals that were chosen, and what limits come to with them.
+        The intervals that were chosen, and the latencies of limits with them.
     settled : mapping of Measure to Settled
         What was measured of each since the intervals in force were.
     beyond : mapping of LimitKey to bool or None

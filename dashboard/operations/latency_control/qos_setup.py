@@ -54,7 +54,7 @@ def end_all(view: View, *, at: datetime) -> None:
 
 
 def as_it_is(queries: Queries, limits: Iterable[LimitOnWay], in_force: Mapping[str, float]) -> BatchModes:
-    """The intervals that managers chose, as far as nodes report them, and what limits come to with them."""
+    """The intervals that managers chose, as far as nodes report them, and the latencies of limits with them."""
     interval_s = {query: in_force.get(query, before_s) for query, before_s in queries.before_s.items()}
     cores = sum(cost.cores(interval_s[query]) for query, cost in queries.costs.items())
     return BatchModes(

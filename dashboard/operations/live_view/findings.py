@@ -1,4 +1,4 @@
-"""Findings: what is wrong with one part, as pages, API and command line say it, and the verdict that they come to."""
+"""Findings: what is wrong with one part, as pages, API and command line say it, and the verdict."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What findings come to: the worst severity, ``well`` without any, or ``unknown`` if nothing is heard.
+    """The verdict of findings: the worst severity, ``well`` without any, or ``unknown`` if nothing is heard.
 
     ``problems`` counts findings that are ``bad`` or ``warn``, ``notes`` the rest.
     """

@@ -1,4 +1,4 @@
-"""The state of a query as people are told it: by what flows, not by what was started. Pure."""
+"""The state of a query as pages show it: by what flows, not by what was started. Pure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from scheduler.contracts.reports import FAILING, RUNNING, STALLED, STARTING, STO
 RECOVERING, THROTTLED, SILENT_SOURCE = "recovering", "throttled", "silent_source"
 SILENT = "silent"  # its node does not report
 GAVE_UP = "gave_up"  # it failed alike too often: nobody tries it again unless somebody says so
-NODE_SILENT_MS = 3_000  # without a report; it is told once a second
+NODE_SILENT_MS = 3_000  # without a report; there is one each second
 LONG_BATCH_MS = 10_000
 SOURCE_SILENT_MS = 60_000
 RECOVERED_MS = 180_000  # a query that has not run in a slot that is as old is a new one

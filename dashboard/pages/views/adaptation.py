@@ -1,4 +1,4 @@
-"""Adaptation of a dataflow: its goals and what they cost, what it came to over time, and what was decided and why."""
+"""Adaptation of a dataflow: its goals and what they cost, what it reached over time, and what was decided and why."""
 
 from __future__ import annotations
 

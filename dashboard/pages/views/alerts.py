@@ -101,7 +101,7 @@ def alert_mute(request: HttpRequest, alert_id: int) -> HttpResponse:
 @require_POST
 @login_required
 def mute_end(request: HttpRequest, mute_id: int) -> HttpResponse:
-    """Let people be told again."""
+    """End a mute: people are notified again."""
     flash.attempt(
         request, lambda: services.unmute(actor=request.user, mute_id=mute_id), text="No longer muted.",
         code="alert-unmuted")

@@ -246,7 +246,7 @@ def _refused(request: HttpRequest, dataflow_id: UUID, error: WeirError) -> HttpR
 
 
 def _panel(request: HttpRequest, dataflow_id: UUID, task: DynamicTask, span: ChosenRange) -> ElementPanel:
-    """A policy that is tried and cannot be one is told, and the charts are of the one in force."""
+    """A policy that is tried and cannot be one gives an error, and the charts are of the one in force."""
     element, policy_now = (read(request.viewer, dataflow_id, task.task) for read in (running_element, policy_told))
     is_tried = request.GET.get("try") == task.task
     draft = _draft(request.GET if is_tried else {}, element)

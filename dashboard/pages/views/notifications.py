@@ -1,4 +1,4 @@
-"""How people are told of alerts and proposals: choices, webhooks of people and teams, what became of messages."""
+"""How people are notified of alerts and proposals: choices, webhooks of people and teams, what became of messages."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SHOWN = 30
 @require_safe
 @login_required
 def notifications(request: HttpRequest) -> HttpResponse:
-    """Who is told how, and whether it arrived."""
+    """Who is notified how, and whether it arrived."""
     return render(request, "alerts/notifications.html", {
         "choices": notice_choices.choices_of(request.user), "digest_hour": settings.DIGEST_HOUR,
         "severities": SEVERITIES, "formats": FORMATS,

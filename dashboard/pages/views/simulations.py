@@ -89,7 +89,7 @@ def proposal_replay_start(request: HttpRequest, proposal_id: UUID) -> HttpRespon
 @require_safe
 @login_required
 def simulation_plots(request: HttpRequest, run_id: UUID) -> JsonResponse:
-    """What a simulation came to over time, as figures."""
+    """The results of a simulation over time, as figures."""
     run = selectors.simulation(request.viewer, run_id)
     return JsonResponse(side_by_side_figures(run.results) if run.kind == SIDE_BY_SIDE else replay_figures(
         selectors.sides_of(request.viewer, run)))

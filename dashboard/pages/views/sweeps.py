@@ -100,7 +100,7 @@ def sweep_act(request: HttpRequest, sweep_id: UUID, way: str) -> HttpResponse:
 
 
 def _goes_on(sweep: SweepRecord) -> str:
-    """What resuming comes to: where nothing was stable, its trials are set aside."""
+    """What resuming does: where nothing was stable, its trials are set aside."""
     return "continues from its trials" if counting(sweep.trials).exists() else "starts again"
 
 

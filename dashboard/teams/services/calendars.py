@@ -49,7 +49,7 @@ def set_calendar(*, actor: User, team: Team, name: str, days: Collection[date]) 
 
 
 def delete_calendar(*, actor: User, team: Team, name: str) -> None:
-    """Forget a calendar; by an approver of the team. A policy that names it is told, and stops deciding."""
+    """Forget a calendar; by an approver of the team. A policy that names it shows an error, and stops deciding."""
     require_role(viewer_of(actor), team, Role.APPROVER)
     with audited(actor=actor, verb="team.delete_calendar", subject=team, team=team) as audit:
         calendar = team.calendars.filter(name=name).first()

@@ -97,7 +97,7 @@ class AdaptationPoint:
 
 
 def points_now(world: World) -> dict[str, AdaptationPoint]:
-    """What each running dataflow with goals comes to, by the means of the newest points."""
+    """What each running dataflow with goals reaches, by the means of the newest points."""
     measured = _Figures(world, world.goals, world.now_s - POINT_S, world.now_s).recent()
     points, elements = {}, world.elements()
     for name in world.goals:

@@ -1,4 +1,4 @@
-"""What comes to dataflows from outside in the next minutes, as adaptation goes by it and pages show it."""
+"""The rates of dataflows' sources in the next minutes, as adaptation uses them and pages show them."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ class Suspicion:
         return Suspicion(left, deaths, given_up, death.at_ms, death.why)
 
     def tried(self, query: str, *, cleared: bool) -> Suspicion:
-        """A suspect's turn is over: it has done a batch (``cleared``), or does not come to one."""
+        """A suspect's turn is over: it has done a batch (``cleared``), or never does."""
         deaths = {name: count for name, count in self.deaths.items() if name != query or not cleared}
         return replace(self, suspects=tuple(name for name in self.suspects if name != query), deaths=deaths)
 

@@ -30,7 +30,7 @@ class QueryMode:
 
 
 def journal(checkpoint: Path) -> tuple[int, list[str]] | None:
-    """The newest batch of which something was read in real-time mode, and the offsets that it came to (JSON); None
+    """The newest batch of which something was read in real-time mode, and the offsets that it reached (JSON); None
     where there is none."""
     folder = checkpoint / _JOURNALS
     batches = [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []

@@ -177,7 +177,7 @@ def plain(value: Any) -> Any:
 
 
 class SchemaSize(NamedTuple):
-    """What one value of a type comes to: how many values it has at most, lists and mappings as one and records with
+    """The size of one value of a type: how many values it has at most, lists and mappings as one and records with
     their fields, how many bytes it takes at least, and how many levels it has."""
 
     values: int
@@ -186,7 +186,7 @@ class SchemaSize(NamedTuple):
 
 
 class SchemaLimits:
-    """What records of a parsed schema can come to, told before one is read.
+    """The most that records of a parsed schema can hold, told before one is read.
 
     The library reads in C, as deep as the bytes lead, and makes values of types that take no bytes: without limits a
     few bytes of a producer's end the process, or fill its memory.

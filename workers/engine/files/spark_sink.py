@@ -18,7 +18,7 @@ _ASIDE = "spark_metadata"
 
 
 def committed_files(folder: Path) -> frozenset[str]:
-    """Names of the files that the sink's log lists; every other file is of a batch that did not come to its end."""
+    """Names of the files that the sink's log lists; every other file is of a batch that did not end."""
     names: set[str] = set()
     for entry in (folder / METADATA).glob("[0-9]*"):
         for line in entry.read_text().splitlines()[1:]:

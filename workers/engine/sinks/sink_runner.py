@@ -1,4 +1,4 @@
-"""Runner: one sink on a thread of its own, from where the other system has come to, for as long as it is wanted.
+"""Runner: one sink on a thread of its own, from the other system's place, for as long as it is wanted.
 
 It reads the sink's channel, puts blocks together and lets the connector write them. Whatever fails, it opens the other
 system again and goes on from what that says: after a second at first, then less and less often. What waits stays in

@@ -48,7 +48,7 @@ class TextGrowth:
     Parameters
     ----------
     most : int
-        Bytes that each of what grows may come to.
+        Bytes that each of what grows may reach.
     task : str
         The running task, for messages; empty where none is known.
     """
@@ -231,7 +231,7 @@ def _cut(size: int | None, written: str | None) -> int | None:
 
 
 def bounds_for(count: int) -> int:
-    """Bytes that each of so many bounds of a query may come to."""
+    """Bytes that each of so many bounds of a query may reach."""
     return RESULT_BYTES.most // max(1, count)
 
 

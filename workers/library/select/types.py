@@ -69,7 +69,7 @@ def as_decimal(kind: str) -> str:
 
 
 def decimal_result(sign: str, one: str, other: str) -> str:
-    """The type of what two decimals come to by +, -, * or %, as Spark has it; raises ``ValueError`` where that would
+    """The type of two decimals joined by +, -, * or %, as Spark has it; raises ``ValueError`` where that would
     round, which it does where a product needs more digits than there are."""
     (precision, scale), (another, further) = digits_of(one), digits_of(other)
     if sign == "*":

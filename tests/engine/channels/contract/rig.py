@@ -17,6 +17,7 @@ from workers.engine.channels import keys
 from workers.engine.channels import spark_channels as channel_spark
 from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.channel_registry import Channels
+from workers.engine.spark import queries
 
 EVERYTHING = 1_000_000
 
@@ -162,6 +163,10 @@ class Rig:
             .outputMode("update" if real_time else "append").trigger(**trigger))
         self.queries.append(query)
         return query
+
+    def rest(self, query: Query, fragment: str) -> None:
+        """Pause a fragment and wait until no batch of it is under way: what was planned is written."""
+        assert queries.rest(query._query, pause=lambda: self.channels.pause(fragment), drain_s=240)
 
     def checkpoint(self, fragment: str) -> Path:
         return self.folder / f"checkpoint-{fragment}"

@@ -28,8 +28,7 @@ def test_a_successor_goes_on_with_numbers_schedule_and_channel(rig: Rig) -> None
     few = rig.with_config(max_rows=400)  # of a batch: a busy machine would have all that is due in one
     first = rig.start(few.publish(few.ticks("a", rate_per_s=rate_per_s, limit=3_600), "a", readers=("r",)), "a")
     wait_until(lambda: len(rig.events("a.0")) > 100, what="first ticks", alive=(first,))
-    rig.channels.pause("a")
-    wait_until(lambda: not first.status["isTriggerActive"] or not first.status["isDataAvailable"], what="rest")
+    rig.rest(first, "a")
     first.stop()
     reader = rig.start(rig.publish(rig.read("r", "a.0"), "r"), "r")
     base = rig.channels.info("a.0").last.block
@@ -60,8 +59,7 @@ def test_after_a_pause_a_source_goes_on_from_now_without_a_burst(rig: Rig) -> No
 
     first = source()
     wait_until(lambda: len(rig.events("a.0")) > 20, what="first ticks", alive=(first,))
-    rig.channels.pause("a")
-    time.sleep(0.3)
+    rig.rest(first, "a")
     first.stop()
     offset = last_offset(rig.folder / "checkpoint-a")
     time.sleep(1.0)
@@ -86,8 +84,7 @@ def test_after_a_pause_a_reader_leaves_out_what_came_meanwhile(rig: Rig) -> None
     writer = rig.start(rig.publish(rig.ticks("a", rate_per_s=200), "a", readers=("b",)), "a")
     reader = rig.start(rig.publish(rig.read("b", "a.0"), "b"), "b")
     wait_until(lambda: len(rig.events("b.0")) > 20, what="first events", alive=(writer, reader))
-    rig.channels.pause("b")
-    time.sleep(0.4)
+    rig.rest(reader, "b")
     reader.stop()
     rig.channels.unregister("a.0", "b")
     before = rig.numbers("b.0")

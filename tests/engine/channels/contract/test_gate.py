@@ -32,8 +32,7 @@ def test_a_source_and_its_reader_begin_when_their_gates_open(rig: Rig) -> None:
     wait_until(lambda: all(map(stands_by, places)), what="empty batches", alive=alive)
     wait_until(lambda: len(rig.events("a.0")) > 100, what="the other's events", alive=alive)
     assert all(map(stands_by, places)), "they do nothing before they are told to"
-    rig.channels.pause("a")
-    wait_until(lambda: not first.status["isTriggerActive"] or not first.status["isDataAvailable"], what="rest")
+    rig.rest(first, "a")
     offset = read_progress(rig.folder / "checkpoint-a").source_offset
     last = rig.channels.info("a.0").last
     rig.channels.open_outlet("b", 0, from_batch=1)

@@ -180,8 +180,7 @@ def test_a_query_that_rests_goes_on_in_the_other_mode(rig: Rig) -> None:
         if turn % 2 == 0:
             stop_between_batches(rig, second, "b")
         else:
-            rig.channels.pause("b")
-            wait_until(lambda: not second.status["isDataAvailable"], what="rest", alive=(second,))  # noqa: B023
+            rig.rest(second, "b")
             second.stop()
             rig.channels.resume("b")
     numbers = rig.numbers("b.0")

@@ -113,7 +113,7 @@ def takes(stream: IO[bytes], line: bytes, *, within_s: float = TAKES_S) -> bool:
 
 
 def _is_event(event: Mapping[str, Any]) -> bool:
-    """Whether an event has what is told of its kind, as whoever is told takes it; its node is the agent's to name."""
+    """Whether an event has the fields of its kind, as its receiver expects them; the agent adds the node."""
     needed = {"kind", "at_ms", *_NEEDED.get(str(event.get("kind")), ())}
     return needed <= event.keys() and "node" not in event and _is_modest(event) and all(
         is_one(event[name]) for name, is_one in _FACTS.items() if name in event)

@@ -23,7 +23,7 @@ from .slot_lines import UnreadableLine, lines_of, read_line, takes
 
 SILENT_MS = 20_000  # a slot with a driver that says nothing for so long hangs; so does one whose JVM does not answer
 STALLED_MS = 2_000  # one that does not answer for so long is reported as stalled
-STARTING_MS = 180_000  # so does one whose driver starts; it gets as long again after each start that came to nothing
+STARTING_MS = 180_000  # so does one whose driver starts; it gets as long again after each failed start
 MOST_PATIENT = 5  # times that long
 SPARE, READY = "spare", "ready"  # the name of the driver that is kept ready, and its state then
 # The statuses with which a slot ends: its JVM has ended, a cluster will not run it, a cluster runs it no more, a query

@@ -192,7 +192,7 @@ class Measurement:
         return base
 
     def _settled_cpu(self) -> float:
-        """CPU once the driver has warmed itself up; the least there was where it does not come to rest."""
+        """CPU once the driver has warmed itself up; the least there was where it does not settle."""
         least, deadline = 1.0, time.monotonic() + SETTLING_S
         while least > AT_REST and time.monotonic() < deadline:
             least = min(least, self._cpu_over(BASE_S))

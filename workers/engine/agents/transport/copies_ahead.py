@@ -43,7 +43,7 @@ class CopySender:
     ) -> None:
         self._broker, self._store, self._news, self._parcels, self._limits = broker, store, news, parcels, limits
         self._how_far: dict[str, Ahead] = {}
-        self._copies: Counter[str] = Counter()  # that have come to each heir
+        self._copies: Counter[str] = Counter()  # that each heir has
         self._lengths: dict[str, tuple[tuple[str, int], ...]] = {}  # by heir, of the last copy and rounds
         self._given_up: set[str] = set()  # heirs for which no copy came about in time
         self._log = logger()

@@ -40,7 +40,7 @@ def is_round(head: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StoreCopies:
-    """Copies of the stores in a folder, and those that come to be stores there."""
+    """Copies of the stores in a folder, and those that become stores there."""
 
     folder: Path
 

@@ -139,7 +139,7 @@ final class LiveReader implements SupportsRealTimeRead<InternalRow> {
 
   /**
    * Where the next group ends: one that was read before the batch was repeated, or what comes; null ends the batch. A batch
-   * that is repeated ends where it had come to: what it has read frees no room in its channels before it is over.
+   * that is repeated ends where it had ended before: what it has read frees no room in its channels before it is over.
    */
   private Offset nextGroup(long deadline) throws IOException {
     String written = journal.next();
