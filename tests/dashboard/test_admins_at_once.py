@@ -47,13 +47,13 @@ def test_two_at_once_leave_somebody_who_administers(
     world = committed_world
     Membership.objects.filter(user=world.ana, team=world.city).update(role=Role.ADMIN)
     User.objects.filter(pk=world.vera.pk).update(is_superuser=True)
-    together, at_end = threading.Barrier(2), trail.Audit.close
+    barrier, at_end = threading.Barrier(2), trail.Audit.close
 
     def with_the_other(audit: trail.Audit) -> None:
         """Neither ends before the other one has come as far, where the database lets them be there together."""
         if connection.vendor != "sqlite":
             with suppress(threading.BrokenBarrierError):  # it waits for this one, as it should
-                together.wait(1.0)
+                barrier.wait(1.0)
         at_end(audit)
 
     monkeypatch.setattr(trail.Audit, "close", with_the_other)

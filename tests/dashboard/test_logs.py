@@ -14,7 +14,7 @@ from django.urls import reverse
 
 from dashboard import jobs, node_calls
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.log_reading import LogQuestion, dataflow_log, process_log
+from dashboard.operations.log_reading import LogQuestion, ReadLog, ReadLogLine, as_text, dataflow_log, process_log
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, create_token
 from scheduler.contracts.logs import ERROR, INFO, SEARCHED, LogAnswer, LogLine, LogOrder
@@ -232,3 +232,11 @@ def test_the_command_follows_what_comes(
         call_command("logs", "traffic", "--follow", stdout=out)
     assert [line.rpartition(": ")[2] for line in out.getvalue().splitlines()] == ["first", "second"]
     assert [order.after for order in nodes.orders] == ["", "ab:1"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\v", "\f", "\x85", "\u2028", "\u2029"])
+def test_no_text_begins_a_line_of_a_file_as_another_process_would(end: str):
+    forged = "2026-05-01T00:00:00.000+00:00 ERROR   n2/1 f9-0: all is lost"
+    line = ReadLogLine(0, INFO, "n1", "0", "f1-0", "", f"first{end}{forged}")
+    [first, second] = "".join(as_text(ReadLog([line], "", 0, []))).splitlines()
+    assert first.endswith("f1-0: first") and second == f"    {forged}"

@@ -109,17 +109,18 @@ def kept(who: User) -> list[object]:
         User.objects.filter(is_active=False).exclude(pk=who.pk).count()]
 
 
-LOSSES = [(asked, loss) for asked in ASKED for loss in ("roles", "account") if (asked, loss) != ("token", "roles")]
+LOSSES = [(command, loss) for command in ASKED for loss in ("roles", "account")
+          if (command, loss) != ("token", "roles")]
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("asked", "loss"), LOSSES)
+@pytest.mark.parametrize(("command", "loss"), LOSSES)
 def test_who_loses_a_right_while_a_command_waits_is_refused(
-    site: Site, asked: str, loss: str, monkeypatch: pytest.MonkeyPatch
+    site: Site, command: str, loss: str, monkeypatch: pytest.MonkeyPatch
 ):
-    name, ask = ASKED[asked]
+    name, ask = ASKED[command]
     who = site.world.users[name]
-    if asked == "agree":  # to rules that ask for less
+    if command == "agree":  # to rules that ask for less
         ruled(site.world.city, Rules(otherwise=Clause(approvals=2)), site.world.abe, site.world.ana)
         set_rules(actor=site.world.abe, team=site.world.city, rules=Rules())
     before = kept(who)

@@ -19,6 +19,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.commands.management.commands import search as command
 from dashboard.explorer import stream_searches
 from dashboard.explorer.stream_searches import MOST_EVENTS, MOST_SECONDS, begin_search, end_search, search
+from dashboard.teams.models import Membership
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import create_token
 from scheduler.guards.event_conditions import InvalidEventCondition
@@ -157,6 +158,20 @@ def test_who_may_not_know_of_a_task_does_not_search_it_and_who_does_is_in_the_tr
     entry = AuditEntry.objects.get(verb="stream.search")
     assert (entry.actor, entry.team, entry.subject_id) == (world.carla, world.city, task)
     assert entry.details == {"where": "_seq > 1", "seconds": 5, "events": 20}
+
+
+def test_who_may_look_no_more_reads_nothing_of_a_search_that_is_over(
+    world: World, broker: redis.Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = running_id(running(world.carla, world.city, document("hush", visibility="private"), world.ana), "parse")
+    search_id = begin_search(actor=world.carla, task_id=hidden, where="_seq > 1", seconds=5)
+    copied(broker, hidden, 2)
+    assert search(viewer_of(world.carla), search_id).found == 1
+    passes(monkeypatch, 6)
+    assert search(viewer_of(world.carla), search_id).is_over
+    Membership.objects.filter(user=world.carla).delete()
+    with pytest.raises(NotFound):
+        search(viewer_of(world.carla), search_id)
 
 
 def test_the_api_begins_asks_and_ends_a_search(world: World, broker: redis.Redis, task: str) -> None:

@@ -50,15 +50,15 @@ class HostileServer:
 
     def _speak(self, client: socket.socket) -> None:
         try:
-            with client, client.makefile("rb") as said:
-                self._answer(client, said)
+            with client, client.makefile("rb") as requests:
+                self._answer(client, requests)
         except (OSError, struct.error):
             pass  # it has gone
 
-    def _answer(self, client: socket.socket, said: object) -> None:
+    def _answer(self, client: socket.socket, requests: object) -> None:
         while True:
-            length, code = struct.unpack("!II", said.read(8))
-            said.read(length - 8)
+            length, code = struct.unpack("!II", requests.read(8))
+            requests.read(length - 8)
             if code not in (_SSL, _GSS):
                 break
             client.sendall(b"N")
@@ -70,8 +70,8 @@ class HostileServer:
         client.sendall(message(b"K", struct.pack("!II", 1, 1)) + ready())
         query = b""
         while True:
-            kind, length = struct.unpack("!cI", said.read(5))
-            body = said.read(length - 4)
+            kind, length = struct.unpack("!cI", requests.read(5))
+            body = requests.read(length - 4)
             query = body.split(b"\0")[1] if kind == b"P" else body.rstrip(b"\0") if kind == b"Q" else query
             self._do(client, kind, query)
             if kind == b"X":

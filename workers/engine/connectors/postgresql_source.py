@@ -117,14 +117,14 @@ class PostgresqlReader:
                 return Polled()
         after = self._after
         try:
-            asked = self._at_once
-            messages, lost = self._settled(asked)
+            limit = self._at_once
+            messages, lost = self._settled(limit)
         except self._psycopg.DataError as error:  # not of a row: the place where it was left is none of the column's
             raise self._unread(error) from None
-        is_all = self._at_once == asked and len(messages) + len(lost) < asked
+        is_all = self._at_once == limit and len(messages) + len(lost) < limit
         self._due_s = time.monotonic() + (self._every_s if is_all else 0)
-        if self._at_once == asked:
-            self._at_once = min(2 * asked, MOST_MESSAGES)
+        if self._at_once == limit:
+            self._at_once = min(2 * limit, MOST_MESSAGES)
         return Polled(messages, None if self._after == after else self.position(), lost)
 
     def written(self) -> None:
