@@ -137,9 +137,10 @@ def test_what_a_stream_says_of_its_selectivity_counts_behind_the_port() -> None:
 def test_a_port_that_is_none_is_told_with_its_place(wrong, code, place, words, remedy) -> None:
     with pytest.raises(InvalidDataflow) as refused:
         read(wrong)
-    found = [(each.code, each.path, each.message, each.remedy) for each in refused.value.problems]
-    assert any(one == code and where.endswith(place) and words in message and remedy in help
-               for one, where, message, help in found), found
+    problems = refused.value.problems
+    assert any(
+        problem.code == code and problem.path.endswith(place) and words in problem.message
+        and remedy in problem.remedy for problem in problems), problems
 
 
 def test_one_wrong_name_is_told_once() -> None:
