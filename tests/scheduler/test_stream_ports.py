@@ -76,14 +76,14 @@ def changed(*where, to=None, **keys) -> dict:
 
 def test_ports_are_tasks_that_somebody_could_have_written() -> None:
     written = deepcopy(SHORT)
-    one, two = written["tasks"][2]["alternates"]
-    one["tasks"] += [port("input.left", "from_port"), port("input.right", "from_port"),
+    first, second = written["tasks"][2]["alternates"]
+    first["tasks"] += [port("input.left", "from_port"), port("input.right", "from_port"),
                      port("output.high", "into_port"), port("output.low", "into_port")]
-    two["tasks"] += [*map(dict, one["tasks"][2:])]
-    one["streams"] = [stream(text) for text in (
+    second["tasks"] += [*map(dict, first["tasks"][2:])]
+    first["streams"] = [stream(text) for text in (
         "input input.left", "input.left a", "input input.right", "input.right b", "a output.high",
         "output.high output", "b output.low", "output.low output")]
-    two["streams"] = [*one["streams"], stream("input.left b"), stream("b output.high")]
+    second["streams"] = [*first["streams"], stream("input.left b"), stream("b output.high")]
     written["tasks"] += [port("work.left", "into_port"), port("work.right", "into_port"),
                          port("work.high", "from_port"), port("work.low", "from_port")]
     written["streams"] = [stream(text) for text in (
@@ -107,7 +107,7 @@ def test_what_a_stream_says_of_its_selectivity_counts_behind_the_port() -> None:
     work = dataflow.task("work")
     assert selectivity_at_work(work.type, work.config, TYPES) == 1.0, "each event leaves by one of two outputs"
     assert rates["out"] == 0.25 * rates["work"]
-    assert rates["more"] == 0.5 * rates["work"], "of two outputs the one has half, where nothing is said"
+    assert rates["more"] == 0.5 * rates["work"], "each of two outputs has half, where nothing is said"
 
 
 @pytest.mark.parametrize(("wrong", "code", "place", "words", "remedy"), [
@@ -137,9 +137,10 @@ def test_what_a_stream_says_of_its_selectivity_counts_behind_the_port() -> None:
 def test_a_port_that_is_none_is_told_with_its_place(wrong, code, place, words, remedy) -> None:
     with pytest.raises(InvalidDataflow) as refused:
         read(wrong)
-    found = [(each.code, each.path, each.message, each.remedy) for each in refused.value.problems]
-    assert any(one == code and where.endswith(place) and words in message and remedy in help
-               for one, where, message, help in found), found
+    problems = refused.value.problems
+    assert any(
+        problem.code == code and problem.path.endswith(place) and words in problem.message
+        and remedy in problem.remedy for problem in problems), problems
 
 
 def test_one_wrong_name_is_told_once() -> None:
