@@ -24,7 +24,6 @@ from .supervise import Service, Supervisor
 FOLDER = "machines"
 MOST = 64  # nodes that one machine is asked for
 LONGEST_ORDER = 4096  # bytes
-STATES = ("checkpoints", "folds")  # folders of an agent with what must not be lost
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,14 +123,15 @@ def _give_key(data_dir: Path, node: str) -> None:
     """Let the node open teams' secrets, as a further machine is given the key by hand."""
     folder = data_dir / FOLDER / node
     folder.mkdir(mode=0o700, exist_ok=True)
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):  # of a site whose key is WEIR_SECRETS_KEY
         write_private(folder / agent.KEY_FILE, (data_dir / agent.KEY_FILE).read_text())
 
 
 def _forget(data_dir: Path, node: str) -> None:
-    """Delete what a node kept, unless it has states of queries: those may be wanted."""
+    """Delete what a node kept, unless it has states of queries that were not removed: those may be wanted."""
     folder = data_dir / FOLDER / node
-    if any(any((folder / name).glob("*")) for name in STATES):
+    queries = [path for path in (folder / "checkpoints").glob("*") if path.is_dir()]
+    if any(not path.with_name(f"{path.name}.removed").exists() for path in queries):
         say(f"{node} had queries when it was stopped: their states are in {folder}, and go on if it is started again")
     else:
         shutil.rmtree(folder, ignore_errors=True)

@@ -116,7 +116,8 @@ class Command(BaseCommand):
             link = f", link to the broker: {own.link}" if own and own.link else ""
             drained = f", drained, {self._left(drain_of(node.name))}" if node.draining_since else ""
             self.stdout.write(
-                f"{node.name}: {node.slots} slots, {node.machine or 'unknown machine'}, {seen}{held}{link}{drained}")
+                f"{node.name}: {node.slots} {'slot' if node.slots == 1 else 'slots'}, "
+                f"{node.machine or 'unknown machine'}, {seen}{held}{link}{drained}")
 
 
 def _queries(count: int) -> str:

@@ -10,6 +10,7 @@ from django.core.management.base import BaseCommand
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
+from dashboard import jobs
 from dashboard.commands.workspace import make_workspace
 from dashboard.core import migrated_database, static_files
 
@@ -27,6 +28,7 @@ class Command(BaseCommand):
     def handle(self, *, migrate: bool, **_: object) -> None:
         if static_files.collect():
             self.stdout.write("static files are collected")
+        jobs.seal("")  # makes the key of secrets: further nodes of this machine get a copy of it
         self._bring_up_to_date(copies=not migrate)
         for line in make_workspace(logins=settings.DATA_DIR / "logins.json"):
             self.stdout.write(line)
