@@ -81,7 +81,8 @@ public final class OneAlternate extends Rule<LogicalPlan> {
       throw new IllegalStateException("of the alternates " + on.size() + " are on, not 1");
     }
     if (on.size() == 1) return namedAs(on.get(0), union);
-    return namedAs((LogicalPlan) union.withNewChildren(CollectionConverters.asScala(on).toIndexedSeq()), union);
+    // With new children a union would have to have as many as before.
+    return namedAs(new Union(CollectionConverters.asScala(on).toSeq(), union.byName(), union.allowMissingCol()), union);
   }
 
   /** What marks a child of a union as an alternate: nothing but projections is above it. */
