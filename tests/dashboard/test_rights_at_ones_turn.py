@@ -24,9 +24,11 @@ from dashboard.approvals.services import (
     roll_back_proposal,
     set_rules,
     submit_dataflow,
+    take_savepoint,
 )
 from dashboard.audit import trail
 from dashboard.audit.models import AuditEntry
+from dashboard.savepoint_records.models import SavepointRow
 from dashboard.teams.models import ApiToken, Membership, Role, Secret, User
 from dashboard.teams.services import create_token, deactivate, remove_member, set_role, set_secret
 from scheduler.approving import Clause, Rules
@@ -70,6 +72,7 @@ ASKED: dict[str, tuple[str, Callable[[Site, User], object]]] = {  # by whom, and
         actor=who, dataflow_id=site.runs, text=document("runs", window=11))),
     "go back": ("carla", lambda site, who: propose_version(actor=who, dataflow_id=site.runs, number=1)),
     "schedule": ("carla", lambda site, who: propose_schedule(actor=who, dataflow_id=site.runs, choice=None)),
+    "savepoint": ("carla", lambda site, who: take_savepoint(actor=who, dataflow_id=site.runs, name="before")),
     "rules": ("ana", lambda site, who: set_rules(actor=who, team=site.world.city, rules=Rules())),
     "agree": ("ana", lambda site, who: agree_to_rules(actor=who, team=site.world.city, number=2)),
     "role": ("dev", lambda site, who: set_role(
@@ -105,7 +108,7 @@ def kept(who: User) -> list[object]:
     return [
         list(Proposal.objects.order_by("pk").values_list("pk", "status", "plan_id")),
         list(Membership.objects.exclude(user=who).order_by("pk").values_list()),
-        *(model.objects.count() for model in (Secret, ApiToken, TeamRules, AuditEntry)),
+        *(model.objects.count() for model in (Secret, ApiToken, TeamRules, SavepointRow, AuditEntry)),
         User.objects.filter(is_active=False).exclude(pk=who.pk).count()]
 
 
