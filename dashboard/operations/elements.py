@@ -13,9 +13,9 @@ from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.findings import Finding
 from dashboard.operations.live_view.live_documents import LiveStream
 from dashboard.operations.live_view.notable import Notable, notable_of
+from dashboard.operations.live_view.survival import copied, if_lost_in_words, survival_in_words
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport, checkpoint_age_ms
-from scheduler.elasticity.copies import Survival
 from scheduler.model.errors import NotFound
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 
@@ -139,14 +139,6 @@ def _checkpoint_of(view: View, bundle: RunningBundle, tasks: str) -> QueryCheckp
         max(0, node.at_ms - report.copied_at_ms) if node is not None and report.copied_at_ms else None)
 
 
-def survival_in_words(report: QueryReport) -> str | None:
-    """How many machines' loss the state of a query survives, or why none; None where no copies are asked for."""
-    if report.survives is None:
-        return None
-    words = str(Survival(report.survives, ()))
-    return f"{words}: {report.not_copied}" if report.not_copied else words
-
-
 def queries_with(viewer: Viewer, task_id: str) -> list[str]:
     """The queries in which a running task works that the viewer may know of."""
     return [bundle.id for fragment in view_for(viewer).fragments() if task_id in fragment.active_tasks
@@ -189,18 +181,12 @@ def node_place(viewer: Viewer, name: str) -> NodePlace:
     if not slots:
         raise NotFound("There is no such node.", remedy="See the nodes and slots that there are.")
     concerned = {name, *slots}
+    reports = [report for slot in slots for report in view.slot_report(slot).fragments.values()]
     return NodePlace(
         name, view.node_report(name), [(slot, view.slot_report(slot)) for slot in slots],
         [finding for finding in health(view) if finding.name in concerned or finding.slot in concerned],
-        if_lost_in_words([report for slot in slots for report in view.slot_report(slot).fragments.values()]))
+        if_lost_in_words(copied(reports), len(reports)))
 
-
-def if_lost_in_words(reports: Sequence[QueryReport]) -> str:
-    """How many of these queries would go on elsewhere; empty where no copies are asked for, or nothing runs."""
-    known = [report for report in reports if report.survives is not None]
-    if not known:
-        return ""
-    return f"{sum(1 for report in known if report.survives)} of {len(reports)} queries go on elsewhere"
 
 
 def _bundle(view: View, query_id: str) -> tuple[Fragment, RunningBundle]:

@@ -41,6 +41,7 @@ from dashboard.operations.live_view.live_documents import (
 )
 from dashboard.operations.live_view.live_sources import sources_of
 from dashboard.operations.live_view.sink_statuses import sinks_of
+from dashboard.operations.live_view.survival import copied
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import QueryReport
 from scheduler.model.alternates import is_dynamic, on_in
@@ -110,8 +111,9 @@ def _node(view: View, name: str) -> EstateNode:
 
 def _counts(view: View) -> EstateCounts:
     sources, sinks = sources_and_sinks(view, view.tasks)
+    reports = [view.bundle_report(bundle) for fragment in view.fragments() for bundle in fragment.queries]
     return EstateCounts(
-        submitted=len(view.records),
+        queries=len(reports), copied=copied(reports), submitted=len(view.records),
         running_tasks=sum(1 for task in view.tasks if is_working(view.estate, task)),
         without_reuse=sum(
             len(view.estate.submitted[key].running) for key in view.records if not view.estate.submitted[key].paused),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
@@ -86,7 +87,7 @@ def test_a_copy_on_a_node_that_is_silent_too_is_none(
 
 
 def test_pages_say_how_many_machines_a_querys_state_survives(
-    world: World, client: Client, monkeypatch: pytest.MonkeyPatch
+    world: World, client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     record = running(world.carla, world.city, document("line"), world.ana)
     [query] = on("n1")
@@ -96,15 +97,17 @@ def test_pages_say_how_many_machines_a_querys_state_survives(
         reports = Reports.of({"n1": {"at_ms": 10_000, "slots": {slot.rpartition("/")[2]: {
             "state": "running", "fragments": {query: {"state": "running", **facts}}}}}})
         monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=reports))
-        paths = (f"/dataflows/{record.pk}/", f"/estate/queries/{query}", "/estate/nodes/n1")
+        paths = (f"/dataflows/{record.pk}/", f"/estate/queries/{query}", "/estate/nodes/n1", "/")
         return tuple(client.get(path).text for path in paths)
 
     client.force_login(world.root)
-    dataflow, of_query, node = shown(survives=1, copied_at_ms=2_000)
+    dataflow, of_query, node, estate = shown(survives=1, copied_at_ms=2_000)
     assert "any one machine" in dataflow and "newest copy" in dataflow and "any one machine" in of_query
-    assert "1 of 1 queries go on elsewhere" in node
-    dataflow, of_query, node = shown(survives=0, not_copied="it is paused")
+    assert "1 of 1 queries go on elsewhere" in node and "1 of 1<span" in estate
+    dataflow, of_query, node, estate = shown(survives=0, not_copied="it is paused")
     assert "no machine: it is paused" in dataflow and "no machine: it is paused" in of_query
-    assert "0 of 1 queries go on elsewhere" in node
+    assert "0 of 1 queries go on elsewhere" in node and "0 of 1<span" in estate
+    call_command("estate")
+    assert "If a node is lost, 0 of 1 queries go on elsewhere." in capsys.readouterr().out
     assert not any("machine" in page and "survives" in page for page in shown()[:1]), "no copies are asked for"
-    assert "go on elsewhere" not in shown()[2]
+    assert not any("go on elsewhere" in page for page in shown()[2:])

@@ -141,11 +141,17 @@ class LiveDataflow(TypedDict):
 
 
 class EstateCounts(EventRates):
-    """Dataflows and tasks of the estate, and how many tasks there were if nothing was shared (``without_reuse``)."""
+    """Dataflows, tasks and queries of the estate, and how many tasks there were if nothing was shared
+    (``without_reuse``).
+
+    ``copied`` counts queries that go on elsewhere where their machine is lost; null where no copies are asked for.
+    """
 
     submitted: int
     running_tasks: int
     without_reuse: int
+    queries: int
+    copied: int | None
 
 
 class SpareDriver(TypedDict):

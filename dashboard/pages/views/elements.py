@@ -18,6 +18,7 @@ from dashboard.operations.diagnosis.health import verdict_of
 from dashboard.operations.diagnosis.problems import EstateProblem
 from dashboard.operations.diagnosis.problems import problems as problems_of
 from dashboard.operations.live_view.findings import verdict
+from dashboard.operations.live_view.survival import survival_in_words
 from dashboard.operations.services import NothingElsewhere, drain_node, undrain_node
 from dashboard.pages import flash
 from dashboard.pages.charts import CHARTS
@@ -39,7 +40,7 @@ def query(request: HttpRequest, query_id: str) -> HttpResponse:
     return render(request, "elements/query.html", {
         "query": shown, "report": shown.report, "since": moment_of(shown.report.since_ms),
         "retry_at_ms": shown.report.retry_at_ms, "slot_url": slot_url(shown.slot),
-        "survives": parts.survival_in_words(shown.report)})
+        "survives": survival_in_words(shown.report)})
 
 
 @require_safe

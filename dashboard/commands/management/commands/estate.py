@@ -9,6 +9,7 @@ from django.core.management.base import BaseCommand
 
 from dashboard.operations.diagnosis.health import verdict_of
 from dashboard.operations.live_reader import live_estate
+from dashboard.operations.live_view.survival import if_lost_in_words
 from dashboard.operations.live_view.telemetry import EVERYTHING
 
 
@@ -33,6 +34,8 @@ def _lines(state: dict) -> list[str]:
         f"Generation {state['generation']}: {counts['submitted']} dataflows, {counts['running_tasks']} running tasks "
         f"({counts['without_reuse']} without reuse)."
     ]
+    if if_lost := if_lost_in_words(counts["copied"], counts["queries"]):
+        lines.append(f"If a node is lost, {if_lost}.")
     if not state["live"]["available"]:
         lines.append(state["live"]["reason"])
     for name, slot in state["slots"].items():
