@@ -36,7 +36,7 @@ SHORT, LONG = 4, 120
 # What a schema cannot say, and a request that keeps to it may still be refused for: the text of a document or of a CSV
 # file, a period that ends before it begins or is too long, a time that lies ahead, bounds that do not go together.
 BEYOND_SCHEMAS = {
-    "invalid_value": {"PUT /api/pacing", "PUT /api/tenancy"},
+    "invalid_value": {"PUT /api/pacing", "PUT /api/tenancy", "POST /api/teams/{slug}/events/{stream}"},
     "invalid_dataflow": {
         "POST /api/dataflows", "POST /api/dataflows/{dataflow_id}/versions", "POST /api/near-misses",
         "POST /api/streams", "POST /api/streams/looks"},
