@@ -22,6 +22,7 @@ from scheduler.model.errors import Problem, WeirError
 DOCS = (ROOT / "docs" / "api.md").read_text()
 # Of the system itself, of commands and of pages that have no route: no answer of the API holds them.
 NEVER_ANSWERED = {
+    "graph_not_editable",  # by the editor alone
     # problems of documents
     "alternates_differ", "ambiguous_columns", "columns_in_conflict", "types_too_long", "unknown_column",
     "wrong_column_type",

@@ -50,7 +50,7 @@ FORBIDDEN = (
     "SET weir:observed:rehearsal-n1-0 x", "SET weir:observed:z:rehearsal-n1-0 x", "SET weir:desired:f1-0 x",
     "SET weir:desired:z:f1-0. x", "SET weir:lease:f1-0 x", "SET weir:trial:f1-0:result x", "SET weir:keyed:f1-0 x",
     "HGETALL weir:look:f1-0", "RPUSH weir:qos:f1-0:reports x", "LPUSH weir:tapped:of-others:f1-0 x",
-    "SADD weir:tapped:t-of-others x", "HGETALL weir:switches:f1-0", "SMEMBERS weir:models:f1-0")
+    "SADD weir:tapped:t-of-others x", "HSET weir:lost n2 1", "HGETALL weir:switches:f1-0", "SMEMBERS weir:models:f1-0")
 # What holds the broker for as long as its sender likes, on keys that are the node's own. A script need never end, and a
 # broker ends none that has written; a command takes as long as what is stored times how often that is named.
 WITHOUT_END = (
@@ -96,7 +96,7 @@ def desired() -> DesiredState:
     """A fragment that goes on with another's work, reads a stream and a part of one, and learns a model."""
     return DESIRED_STATES.read({
         "version": 1, "node": "n1", "generation": 1, "slots": {"0": {"fragments": [{
-            "id": "f1-0", "inherits": ["f0-5"], "channels": {"0": "f0-5.0"}, "outlets": {}, "active": 1,
+            "id": "f1-0", "inherits": ["f0-5"], "origin": "n2", "channels": {"0": "f0-5.0"}, "outlets": {}, "active": 1,
             "trigger_ms": 500,
             "inputs": [{"channel": "f0-0.2", "task": "p"}, {"channel": "f0-1.0@f1-0", "task": "q"}],
             "tasks": [{"id": "t", "type": "train", "config": {"model": {"name": "rides", "team": "city"}}},
@@ -155,6 +155,7 @@ def test_what_is_the_nodes_is_had(users, broker, role):
             client.expire(key, 10)
         client.set(keys.heir("f0-5"), 1, ex=5)
         client.getdel(keys.try_again("f1-0"))
+        client.hexists(keys.LOST, "n2")  # where it comes from, also without copies of state
         client.lpush(keys.tapped("t", "f1-0"), b"x")
         with client.pubsub() as listening:
             listening.subscribe(keys.channel("f0-0.2"), keys.valve("f1-0"))

@@ -37,6 +37,8 @@ def _of_fragment(fragment: WantedFragment) -> Iterator[str]:
     inherited = {name for heirs in fragment.heirs.values() for name in heirs}
     for name in {fragment.id, *fragment.inherits, *inherited}:
         yield from named_after(name)
+    if fragment.origin:
+        yield READ_ONLY + escaped(keys.LOST)  # whether its node is
     for writer in fragment.writers.values():
         yield escaped(keys.valve(writer.fragment))
     for name in {*fragment.channels.values(), *fragment.writers, *(item.channel for item in fragment.inputs)}:
@@ -86,7 +88,6 @@ def of_copies(node: str, own: Iterable[str], held: Mapping[str, str]) -> Iterato
     held : mapping of str to str
         Of other nodes' fragments those whose state this one holds.
     """
-    yield READ_ONLY + escaped(keys.LOST)
     yield READ_ONLY + escaped(keys.copies_at(node))
     for name in own:
         yield escaped(keys.ahead(keys.copy_name(name, ""))) + "*"

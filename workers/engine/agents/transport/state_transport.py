@@ -231,10 +231,10 @@ class Carrier:
         name, files = heir.inherits[-1], self._store.files
         key = keys.handover(name)
         text, claimed, refused = self._broker.hmget(key, MANIFEST, CLAIM, REFUSED)
-        if claimed in (None, heir.id.encode()) and self._broker.hexists(keys.LOST, heir.origin):
-            if go_on_from_copy(self._broker, files, name, heir, node=self._store.folder.parent.name):
-                self._log.warning("it goes on from a copy, for its node is lost", fragment=heir.id, from_=name)
-            return
+        if claimed in (None, heir.id.encode()) and self._broker.hexists(keys.LOST, heir.origin) and go_on_from_copy(
+                self._broker, files, name, heir, node=self._store.folder.parent.name):
+            self._log.warning("it goes on from a copy, for its node is lost", fragment=heir.id, from_=name)
+            return  # without a copy that counts the node may be back, and hand over
         if text is None or claimed not in (None, heir.id.encode()):
             return
         manifest = self._manifests.of(key, text)
