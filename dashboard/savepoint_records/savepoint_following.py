@@ -36,7 +36,7 @@ def _follow(savepoint_id: str, reports: Reports) -> bool:
         row.save()
         revise()  # its query is told no more to leave its part: another one would be of another moment
         jobs.republish()
-        audit.subject, audit.team, audit.details = row, row.team, {"state": to} | (
+        audit.subject, audit.team, audit.details = row, row.team, {"name": row.name, "state": to} | (
             {"cause": row.cause} if row.cause else {})
         return True
 

@@ -76,7 +76,7 @@ def take_savepoint(*, actor: User, dataflow_id: UUID | str, name: str, note: str
         revise()
         jobs.republish()
         audit.subject, audit.team = row, record.team
-        audit.details = {"dataflow": str(record.pk), "version": record.version, "query": fragment}
+        audit.details = {"name": name, "dataflow": str(record.pk), "version": record.version, "query": fragment}
         return row
 
 
