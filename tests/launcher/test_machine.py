@@ -82,6 +82,11 @@ def test_what_is_no_order_is_refused(tmp_path: Path, words: list[str]) -> None:
     assert ended.value.code == 2 and not list(tmp_path.rglob("*.json"))
 
 
+def test_a_node_that_is_ordered_is_not_ordered_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert [order(tmp_path, "start", "n2", "--slots", slots) for slots in ("1", "2", "1")] == [0, 1, 0]
+    assert "--slots 1" in capsys.readouterr().out and machine.ordered(tmp_path)[0].arguments == ("--slots", "1")
+
+
 def test_nodes_of_one_machine_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine, "MOST", 2)
     assert [order(tmp_path, "start", name) for name in ("a", "b", "c", "a")] == [0, 0, 1, 0]

@@ -21,7 +21,7 @@ from .process_start import say
 from .state_folder import DATA_DIR_HELP, CannotStart, data_dir_of, write_private
 from .supervise import Service, Supervisor
 
-FOLDER = "machines"
+FOLDER, AGENT = "machines", "agent-"
 MOST = 64  # nodes that one machine is asked for
 LONGEST_ORDER = 4096  # bytes
 
@@ -36,7 +36,7 @@ class FurtherNode:
     def service(self, data_dir: Path) -> Service:
         """The supervisor of its agent, as a process of `./weir up`."""
         return Service(
-            f"agent-{self.node}",
+            f"{AGENT}{self.node}",
             (sys.executable, "-P", "-m", "workers.launcher.agent", *self.arguments, "--node", self.node,
              "--data-dir", str(data_dir / FOLDER / self.node)))
 
@@ -67,6 +67,11 @@ def _start(data_dir: Path, node: str, rest: Sequence[str]) -> None:
     agent.read_options([*rest, "--node", node])  # ends with usage where they are none
     orders = data_dir / FOLDER
     orders.mkdir(mode=0o700, exist_ok=True)
+    for further in ordered(data_dir):
+        if further.node == node and further.arguments != tuple(rest):
+            raise CannotStart(
+                f"{node} is ordered already, with {' '.join(further.arguments) or 'no options'}: drain it, and stop it "
+                f"with `./weir machine stop {node}` first.")
     if not _order(data_dir, node).exists() and len(list(orders.glob("*.json"))) >= MOST:
         raise CannotStart(f"This machine has {MOST} further nodes: stop one with `./weir machine stop NODE`.")
     write_private(_order(data_dir, node), json.dumps(list(rest)))
@@ -100,21 +105,19 @@ def ordered(data_dir: Path) -> list[FurtherNode]:
 
 def follow(supervisor: Supervisor, data_dir: Path) -> Callable[[], None]:
     """What `./weir up` does each second: start the agents of nodes that were ordered, and end those of others."""
-    running: set[str] = set()  # names of services
+    running: set[str] = set()  # nodes
 
     def turn() -> None:
-        wanted = {service.name: (further, service) for further in ordered(data_dir)
-                  for service in [further.service(data_dir)]}
-        for name in running - set(wanted):
-            if supervisor.end(name):
-                running.discard(name)
-                _forget(data_dir, name.removeprefix("agent-"))
-        for name in set(wanted) - running:
-            further, service = wanted[name]
+        wanted = {further.node: further for further in ordered(data_dir)}
+        for node in running - wanted.keys():
+            if supervisor.end(f"{AGENT}{node}"):
+                running.discard(node)
+                _forget(data_dir, node)
+        for node in wanted.keys() - running:
             with suppress(OSError):  # as on a full disk: it is tried again with the next turn
-                _give_key(data_dir, further.node)
-                supervisor.start(service)
-                running.add(name)
+                _give_key(data_dir, node)
+                supervisor.start(wanted[node].service(data_dir))
+                running.add(node)
 
     return turn
 

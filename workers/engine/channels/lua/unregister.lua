@@ -1,5 +1,6 @@
 -- A reader leaves; what only it held back is freed.  KEYS: stream, meta, readers   ARGV: reader, 1 if for good
--- So do the copies of its state. One that leaves for good gets no place here again, whoever asks by an older plan. Returns how many readers remain.
+-- What the copies of its state hold goes with it. One that leaves for good gets no place here again, whoever asks by an
+-- older plan. Returns how many readers remain.
 local place = redis.call('HGET', KEYS[3], ARGV[1])
 if place and ARGV[2] == '1' and redis.call('HEXISTS', KEYS[2], 'capacity') == 1 then
   redis.call('HSETNX', KEYS[2], 'limit:' .. ARGV[1], place)
