@@ -227,6 +227,32 @@ def restrict(wall: Wall) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def restrict_thread(wall: Wall) -> None:
+    """Take away from this thread, for good, what the wall takes away of files; other threads keep theirs.
+
+    For what a process does itself where hostile ones write: whatever links they put there, it reaches no more than they
+    do. ``keep`` and ``home`` are not looked at, for nothing is started.
+
+    Raises
+    ------
+    NoWall
+        The kernel refuses a part of it: the thread must end then.
+    """
+    libc = _libc()
+    ruleset = _ruleset(wall) if wall.landlock else None
+    if wall.user is not None:
+        os.setgroups([])  # of the whole process: root needs none
+        # Of the thread alone, and root's rights over others' files go with it (capabilities(7)).
+        for change in (libc.setfsgid, libc.setfsuid):
+            change(wall.user)
+            if change(-1) != wall.user:
+                raise NoWall("the kernel gives this thread no user of its own")
+    if ruleset is not None:
+        _call("prctl", libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        _call("landlock", libc.syscall(_RESTRICT_SELF, ruleset, 0))
+        os.close(ruleset)
+
+
 def main() -> None:
     """Restrict this process and become the command."""
     wall = json.loads(sys.argv[1])

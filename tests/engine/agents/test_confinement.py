@@ -20,7 +20,12 @@ from workers.engine.agents.supervising import confinement
 from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from workers.engine.agents.supervising.confinement import MORE_PATHS, MORE_VARIABLES, PASSED, Confinement, Means
 from workers.engine.agents.supervising.supervision import SPARE
+from workers.engine.agents.supervising.trial_runner import _remove_files
 from workers.engine.files import disk
+from workers.engine.files.closing import FileLimits
+from workers.engine.files.folder import META
+from workers.engine.files.keeper import FileKeeper
+from workers.engine.files.retention import Retention
 from workers.engine.worker_settings import ROOT, Settings
 
 LOOT = "what-nobody-may-have"
@@ -167,6 +172,45 @@ def test_nothing_is_given_away_where_a_process_puts_a_link_meanwhile(enclosing, 
     enclosing(True, walls.landlock_version() > 0)
     assert (data_dir / "checkpoints" / "f1").is_symlink()
     assert {path.stat().st_uid for path in (outside, outside / "deep", outside / "deep" / "file")} == {0}
+
+
+@pytest.mark.parametrize(("user", "landlock"), means())
+def test_what_the_agent_does_where_slots_write_reaches_what_slots_reach(enclosing, data_dir, user, landlock):
+    """A slot asks the agent, by links, for the site's key, for a file in its place, and for another's folder to go."""
+    confined = enclosing(user, landlock)
+    inside, told = data_dir / "outputs", data_dir / NODE / "told"
+    owner = inside.stat()
+
+    def by_slot() -> None:
+        for query, staged in (("reads", ""), ("writes", "{}\n"), ("honest", '{"x": 1}\n')):
+            meta = inside / "team" / query / META
+            (meta / "x").mkdir(parents=True)
+            (meta / "0-000000000001.staged").write_text(staged)
+        reads, writes = inside / "team" / "reads" / META, inside / "team" / "writes"
+        (reads / "0-000000000001.staged").unlink()
+        (reads / "0-000000000001.staged").symlink_to(data_dir / "secret_key")
+        (reads / "x" / "0-000000000001.staged").symlink_to(data_dir / "secret_key")
+        (inside / "deep").mkdir()
+        (inside / "deep" / META).symlink_to(data_dir / "logs")
+        (writes / META / "x" / "desired.json.closing").write_text("forged")
+        (writes / "x").symlink_to(told)
+        (writes / META / "state.json").write_text(json.dumps({"file": "x/desired.json", "runs": 1}))
+        (inside / "team" / "link").symlink_to(data_dir)
+        for path in (inside / "team").rglob("*") if os.geteuid() == 0 else ():
+            os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
+    by_slot()
+    (data_dir / "logs" / "0-000000000001.staged").write_text(LOOT)
+    reports: list[object] = []
+    keeper = FileKeeper(inside, FileLimits(file_s=0.0), Retention(), report=lambda *_, **facts: reports.append(facts))
+    confined.apart(lambda: keeper.turn(now_s=2e9))
+    confined.apart(lambda: _remove_files(inside / "team" / "link", ["nodes"]))
+    closed = [path for path in inside.rglob("events-*") if not path.is_symlink()]
+    assert [path.read_text() for path in closed if "honest" in str(path)] == ['{"x": 1}\n']
+    assert LOOT not in "".join(path.read_text() for path in closed)
+    assert (told / "desired.json").read_text() == LOOT and (data_dir / "logs" / "0-000000000001.staged").exists()
+    assert all((data_dir / name).exists() for name in FILES) and len(reports) >= 2
+    assert (data_dir / "secret_key").read_text() == LOOT, "this thread reaches what it did"
 
 
 @pytest.mark.parametrize(("user", "landlock"), means())

@@ -80,7 +80,8 @@ def trial_runner(
         monkeypatch.setattr(trial_module, name, 0.05)
     monkeypatch.setattr(runner_module, "TAKE_S", 0.05)
     settings = Settings(redis_url=broker_url, data_dir=tmp_path, threads=8)
-    made = TrialRunner(settings, slots=lambda: [slot], folder=tmp_path / "nodes" / "n1", task_types=task_types())
+    made = TrialRunner(settings, slots=lambda: [slot], folder=tmp_path / "nodes" / "n1", task_types=task_types(),
+                       apart=lambda do: do())
     yield made
     made.stop()
     if made.is_alive():
@@ -257,7 +258,8 @@ def test_what_an_agent_left_that_died_is_cleared_away_by_the_next(broker, trial_
 
 
 def test_an_agent_without_slots_leaves_orders_to_the_one_that_serves(broker, broker_url, tmp_path):
-    idle = TrialRunner(Settings(redis_url=broker_url, data_dir=tmp_path), slots=list, folder=tmp_path, task_types={})
+    idle = TrialRunner(Settings(redis_url=broker_url, data_dir=tmp_path), slots=list, folder=tmp_path, task_types={},
+                       apart=lambda do: do())
     idle.start()
     trial_store.order(broker, ORDER)
     time.sleep(0.4)

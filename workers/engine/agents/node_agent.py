@@ -127,12 +127,13 @@ class NodeAgent:
             cycle_s=self._settings.supervisor_cycle_s)
         self._trial_runner = TrialRunner(
             self._settings, slots=lambda: self._slots, folder=self._store.folder, task_types=task_types(),
-            on_trial=self._users.let_trial)
+            on_trial=self._users.let_trial, apart=self._confinement.apart)
         self._look_runner = LookRunner(self._settings, self._confinement, slots=lambda: self._slots)
         self._qos = NodeQos(
             self._broker, self._store, reports=lambda: reports_of(self._slots), chance=random.Random(),
             on_intervals=self._poke_slots, on_event=publisher.send_event)
-        files = FileThread(FileKeeper.of(self._settings, report=self._log.warning))
+        keeper = FileKeeper.of(self._settings, report=self._log.warning)
+        files = FileThread(keeper, enter=self._confinement.enter)
         threads = (
             *holders_thread(self._broker, self._store, self._settings, slots=lambda: self._slots, users=self._users),
             publisher, watcher, SpillThread(self._spiller, clock_ms=_now_ms),

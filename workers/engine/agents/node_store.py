@@ -21,6 +21,7 @@ from pathlib import Path
 from scheduler.contracts.desired import DESIRED_STATES, WANTED_FRAGMENTS, DesiredState, WantedFragment
 from scheduler.contracts.qos import INTERVALS, QOS_SETUPS, NodeIntervals, QosSetup
 from workers.engine.desired_publishing import keep_handing_over, with_intervals, without
+from workers.engine.files.disk import remove_anything
 
 from .atomic_files import names_in, write_atomically
 from .blame import Death
@@ -114,7 +115,7 @@ class NodeStore:
         heirs = whole.heirs_elsewhere
         for folder, known in ((TAKEN, heirs), (LET_GO, heirs), (VOID, desired.wanted)):
             for name in names_in(self.folder / folder) - known.keys():
-                (self.folder / folder / name).unlink(missing_ok=True)
+                remove_anything(self.folder / folder / name)
         return True
 
     def read_death(self, slot: str) -> Death | None:

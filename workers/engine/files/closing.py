@@ -92,7 +92,7 @@ def _one_file(staged: Sequence[Staged], limits: FileLimits) -> list[Staged]:
 
 
 def _format_of(batch: Staged) -> str:
-    with batch.path.open("rb") as file:
+    with disk.opened(batch.path) as file:
         return "parquet" if file.read(len(ARROW)) == ARROW else "json"
 
 
@@ -101,27 +101,35 @@ def _columns_of(batch: Staged) -> object:
         return "lines"
     import pyarrow as pa
 
-    with pa.memory_map(str(batch.path)) as source:
+    with disk.opened(batch.path) as source:
         return pa.ipc.open_file(source).schema
 
 
 def _lines(part: Sequence[Staged], file: IO[bytes]) -> None:
     for batch in part:
-        with batch.path.open("rb") as source:
+        with disk.opened(batch.path) as source:
             shutil.copyfileobj(source, file)
 
 
 def _parquet(part: Sequence[Staged], file: IO[bytes]) -> None:
-    """Row groups of some megabytes, however small the batches were."""
+    """Row groups of some megabytes, however small the batches were.
+
+    What slots staged is looked at before Arrow trusts it: uncompressed, it decodes to no more than it has bytes, and
+    a value has a bit at least.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    with pq.ParquetWriter(file, _columns_of(part[0])) as writer:
+    from workers.engine.connectors.arrow_streams import DecodingRoom, batches_of
+
+    columns = _columns_of(part[0])
+    with pq.ParquetWriter(file, columns) as writer:
         tables: list[pa.Table] = []
         size = 0
         for batch in part:
-            with pa.OSFile(str(batch.path)) as source:
-                tables.append(pa.ipc.open_file(source).read_all())
+            room = DecodingRoom(events=8 * batch.size, values=16 * batch.size, bytes=batch.size)
+            with disk.opened(batch.path) as source:
+                tables.append(pa.Table.from_batches(batches_of(source, room), schema=columns))
             size += batch.size
             if size >= ROW_GROUP_BYTES:
                 writer.write_table(pa.concat_tables(tables))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -35,6 +36,38 @@ def created(path: Path) -> IO[bytes]:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), "wb")
 
 
+def opened(path: Path) -> IO[bytes]:
+    """A file that is there, open to be read.
+
+    Raises
+    ------
+    OSError
+        It is not there, or something else is: no link is followed, and no pipe waited for.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is no file")
+    return os.fdopen(descriptor, "rb")
+
+
+def text_of(path: Path, *, most_bytes: int = 64 << 20) -> str:
+    """The text of a file that somebody hostile may have written.
+
+    Raises
+    ------
+    OSError
+        As of `opened`, or it is longer.
+    ValueError
+        It is no text.
+    """
+    with opened(path) as file:
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        raise OSError(f"{path} has more than {most_bytes:,} bytes")
+    return content.decode()
+
+
 def move(path: Path, target: Path) -> None:
     """Move a file or folder, in one step, to where nothing else reads it half."""
     path.replace(target)
@@ -53,6 +86,14 @@ def replace_text(path: Path, text: str) -> None:
 def remove(path: Path) -> None:
     """Remove a file; not there is fine."""
     path.unlink(missing_ok=True)
+
+
+def remove_anything(path: Path) -> None:
+    """Remove what is there, a folder with what it holds, too; nothing there is fine."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def remove_folder(path: Path) -> None:

@@ -67,7 +67,7 @@ class Staged:
 def read_state(folder: Path) -> FolderState:
     """What the folder's files hold; the beginning where it holds none."""
     try:
-        return FolderState(**json.loads((folder / META / STATE).read_text()))
+        return FolderState(**json.loads(disk.text_of(folder / META / STATE)))
     except FileNotFoundError:
         return FolderState()
 

@@ -22,6 +22,7 @@ from .spark_sink import METADATA
 TURN_S = 5.0
 LOOK_S = 30.0  # for new folders
 RETENTION_S = 600.0
+LEVELS = 128  # of folders, which have names of 200 characters at most
 TRIAL = "trial-"  # folders of trials, which are removed with them
 Report = Callable[..., None]
 
@@ -66,7 +67,9 @@ class FileKeeper:
             When to leave the rest for later, in seconds of the monotonic clock.
         """
         if all_of_it or now_s - self._looked_s >= LOOK_S:
-            self._looked_s, self._folders = now_s, sorted(sink_folders(self._outputs))
+            self._looked_s = now_s
+            with self._telling(self._outputs):
+                self._folders = sorted(sink_folders(self._outputs))
         for folder in self._folders:
             if time.monotonic() >= until_s:
                 return
@@ -85,7 +88,7 @@ class FileKeeper:
             yield
         except FolderBusy:
             return
-        except (OSError, ValueError) as error:
+        except Exception as error:  # whatever a slot has put there
             if self._problems.get(folder) != str(error):
                 self._problems[folder] = str(error)
                 self._report("files were not closed", folder=str(folder), error=str(error))
@@ -93,35 +96,41 @@ class FileKeeper:
             self._problems.pop(folder, None)
 
 
-def sink_folders(folder: Path) -> Iterator[Path]:
-    """The folders below one in which queries stage, or Spark's own sink wrote; none of trials."""
+def sink_folders(folder: Path, *, levels: int = LEVELS) -> Iterator[Path]:
+    """The folders below one in which queries stage, or Spark's own sink wrote; none of trials, and none deeper."""
     if (folder / META).is_dir() or (folder / METADATA).is_dir():
         yield folder
         return
     with suppress(OSError):  # a trial's is removed meanwhile
         for entry in os.scandir(folder):
-            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith(TRIAL):
-                yield from sink_folders(Path(entry.path))
+            if levels and entry.is_dir(follow_symlinks=False) and not entry.name.startswith(TRIAL):
+                yield from sink_folders(Path(entry.path), levels=levels - 1)
 
 
 class FileThread(threading.Thread):
-    """Turns a keeper until it is stopped; then closes what is staged."""
+    """Turns a keeper until it is stopped; then closes what is staged.
 
-    def __init__(self, keeper: FileKeeper) -> None:
+    Parameters
+    ----------
+    enter : callable
+        Called once, in the thread: it takes away what the thread is not to reach. Where it fails, nothing is closed.
+    """
+
+    def __init__(self, keeper: FileKeeper, *, enter: Callable[[], None]) -> None:
         super().__init__(name="files", daemon=True)
-        self._keeper = keeper
-        self._stopping = threading.Event()
+        self._keeper, self._enter = keeper, enter
+        self._stopping, self._until_s = threading.Event(), 0.0
 
     def run(self) -> None:
         """Turn until stopped."""
+        self._enter()
         while not self._stopping.wait(TURN_S):
             self._keeper.turn(now_s=time.time())
+        self._keeper.turn(now_s=time.time(), all_of_it=True, until_s=self._until_s)
 
     def stop(self, *, within_s: float) -> None:
         """Close what is staged, in this time; the rest is closed when the node is back. Only once nobody writes."""
-        until_s = time.monotonic() + within_s
+        self._until_s = time.monotonic() + within_s
         self._stopping.set()
         if self.is_alive():
             self.join(within_s)
-        if not self.is_alive():
-            self._keeper.turn(now_s=time.time(), all_of_it=True, until_s=until_s)

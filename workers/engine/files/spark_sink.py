@@ -21,7 +21,7 @@ def committed_files(folder: Path) -> frozenset[str]:
     """Names of the files that the sink's log lists; every other file is of a batch that did not end."""
     names: set[str] = set()
     for entry in (folder / METADATA).glob("[0-9]*"):
-        for line in entry.read_text().splitlines()[1:]:
+        for line in disk.text_of(entry).splitlines()[1:]:
             names.add(Path(unquote(urlparse(json.loads(line)["path"]).path)).name)
     return frozenset(names)
 

@@ -18,6 +18,8 @@ from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.columns import number_of
 from scheduler.model.errors import WeirError
 from scheduler.model.task_types import TaskType
+from workers.engine.connectors.arrow_streams import DecodingRoom, batches_of
+from workers.engine.files import disk
 from workers.library.code import code_digest
 from workers.library.registry import companion
 
@@ -115,9 +117,16 @@ def kept(path: Path) -> EventFeed | None:
 
 
 def read(path: Path) -> EventFeed:
-    """The events of a file."""
-    with pa.ipc.open_file(path) as reader:
-        table = reader.read_all().combine_chunks()
+    """The events of a file, which a slot has written: it decodes to no more than it has bytes.
+
+    Raises
+    ------
+    OSError, ValueError
+        It cannot be read, or is no such file.
+    """
+    with disk.opened(path) as file:
+        size = os.fstat(file.fileno()).st_size
+        table = pa.Table.from_batches(batches_of(file, DecodingRoom(EVENTS, 16 * size, size))).combine_chunks()
     schema_json = table.schema.metadata[_SCHEMA].decode()
     (events,) = table.replace_schema_metadata(None).to_batches()
     return EventFeed(events, schema_json)

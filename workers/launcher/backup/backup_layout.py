@@ -40,7 +40,7 @@ def files_below(folder: Path) -> Iterator[Path]:
 def commits(data_dir: Path) -> Iterator[Path]:
     """What says which batches are done."""
     for checkpoint in _checkpoints(data_dir):
-        yield from files_below(checkpoint / "commits")
+        yield from _files_within(checkpoint / "commits")
 
 
 def states(data_dir: Path) -> Iterator[Path]:
@@ -48,18 +48,18 @@ def states(data_dir: Path) -> Iterator[Path]:
     for checkpoint in _checkpoints(data_dir):
         for entry in sorted(checkpoint.iterdir()) if checkpoint.is_dir() else ():
             if entry.name not in ("commits", "offsets"):
-                yield from files_below(entry)
+                yield from _files_within(entry)
 
 
 def fold_stores(data_dir: Path) -> Iterator[Path]:
     """State by key: files that are changed in place."""
-    yield from sorted((data_dir / "folds").glob("*.fold"))
+    yield from (path for path in sorted((data_dir / "folds").glob("*.fold")) if not path.is_symlink())
 
 
 def offsets(data_dir: Path) -> Iterator[Path]:
     """What says which batches were planned, and of what."""
     for checkpoint in _checkpoints(data_dir):
-        yield from files_below(checkpoint / "offsets")
+        yield from _files_within(checkpoint / "offsets")
 
 
 def records(data_dir: Path) -> Iterator[Path]:
@@ -87,11 +87,18 @@ def unknown(data_dir: Path) -> list[str]:
     return sorted(path.name for path in data_dir.iterdir() if path.name not in known and not path.name.startswith("."))
 
 
+def _files_within(path: Path) -> Iterator[Path]:
+    """As ``files_below``, where slots write: no link of theirs is followed."""
+    if not path.is_symlink():
+        yield from files_below(path)
+
+
 def _checkpoints(data_dir: Path) -> list[Path]:
     folder = data_dir / "checkpoints"
     # A trial is not gone on with: the next one begins anew.
-    return [path for path in sorted(folder.iterdir()) if path.is_dir() and not path.name.startswith("trial-")] \
-        if folder.is_dir() else []
+    return [
+        path for path in sorted(folder.iterdir())
+        if path.is_dir() and not path.is_symlink() and not path.name.startswith("trial-")] if folder.is_dir() else []
 
 
 def _is_lock(path: Path) -> bool:

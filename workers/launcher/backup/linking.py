@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import stat
 from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -32,7 +33,10 @@ class LinkedFiles:
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 _link(path, target)
-                self.sizes[name] = target.stat().st_size
+                if not stat.S_ISREG((status := target.lstat()).st_mode):  # a slot's link leads anywhere
+                    target.unlink()
+                    continue
+                self.sizes[name] = status.st_size
             except FileNotFoundError:
                 continue
 
@@ -66,7 +70,7 @@ def _link(path: Path, target: Path) -> None:
     except FileNotFoundError:
         raise
     except OSError:  # another file system, or one without links
-        shutil.copy2(path, target)
+        shutil.copy2(path, target, follow_symlinks=False)
 
 
 def signature(paths: Iterable[Path]) -> frozenset[tuple[str, int, int, int]]:

@@ -12,7 +12,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -185,6 +186,23 @@ class Confinement:
         temporary = self._temporary(name)
         wall = self._wall(name, role, temporary)
         return wall.command(argv), {**variables, "TMPDIR": str(temporary), "HOME": str(temporary)}
+
+    def enter(self) -> None:
+        """Let this thread of the agent's reach, for good, the files that slots reach, and no others.
+
+        Whatever the agent reads, writes or removes by path in folders of slots it does in such a thread: any folder or
+        file there may be a link by then.
+        """
+        if self.means.is_there:
+            write = (*self._own_slots(), *(self._settings.data_dir / name for name in SHARED))
+            walls.restrict_thread(Wall(
+                self.means.user, landlock=self.means.landlock, write=_texts(write),
+                read=_texts(self._readable(SLOTS))))
+
+    def apart(self, do: Callable[[], None]) -> None:
+        """Do something in a thread that has entered, and wait for it."""
+        with ThreadPoolExecutor(1, initializer=self.enter) as threads:
+            threads.submit(do).result()
 
     def _variables(self, role: str) -> dict[str, str]:
         given = self._given

@@ -15,6 +15,7 @@ from typing import Any
 
 from scheduler.contracts.desired import DesiredState
 from scheduler.contracts.reports import SavedPartReport
+from workers.engine.files.disk import opened, remove_anything
 
 from ..reconciling.named_savepoints import kind_of
 
@@ -61,11 +62,11 @@ class SavedParts:
             if name in names:
                 self._note(name, path)
             else:
-                path.unlink(missing_ok=True)
+                remove_anything(path)
 
     def _note(self, name: str, path: Path) -> None:
         try:  # slots may write in the folder, so nothing there is followed or trusted
-            with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), "rb") as file:
+            with opened(path) as file:
                 status = os.fstat(file.fileno())
                 file.seek(max(0, status.st_size - TAIL_BYTES))
                 position = _POSITION.search(file.read(TAIL_BYTES))

@@ -13,8 +13,9 @@ import os
 import shutil
 import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import redis
@@ -48,14 +49,16 @@ class TrialRunner(threading.Thread):
     ----------
     on_trial : callable, optional
         Called with the name of a trial before a slot hears of it.
+    apart : callable
+        Does what it is given where slots write (`Confinement.apart`).
     """
 
     def __init__(
         self, settings: Settings, *, slots: Callable[[], Sequence[SlotProcess]], folder: Path, task_types: TaskTypes,
-        on_trial: Callable[[str], None] = lambda _: None,
+        on_trial: Callable[[str], None] = lambda _: None, apart: Callable[[Callable[[], None]], None],
     ) -> None:
         super().__init__(name="trial_runner", daemon=True)
-        self._settings, self._on_trial = settings, on_trial
+        self._settings, self._on_trial, self._apart = settings, on_trial, apart
         self._slots = slots
         self._left = folder / "trials"
         self._task_types = task_types
@@ -175,7 +178,7 @@ class TrialRunner(threading.Thread):
 
     def _clear(self, fragment: str) -> None:
         """Remove all that a trial may have left in the broker and on disk; what it never had is fine."""
-        channels, outputs = Channels(self._broker), self._settings.data_dir / "outputs"
+        channels = Channels(self._broker)
         written = self._broker.scan_iter(f"{keys.channel(fragment)}[-.]*:meta", count=1_000)  # as the names below begin
         for key in list(written):
             channels.delete_channel(key.decode().removeprefix(keys.channel("")).removesuffix(":meta"))
@@ -185,11 +188,7 @@ class TrialRunner(threading.Thread):
             # What the JVM counted last arrives within the second: it must find meters that will expire.
             self._broker.hset(keys.meter(name), "in:n", 0)
             self._broker.expire(keys.meter(name), METERS_KEPT_S)
-            for path in (self._settings.data_dir / "checkpoints" / name, *outputs.glob(f"*/{name}")):
-                shutil.rmtree(path, ignore_errors=True)
-        for folder in (outputs.joinpath(name).resolve() for name in _kept(self._left / fragment)):
-            if folder.is_relative_to(outputs.resolve()):  # who broke out may have written of another
-                _remove_files(folder, own)
+        self._apart(partial(_remove, self._settings.data_dir, own, _kept(self._left / fragment)))
         (self._left / fragment).unlink(missing_ok=True)
 
 
@@ -201,14 +200,24 @@ def _kept(path: Path) -> list[str]:
         return []
 
 
+def _remove(data_dir: Path, own: Collection[str], written: Iterable[str]) -> None:
+    """Remove what a trial's queries have on disk, and what they wrote into these folders below ``outputs``."""
+    outputs = data_dir / "outputs"
+    for path in (path for name in own for path in (data_dir / "checkpoints" / name, *outputs.glob(f"*/{name}"))):
+        shutil.rmtree(path, ignore_errors=True)
+    for folder in (outputs.joinpath(name).resolve() for name in written):
+        if folder.is_relative_to(outputs.resolve()):  # who broke out may have written of another
+            _remove_files(folder, own)
+
+
 def _remove_files(folder: Path, own: Collection[str]) -> None:
     """What a trial has written there: files, and folders by the names of its queries. Below it may be a dataflow's."""
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.name in own:
-            shutil.rmtree(path, ignore_errors=True)
-        elif not path.is_dir():
-            path.unlink(missing_ok=True)
-    with suppress(OSError):  # it is not empty, or not there
+    with suppress(OSError):  # it is not empty, or not there, or leads where no slot may go
+        for path in folder.iterdir():
+            if path.name in own:
+                shutil.rmtree(path, ignore_errors=True)
+            elif not path.is_dir():
+                path.unlink(missing_ok=True)
         folder.rmdir()
 
 

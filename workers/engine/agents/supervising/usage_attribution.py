@@ -9,12 +9,15 @@ time that it was busy: where a bundle has its slot to itself, as full ones do, t
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from workers.engine.files.disk import text_of
 
 from ..atomic_files import write_atomically
 from ..reconciling.reconcile import FragmentState
@@ -174,9 +177,10 @@ def _of_the_node(own: float | None, path: Path) -> float | None:
 def _kept(path: Path) -> float | None:
     """The figure that a file keeps; None where it keeps none that can be read: then the slot is looked at anew."""
     try:
-        return float(path.read_text())
+        figure = float(text_of(path, most_bytes=100))
     except (OSError, ValueError):
         return None
+    return figure if math.isfinite(figure) else None
 
 
 def _keep(path: Path, figure: float) -> None:
