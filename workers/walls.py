@@ -122,7 +122,7 @@ def closed_above(path: str, user: int) -> str | None:
 
 
 def _open_ways(paths: Iterable[str], user: int, home: str) -> None:
-    """Let the user pass to these paths, and have a name, in a mount namespace of this process's own."""
+    """Let the user pass to these paths, and with a home have a name, in a mount namespace of this thread's own."""
     ways: dict[str, list[str]] = {}
     for path in _outermost(path for path in paths if os.path.exists(path)):
         if (closed := closed_above(path, user)) is not None:
@@ -143,10 +143,11 @@ def _open_ways(paths: Iterable[str], user: int, home: str) -> None:
             _call("mount", libc.mount(source, path.encode(), None, _BIND | _REC, None))
     for descriptor in opened.values():
         os.close(descriptor)
-    names = os.path.join(home, "passwd")
-    with open(PASSWD) as known, open(names, "x") as file:
-        file.write(f"{known.read().rstrip()}\nweir:x:{user}:{user}::{home}:/usr/sbin/nologin\n")
-    _call("mount", libc.mount(names.encode(), PASSWD.encode(), None, _BIND, None))
+    if home:
+        names = os.path.join(home, "passwd")
+        with open(PASSWD) as known, open(names, "x") as file:
+            file.write(f"{known.read().rstrip()}\nweir:x:{user}:{user}::{home}:/usr/sbin/nologin\n")
+        _call("mount", libc.mount(names.encode(), PASSWD.encode(), None, _BIND, None))
     try:
         os.chdir(os.getcwd())  # else the way up from here would go on through the folders as they were
     except OSError:
@@ -231,7 +232,7 @@ def restrict_thread(wall: Wall) -> None:
     """Take away from this thread, for good, what the wall takes away of files; other threads keep theirs.
 
     For what a process does itself where hostile ones write: whatever links they put there, it reaches no more than they
-    do. ``keep`` and ``home`` are not looked at, for nothing is started.
+    do. Landlock is enough; without it the thread has the wall's user for files.
 
     Raises
     ------
@@ -239,18 +240,19 @@ def restrict_thread(wall: Wall) -> None:
         The kernel refuses a part of it: the thread must end then.
     """
     libc = _libc()
-    ruleset = _ruleset(wall) if wall.landlock else None
-    if wall.user is not None:
+    if wall.landlock:
+        ruleset = _ruleset(wall)
+        _call("prctl", libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        _call("landlock", libc.syscall(_RESTRICT_SELF, ruleset, 0))
+        os.close(ruleset)
+    elif wall.user is not None:
+        _open_ways(wall.keep, wall.user, "")
         os.setgroups([])  # of the whole process: root needs none
         # Of the thread alone, and root's rights over others' files go with it (capabilities(7)).
         for change in (libc.setfsgid, libc.setfsuid):
             change(wall.user)
             if change(-1) != wall.user:
                 raise NoWall("the kernel gives this thread no user of its own")
-    if ruleset is not None:
-        _call("prctl", libc.prctl(_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
-        _call("landlock", libc.syscall(_RESTRICT_SELF, ruleset, 0))
-        os.close(ruleset)
 
 
 def main() -> None:

@@ -10,8 +10,7 @@ from ninja.security import HttpBearer, SessionAuth
 
 from dashboard.teams.models import ApiToken, TokenScope, User
 from dashboard.teams.permissions import viewer_of
-from dashboard.teams.selectors import has_ended
-from dashboard.teams.services import token_digest
+from dashboard.teams.selectors import good_token
 from scheduler.model.errors import PermissionDenied
 
 SEEN_EVERY = timedelta(minutes=1)
@@ -25,9 +24,8 @@ class BearerToken(HttpBearer):
     """
 
     def authenticate(self, request: HttpRequest, token: str) -> User | None:
-        api_token = ApiToken.objects.select_related("user").filter(digest=token_digest(token)).first()
-        now = timezone.now()
-        if api_token is None or not api_token.user.is_active or has_ended(api_token, at=now):
+        api_token, now = good_token(token), timezone.now()
+        if api_token is None:
             return None
         if api_token.last_used is None or now - api_token.last_used > SEEN_EVERY:
             ApiToken.objects.filter(pk=api_token.pk).update(last_used=now)

@@ -10,19 +10,25 @@ from typing import TYPE_CHECKING
 from django.db import models
 
 from dashboard.audit.models import AuditEntry
-from dashboard.core.database import writing
+from dashboard.core.database import hold_rights, writing
+from dashboard.teams.permissions import NOBODY, Viewer, viewer_at_turn
 
 if TYPE_CHECKING:
     from dashboard.teams.models import Team, User
 
-_INSIDE: ContextVar[bool] = ContextVar("inside_an_audited_command", default=False)
+_UNDER_WAY: ContextVar[Audit | None] = ContextVar("audited_command_under_way", default=None)
 
 
 class Audit:
-    """What one command will leave in the trail; filled in while the command runs."""
+    """What one command will leave in the trail; filled in while the command runs.
 
-    def __init__(self, *, actor: User | None, verb: str, subject: models.Model | None, team: Team | None) -> None:
-        self.actor = actor
+    ``viewer`` is what the actor may do, as of the command's turn; nothing, where the system itself acts.
+    """
+
+    def __init__(
+        self, *, actor: User | None, verb: str, subject: models.Model | None, team: Team | None, viewer: Viewer,
+    ) -> None:
+        self.actor, self.viewer = actor, viewer
         self.verb = verb
         self.subject = subject
         self.team = team
@@ -47,7 +53,8 @@ class Audit:
 
 @contextmanager
 def audited(
-    *, actor: User | None, verb: str, subject: models.Model | None = None, team: Team | None = None
+    *, actor: User | None, verb: str, subject: models.Model | None = None, team: Team | None = None,
+    takes_rights: bool = False,
 ) -> Iterator[Audit]:
     """Open a transaction, run the command in it and write its audit row before it commits.
 
@@ -58,20 +65,34 @@ def audited(
     ----------
     team : Team, optional
         Whose it is, where it is one team's.
+    takes_rights : bool, optional
+        Whether somebody may lose a right by it: then no other command is under way meanwhile that goes by it.
+
+    Raises
+    ------
+    PermissionDenied
+        The actor's rights ended while the command waited for its turn.
     """
-    token = _INSIDE.set(True)
-    try:
-        with writing():
-            audit = Audit(actor=actor, verb=verb, subject=subject, team=team)
+    outer = _UNDER_WAY.get()
+    with writing():
+        if outer is None:
+            hold_rights(taking=takes_rights)
+        if actor is None:
+            viewer = NOBODY
+        else:
+            viewer = outer.viewer if outer is not None and outer.actor == actor else viewer_at_turn(actor)
+        audit = Audit(actor=actor, verb=verb, subject=subject, team=team, viewer=viewer)
+        token = _UNDER_WAY.set(audit)
+        try:
             yield audit
             audit.close()
-    finally:
-        _INSIDE.reset(token)
+        finally:
+            _UNDER_WAY.reset(token)
 
 
 def inside_command() -> bool:
     """Whether the running code is inside an audited command."""
-    return _INSIDE.get()
+    return _UNDER_WAY.get() is not None
 
 
 def _write(

@@ -20,8 +20,7 @@ from dashboard.core.http_errors import JSON_PATHS, TooLarge, TooSlow, http_statu
 from dashboard.core.middleware import policy
 from dashboard.live.live_sessions import viewers_of_sessions
 from dashboard.operations.live_view.ingest import opens
-from dashboard.teams.models import ApiToken
-from dashboard.teams.services import token_digest
+from dashboard.teams.selectors import good_token
 from scheduler.model.bounds import REQUEST_BODY
 from scheduler.model.errors import WeirError
 
@@ -126,7 +125,7 @@ def _limit_of(path: str, headers: dict[bytes, str]) -> int:
     token = token.strip() if scheme.lower() == "bearer" else ""
     if path.startswith(INGEST):
         return settings.INGEST_LIMIT_BYTES if opens(path.removeprefix(INGEST), token) else settings.ANONYMOUS_BYTES
-    is_token = bool(token) and ApiToken.objects.filter(digest=token_digest(token), user__is_active=True).exists()
+    is_token = bool(token) and good_token(token) is not None
     return REQUEST_BODY.most if is_token or _has_session(headers) else settings.ANONYMOUS_BYTES
 
 

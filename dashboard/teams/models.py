@@ -42,6 +42,7 @@ class User(AbstractUser):
     # How often all sessions were ended at once: part of what a session is held to, so that none comes back.
     sessions_ended = models.PositiveIntegerField(default=0)
 
+    looked_at = None  # the rights that somebody saw since this object's last command (`permissions.Viewer`)
     most_role = Role.ADMIN  # what whoever acts as this user may do at most: less on the object that a token makes
 
     def get_session_auth_hash(self) -> str:

@@ -29,6 +29,11 @@ class Viewer:
         """A key for what the viewer may see: ``all``, or the teams' ids."""
         return "all" if self.superuser else "teams:" + ".".join(str(team_id) for team_id in self.team_ids)
 
+    def may_all_of(self, other: Viewer) -> bool:
+        """Whether the viewer may do whatever the other may."""
+        return self.superuser or (not other.superuser and all(
+            self.roles.get(team_id, 0) >= role for team_id, role in other.roles.items()))
+
     def sees_private_of(self, team_id: int) -> bool:
         """Whether the viewer may know of this team's private dataflows."""
         return self.superuser or team_id in self.roles
@@ -56,13 +61,26 @@ def viewer_of(user: User) -> Viewer:
         return NOBODY
     most = user.most_role
     roles = {team_id: Role(min(role, most)) for team_id, role in user.memberships.values_list("team_id", "role")}
-    return Viewer(user_id=user.pk, roles=MappingProxyType(roles), superuser=user.is_superuser, most=most)
+    user.looked_at = Viewer(user_id=user.pk, roles=MappingProxyType(roles), superuser=user.is_superuser, most=most)
+    return user.looked_at
 
 
-def viewer_now(user: User) -> Viewer:
-    """As `viewer_of`, by what the database says now: for commands, which wait in line until they have their turn."""
+def viewer_at_turn(user: User) -> Viewer:
+    """As `viewer_of`, by what the database says when a command has its turn, for which it has waited in line.
+
+    Raises
+    ------
+    PermissionDenied
+        The user is deactivated, or had more rights when somebody looked at them since the last command.
+    """
+    before, user.looked_at = user.looked_at, None
     user.refresh_from_db(fields=["is_active", "is_superuser"])
-    return viewer_of(user)
+    viewer = viewer_of(user)
+    user.looked_at = None
+    if not user.is_active or (before is not None and not viewer.may_all_of(before)):
+        raise PermissionDenied(
+            f"The rights of {user.username} ended while this waited for its turn.", remedy="Reload the page.")
+    return viewer
 
 
 def require_role(viewer: Viewer, team: Team, role: Role) -> None:

@@ -10,9 +10,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
 
 from django.db.models import Prefetch, QuerySet
+from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.teams.models import ApiToken, Membership, Role, Secret, Team, User
@@ -70,6 +72,17 @@ def is_last_administrator(user: User) -> bool:
 def has_ended(token: ApiToken, *, at: datetime) -> bool:
     """Whether a token's time is over; one without an end was made before there were ends."""
     return token.expires is not None and token.expires <= at
+
+
+def good_token(secret: str) -> ApiToken | None:
+    """The API token of that secret, with its user; None where there is none, it has ended, or its user is out."""
+    token = ApiToken.objects.select_related("user").filter(digest=token_digest(secret), user__is_active=True).first()
+    return None if token is None or has_ended(token, at=timezone.now()) else token
+
+
+def token_digest(secret: str) -> str:
+    """What is kept of a token. A fast hash is right: the secret is 256 random bits."""
+    return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def people(viewer: Viewer) -> QuerySet[User]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NoReturn
 
+import requests
 import structlog
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
@@ -19,6 +20,7 @@ from django.shortcuts import redirect, resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from dashboard.teams.logins import forget_attempts
+from dashboard.teams.provider_session import provider_session
 from dashboard.teams.services import Identity, sign_on
 
 log = structlog.get_logger(__name__)
@@ -28,6 +30,10 @@ BACKEND = "dashboard.teams.logins.ThrottledBackend"
 
 class SignOnAdapter(DefaultSocialAccountAdapter):
     """Where allauth has read who somebody is: logs the user in, and leaves allauth's own accounts alone."""
+
+    def get_requests_session(self) -> requests.Session:
+        """How allauth asks the provider."""
+        return provider_session()
 
     def pre_social_login(self, request: HttpRequest, sociallogin: Any) -> NoReturn:
         """Log in whom the provider names, and go where the person wanted to."""

@@ -16,6 +16,7 @@ from urllib.parse import quote
 import pytest
 import redis
 from django.core.mail import EmailMessage, get_connection
+from requests import RequestException
 
 from dashboard import jobs, queue
 from dashboard.approvals.models import Proposal
@@ -26,6 +27,7 @@ from dashboard.outbox.delivery_threads import DeliveryThreads
 from dashboard.outbox.models import Delivery
 from dashboard.outbox.webhook_posts import NotDelivered, post_json
 from dashboard.tasks.app import app
+from dashboard.teams.provider_session import provider_session
 from tests.dashboard.alerting import NOW_S, receiver
 from tests.dashboard.building import World, document
 from workers.launcher.up_services import worker
@@ -91,6 +93,8 @@ WHO_ASKS: dict[str, tuple[Callable[[Trickling], Any], type[Exception] | tuple[ty
         [{"a": 1}], url=f"http://127.0.0.1:{slow.port}/x", token=None, patience_s=0.3), NotPosted),
     "http_get": (lambda slow: fetch(
         f"http://127.0.0.1:{slow.port}/x", headers={}, most_bytes=1_000, patience_s=0.3), NotAnswered),
+    "the provider of single sign-on": (
+        lambda slow: provider_session().get(f"http://127.0.0.1:{slow.port}/x"), RequestException),
     "mail": (_mail, OSError)}
 
 

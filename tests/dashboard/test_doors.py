@@ -17,9 +17,11 @@ from typing import Any
 
 import pytest
 import websockets
+from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.config import bodies
+from dashboard.teams.models import ApiToken
 from dashboard.teams.services import create_token
 from scheduler.model import bounds
 from tests.dashboard.building import World
@@ -142,10 +144,13 @@ def test_no_route_takes_more_than_a_document_of_somebody_who_is(
 
 @pytest.mark.parametrize("wrong", [
     {"Cookie": "weir_session=abc"}, {"Authorization": "Bearer weir_abc"}, {"Authorization": "Basic x"},
-    {"Cookie": "=;;\x01\xff=;weir_session"}])
+    {"Cookie": "=;;\x01\xff=;weir_session"}, {"Authorization": "Bearer {ended}"}])
 def test_a_session_or_token_that_is_not_good_is_none(
     committed_world: World, quick: None, wrong: dict[str, str]
 ) -> None:
+    token, ended = create_token(actor=committed_world.carla, name="t")
+    ApiToken.objects.filter(pk=token.pk).update(expires=timezone.now())
+    wrong = {name: value.replace("{ended}", ended) for name, value in wrong.items()}
     assert asked("POST", "/api/validate", wrong, most=1_000_000).error["facts"]["setting"] == "WEIR_ANONYMOUS_KB"
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from dashboard.approvals.models import Proposal, TeamRules
+from dashboard.approvals.models import Comment, Proposal, TeamRules
 from dashboard.approvals.services import (
     adopt_near_miss,
     agree_to_rules,
     approve_proposal,
     change_dataflow,
+    comment_on,
     pause_at_once,
     pause_dataflow,
     propose_schedule,
@@ -28,9 +29,24 @@ from dashboard.approvals.services import (
 )
 from dashboard.audit import trail
 from dashboard.audit.models import AuditEntry
+from dashboard.catalog.services import choose_when_behind
+from dashboard.operations.models import EstateState, PostedEvent
+from dashboard.operations.posted_events import post_event
+from dashboard.operations.tenancy_choice import TENANCY_CHOICE
+from dashboard.outbox.models import Endpoint
+from dashboard.outbox.services import add_endpoint
 from dashboard.savepoint_records.models import SavepointRow
-from dashboard.teams.models import ApiToken, Membership, Role, Secret, User
-from dashboard.teams.services import create_token, deactivate, remove_member, set_role, set_secret
+from dashboard.teams.models import ApiToken, Membership, Role, Secret, Team, TeamCalendar, User
+from dashboard.teams.services import (
+    create_token,
+    deactivate,
+    delete_secret,
+    remove_member,
+    set_calendar,
+    set_containment,
+    set_role,
+    set_secret,
+)
 from scheduler.approving import Clause, Rules
 from scheduler.model.errors import NotFound, PermissionDenied
 from tests.dashboard.building import World, approved, document, enacted, planned, ruled
@@ -50,7 +66,9 @@ class Site:
 
 
 @pytest.fixture
-def site(world: World) -> Site:
+def site(world: World, settings) -> Site:
+    settings.WEBHOOK_HOSTS = ["hooks.example.org"]
+    set_secret(actor=world.dev, team=world.city, name="old", value="v")
     done = enacted(approved(planned(world.carla, world.city, document("runs")), world.ana))
     return Site(world, planned(world.carla, world.city, document("waits", window=20)), done)
 
@@ -79,6 +97,15 @@ ASKED: dict[str, tuple[str, Callable[[Site, User], object]]] = {  # by whom, and
         actor=who, user=site.world.outsider, team=site.world.city, role=Role.ADMIN)),
     "member": ("dev", lambda site, who: remove_member(actor=who, user=site.world.ana, team=site.world.city)),
     "secret": ("dev", lambda site, who: set_secret(actor=who, team=site.world.city, name="key", value="v")),
+    "delete secret": ("dev", lambda site, who: delete_secret(actor=who, team=site.world.city, name="old")),
+    "containment": ("dev", lambda site, who: set_containment(actor=who, team=site.world.city, on=True)),
+    "calendar": ("ana", lambda site, who: set_calendar(actor=who, team=site.world.city, name="c", days=[])),
+    "webhook": ("dev", lambda site, who: add_endpoint(
+        actor=who, name="mine", url="https://hooks.example.org/x", format="weir", team=site.world.city)),
+    "behind": ("ana", lambda site, who: choose_when_behind(actor=who, dataflow_id=site.runs, choice="pause")),
+    "comment": ("carla", lambda site, who: comment_on(actor=who, proposal_id=site.waiting.pk, text="x")),
+    "post": ("carla", lambda site, who: post_event(actor=who, team=site.world.city, stream="s", values={"x": 1})),
+    "tenancy": ("root", lambda site, who: TENANCY_CHOICE.choose(actor=who, name="team")),
     "token": ("carla", lambda site, who: create_token(actor=who, name="mine")),
     "deactivate": ("root", lambda site, who: deactivate(actor=who, username="ana")),
 }
@@ -108,7 +135,9 @@ def kept(who: User) -> list[object]:
     return [
         list(Proposal.objects.order_by("pk").values_list("pk", "status", "plan_id")),
         list(Membership.objects.exclude(user=who).order_by("pk").values_list()),
-        *(model.objects.count() for model in (Secret, ApiToken, TeamRules, SavepointRow, AuditEntry)),
+        list(Team.objects.values_list()), list(EstateState.objects.values_list()),
+        *(model.objects.count() for model in (
+            Secret, ApiToken, TeamRules, SavepointRow, AuditEntry, TeamCalendar, Endpoint, Comment, PostedEvent)),
         User.objects.filter(is_active=False).exclude(pk=who.pk).count()]
 
 

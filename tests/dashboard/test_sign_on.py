@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -231,6 +234,35 @@ def test_a_provider_that_is_away_is_told(world: World, settings: Any):
     settings.OIDC_ISSUER = "http://127.0.0.1:9"
     settings.SOCIALACCOUNT_PROVIDERS = providers(issuer="http://127.0.0.1:9", client_id="w", secret="", scopes=[])
     assert Client().post("/sign-on/oidc/begin").url == "/login/?sign-on=failed"
+
+
+SAID = {
+    "no JSON": b"{", "a list": b"[]", "a number": b"5", "nothing": b"{}", "levels": b"[" * 200_000,
+    "an address that is none": b'{"authorization_endpoint": 5}', "too much": b" " * 3_000_000 + b"{}",
+    "a redirect": None}
+
+
+@pytest.mark.parametrize("said", SAID)
+def test_a_provider_that_says_what_cannot_be_used_is_told(world: World, settings: Any, said: str):
+    class Saying(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = SAID[said]
+            self.send_response(200 if body is not None else 302)
+            self.send_header("Location", "/elsewhere")
+            self.end_headers()
+            with suppress(OSError):
+                self.wfile.write(body or b"")
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Saying) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        settings.OIDC_ISSUER = issuer = f"http://127.0.0.1:{server.server_port}"
+        settings.SOCIALACCOUNT_PROVIDERS = providers(issuer=issuer, client_id="w", secret="", scopes=[])
+        answer = Client(raise_request_exception=False).post("/sign-on/oidc/begin")
+        server.shutdown()
+    assert answer.status_code == 302 and "127.0.0.1" not in answer.url.partition("?")[0]
 
 
 def test_it_is_off_unless_it_is_set(world: World, provider: Provider, settings: Any):

@@ -16,7 +16,7 @@ from dashboard.catalog.dataflow_states import move_dataflow
 from dashboard.catalog.document_checks import parse_document
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.teams.models import Role, User
-from dashboard.teams.permissions import require_role, viewer_now
+from dashboard.teams.permissions import require_role
 from scheduler.model.errors import WeirError
 
 
@@ -48,7 +48,7 @@ def adopt_near_miss(*, actor: User, proposal_id: UUID | str, key: str) -> Propos
     """
     with audited(actor=actor, verb="proposal.adopt_near_miss") as audit:
         lock_generation()
-        viewer = viewer_now(actor)
+        viewer = audit.viewer
         old = proposal_for(viewer, proposal_id, for_update=True)
         record = old.dataflow
         require_role(viewer, record.team, Role.ENGINEER)

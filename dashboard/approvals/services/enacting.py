@@ -39,7 +39,7 @@ from dashboard.plans.selectors import plan_of
 from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS
 from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Team, User
-from dashboard.teams.permissions import viewer_now, viewer_of
+from dashboard.teams.permissions import viewer_of
 from scheduler.history.series import DATAFLOW, QUERY, SWITCHED, Annotation
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan
@@ -147,7 +147,7 @@ def roll_back_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
     """
     with audited(actor=actor, verb="proposal.roll_back") as audit:
         generation = lock_generation()
-        viewer = viewer_now(actor)
+        viewer = audit.viewer
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         permissions.require_operator(viewer, proposal)
         take_back(audit, proposal, generation=generation)

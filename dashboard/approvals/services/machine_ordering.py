@@ -40,7 +40,7 @@ from dashboard.operations.live_view.nodes import take_out_node
 from dashboard.operations.models import NodeRow
 from dashboard.operations.services import drain_node
 from dashboard.teams.models import User
-from dashboard.teams.permissions import require_superuser, viewer_now
+from dashboard.teams.permissions import require_superuser
 from scheduler.adaptation.machine_orders import MachineBounds, OrderedMachine, StartMachine, StopMachine, orders_for
 from scheduler.controllers.alternate_adaptation import NAME, slots_wanted
 from scheduler.controllers.controller_registry import CONTROLLERS
@@ -229,7 +229,7 @@ def decline_machine(*, actor: User, node: str, at: datetime) -> MachineOrder:
 def _answer(actor: User, node: str, verb: str, state: str, changes: Mapping[str, object]) -> MachineOrder:
     with audited(actor=actor, verb=verb) as audit:
         lock_generation()  # two orders at once are within the bounds together
-        require_superuser(viewer_now(actor))
+        require_superuser(audit.viewer)
         row = MachineOrder.objects.select_for_update().filter(node=node).first()
         if row is None:
             raise NotFound(f"No machine {node} is recommended.", remedy="See those that are: `./weir node machines`.")

@@ -28,7 +28,7 @@ from dashboard.plans.computing import compute
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS
 from dashboard.teams.models import Role, User
-from dashboard.teams.permissions import require_role, viewer_now
+from dashboard.teams.permissions import require_role
 from scheduler.model.names import require_plain
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import DEFRAGMENT, MOVE, PAUSE, REMOVE, RESUME, SET, PlanKind
@@ -66,7 +66,7 @@ def pause_at_once(*, actor: User, dataflow_id: UUID | str, reason: str) -> Propo
     reason = require_plain(reason.strip(), what="The reason", most=LONGEST_REASON)
     with audited(actor=actor, verb="dataflow.pause_at_once") as audit:
         lock_generation()
-        viewer = viewer_now(actor)
+        viewer = audit.viewer
         record = dataflow_for(viewer, dataflow_id)
         require_role(viewer, record.team, Role.ENGINEER)
         waiting = Proposal.objects.open().filter(dataflow=record, plan__kind=PAUSE.name).select_related(
@@ -150,7 +150,7 @@ def _move(query: str, slot: str, along: Sequence[str]) -> dict[str, Any]:
 def _propose(actor: User, dataflow_id: UUID | str, *, kind: PlanKind, **options: Any) -> Proposal:
     with audited(actor=actor, verb=f"dataflow.propose_{kind.name}") as audit:
         lock_generation()
-        viewer = viewer_now(actor)
+        viewer = audit.viewer
         record = dataflow_for(viewer, dataflow_id)
         require_role(viewer, record.team, Role.ENGINEER)
         same = {"plan__options": options} if options else {}

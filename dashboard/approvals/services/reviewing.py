@@ -21,7 +21,7 @@ from dashboard.catalog.dataflow_states import move_dataflow
 from dashboard.core.http_errors import BadInput
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.teams.models import Role, Team, User
-from dashboard.teams.permissions import Viewer, viewer_now
+from dashboard.teams.permissions import Viewer
 from scheduler.approving import ApproverRole, DemandStatus
 from scheduler.model.errors import InvalidTransition, PermissionDenied, StalePlan, WeirError
 from scheduler.model.plan_kinds import PLAN_KINDS
@@ -67,7 +67,7 @@ def approve_proposal(*, actor: User, proposal_id: UUID | str, digest: str, comme
     """
     with audited(actor=actor, verb="proposal.approve") as audit:
         generation = lock_generation()
-        viewer, now = viewer_now(actor), timezone.now()
+        viewer, now = audit.viewer, timezone.now()
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         _require_reviewable(proposal, digest)
         demands = demands_of(proposal, at=now)
@@ -115,7 +115,7 @@ def reject_proposal(*, actor: User, proposal_id: UUID | str, comment: str) -> Pr
     """Reject a proposal, for a team that is asked and that the actor is an approver of; the author cancels instead."""
     with audited(actor=actor, verb="proposal.reject") as audit:
         lock_generation()
-        viewer = viewer_now(actor)
+        viewer = audit.viewer
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         if proposal.status not in {PENDING, STALE}:
             raise InvalidTransition(
@@ -143,7 +143,7 @@ def cancel_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
     """Take a proposal back before it is executed: its author, who chose its schedule, or an admin of its team."""
     with audited(actor=actor, verb="proposal.cancel") as audit:
         lock_generation()
-        viewer = viewer_now(actor)
+        viewer = audit.viewer
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         permissions.require_author_or_admin(viewer, proposal)
         move_proposal(proposal, CANCELLED)

@@ -13,7 +13,7 @@ from dashboard.approvals.models import TeamRules
 from dashboard.audit.trail import audited
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.teams.models import Role, Team, User
-from dashboard.teams.permissions import require_role, viewer_now, viewer_of
+from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.approving import RULES, InvalidRules, Rules, less_asked
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
 from scheduler.model.names import require_plain
@@ -50,7 +50,7 @@ def set_rules(*, actor: User, team: Team, rules: Rules, note: str = "") -> TeamR
     with audited(actor=actor, verb="team.set_rules", subject=team, team=team) as audit:
         lock_generation()  # a freeze is there before a plan is enacted, or after
         Team.objects.select_for_update(no_key=True).get(pk=team.pk)  # two at once get two numbers
-        require_role(viewer_now(actor), team, Role.APPROVER)
+        require_role(audit.viewer, team, Role.APPROVER)
         record, before = current_rules([team.pk])[team.pk]
         replaced = waiting_rules(team)
         if replaced is not None:
@@ -87,7 +87,7 @@ def _decide(actor: User, team: Team, number: int, *, verb: str, state: str) -> T
     with audited(actor=actor, verb=verb, subject=team, team=team) as audit:
         lock_generation()
         Team.objects.select_for_update(no_key=True).get(pk=team.pk)
-        require_role(viewer_now(actor), team, Role.APPROVER)
+        require_role(audit.viewer, team, Role.APPROVER)
         version = TeamRules.objects.filter(team=team, number=number).first()
         if version is None:
             raise NotFound(f"{team.name} has no rules of that version.", remedy="Reload the page.")

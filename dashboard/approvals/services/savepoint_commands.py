@@ -18,7 +18,7 @@ from dashboard.operations.estate_store.estate_loader import stored_estate
 from dashboard.operations.estate_store.generation import lock_generation, revise
 from dashboard.savepoint_records.models import SavepointRow
 from dashboard.teams.models import Role, User
-from dashboard.teams.permissions import require_role, viewer_now
+from dashboard.teams.permissions import require_role
 from dashboard.teams.team_limits import SAVEPOINTS, require_room
 from scheduler.exact_savepoints import savepoint_of
 from scheduler.model.errors import InvalidTransition, NotFound, WeirError
@@ -61,7 +61,7 @@ def take_savepoint(*, actor: User, dataflow_id: UUID | str, name: str, note: str
     note = note.strip() and require_plain(note.strip(), what="The note", most=LONGEST_NOTE)
     with audited(actor=actor, verb="savepoint.take") as audit:
         lock_generation()
-        viewer = viewer_now(actor)
+        viewer = audit.viewer
         record = dataflow_for(viewer, dataflow_id)
         require_role(viewer, record.team, Role.ENGINEER)
         own = SavepointRow.objects.filter(team=record.team)
@@ -103,7 +103,7 @@ def delete_savepoint(*, actor: User, dataflow_id: UUID | str, savepoint_id: str)
     """
     with audited(actor=actor, verb="savepoint.delete") as audit:
         lock_generation()
-        viewer = viewer_now(actor)
+        viewer = audit.viewer
         record = dataflow_for(viewer, dataflow_id)
         require_role(viewer, record.team, Role.ENGINEER)
         row = SavepointRow.objects.filter(dataflow=record, pk=savepoint_id).first()

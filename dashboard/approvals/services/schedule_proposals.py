@@ -20,7 +20,7 @@ from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS
 from dashboard.plans.stale_profiles import profiles_since
 from dashboard.teams.models import Role, User
-from dashboard.teams.permissions import require_role, viewer_now, viewer_of
+from dashboard.teams.permissions import require_role, viewer_of
 from scheduler.model.errors import InvalidTransition
 from scheduler.model.plan_kinds import SCHEDULE, names_where
 
@@ -58,7 +58,7 @@ def propose_schedule(*, actor: User, dataflow_id: UUID | str, choice: ScheduleCh
         problem_of(known, routing=choice.routing).require(choice.pair, choice.rate_per_s)
     with audited(actor=actor, verb="dataflow.propose_schedule") as audit:
         lock_generation()
-        viewer = viewer_now(actor)
+        viewer = audit.viewer
         record = dataflow_for(viewer, dataflow_id)
         require_role(viewer, record.team, Role.ENGINEER)
         proposal = _submission(audit, record, choice) or _of_running(audit, record, choice)

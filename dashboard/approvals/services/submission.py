@@ -39,7 +39,7 @@ from dashboard.plans.scheduling_problem import problem_of_new
 from dashboard.plans.stale_profiles import profiles_since
 from dashboard.savepoint_records.selectors import savepoint_of
 from dashboard.teams.models import Role, Team, User
-from dashboard.teams.permissions import require_role, viewer_now, viewer_of
+from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.team_limits import PLANS, PROPOSALS, require_room
 from dashboard.teams.team_secrets import require_secrets
 from scheduler.exact_savepoints import require_restorable
@@ -107,7 +107,7 @@ def submit_dataflow(
             schedule.pair, schedule.rate_per_s)
     with audited(actor=actor, verb="dataflow.submit", team=team) as audit:
         lock_generation()
-        require_role(viewer_now(actor), team, Role.ENGINEER)
+        require_role(audit.viewer, team, Role.ENGINEER)
         record = store_dataflow(
             actor=actor, team=team, dataflow=dataflow, text=text, format=format or format_of(text))
         _give_up_older(audit, record)
@@ -125,7 +125,7 @@ def recompute_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:
     """
     with audited(actor=actor, verb="proposal.recompute") as audit:
         lock_generation()
-        viewer = viewer_now(actor)
+        viewer = audit.viewer
         proposal = proposal_for(viewer, proposal_id, for_update=True)
         record = proposal.dataflow
         require_role(viewer, record.team, Role.ENGINEER)
@@ -156,7 +156,7 @@ def choose_joining(*, actor: User, proposal_id: UUID | str, fresh: bool, begin: 
     """
     with audited(actor=actor, verb="proposal.choose_joining") as audit:
         lock_generation()
-        viewer = viewer_now(actor)
+        viewer = audit.viewer
         proposal = proposal_for(viewer, proposal_id, for_update=True)
         before = joined_by(proposal.plan.options)
         options = options_of(

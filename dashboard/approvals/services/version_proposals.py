@@ -20,7 +20,7 @@ from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.plans.joining_options import options_of
 from dashboard.plans.site_plan_kinds import SITE_PLAN_KINDS
 from dashboard.teams.models import Role, User
-from dashboard.teams.permissions import Viewer, require_role, viewer_now, viewer_of
+from dashboard.teams.permissions import Viewer, require_role, viewer_of
 from dashboard.teams.team_secrets import require_secrets
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import to_document
@@ -71,7 +71,7 @@ def change_dataflow(
     require_secrets(record.team, dataflow)
     with audited(actor=actor, verb="dataflow.propose_change") as audit:
         lock_generation()
-        record = _changeable(viewer_now(actor), dataflow_id)
+        record = _changeable(audit.viewer, dataflow_id)
         _require_version_of(record, dataflow)
         stored = store_version(
             actor=actor, record=record, dataflow=dataflow, text=text, format=format or format_of(text))
@@ -94,7 +94,7 @@ def propose_version(
     """
     with audited(actor=actor, verb="dataflow.propose_change") as audit:
         lock_generation()
-        viewer = viewer_now(actor)
+        viewer = audit.viewer
         record = _changeable(viewer, dataflow_id)
         _require_version_of(record, stored_dataflow(version(record, number).document))
         return _propose(audit, record, number, options_of(fresh=fresh, begin=begin))

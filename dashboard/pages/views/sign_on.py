@@ -14,6 +14,9 @@ from dashboard.teams.groups import PROVIDER
 from dashboard.teams.logins import begin_attempt
 from dashboard.teams.sign_on import failed
 
+# The provider is away, or says nothing that can be used: no JSON, or JSON of another shape.
+UNUSABLE = (RequestException, KeyError, ValueError, TypeError, AttributeError, RecursionError)
+
 
 @require_POST
 def begin(request: HttpRequest, provider_id: str) -> HttpResponse:
@@ -22,7 +25,7 @@ def begin(request: HttpRequest, provider_id: str) -> HttpResponse:
     begin_attempt(request)
     try:
         return OAuth2LoginView.adapter_view(OpenIDConnectOAuth2Adapter(request, PROVIDER))(request)
-    except (RequestException, KeyError) as error:  # it is away, or says nothing that can be used
+    except UNUSABLE as error:
         return redirect(failed(error))
 
 
@@ -32,7 +35,7 @@ def come_back(request: HttpRequest, provider_id: str) -> HttpResponse:
     _require_provider(provider_id)
     try:
         return OAuth2CallbackView.adapter_view(OpenIDConnectOAuth2Adapter(request, PROVIDER))(request)
-    except (RequestException, KeyError) as error:
+    except UNUSABLE as error:
         return redirect(failed(error))
 
 

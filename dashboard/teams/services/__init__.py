@@ -20,11 +20,11 @@ from dashboard.teams.services.memberships import (
 )
 from dashboard.teams.services.people import change_password, deactivate, reactivate
 from dashboard.teams.services.signing_on import Identity, link, sign_on
-from dashboard.teams.services.tokens import create_token, revoke_token, token_digest
+from dashboard.teams.services.tokens import create_token, revoke_token
 
 __all__ = [
     "LONGEST_SECRET", "Identity", "InvalidValue", "LastAdmin", "SecretInUse", "change_password", "create_team",
     "create_token", "create_user", "deactivate", "delete_calendar", "delete_secret", "link", "reactivate",
     "remove_member", "revoke_token", "set_calendar", "set_containment", "set_freshness", "set_role", "set_secret",
-    "set_when_behind", "sign_on", "token_digest",
+    "set_when_behind", "sign_on",
 ]

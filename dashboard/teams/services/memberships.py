@@ -11,7 +11,7 @@ from dashboard.audit.trail import audited
 from dashboard.core.access_events import access_changed
 from dashboard.teams.account_errors import InvalidValue, LastAdmin
 from dashboard.teams.models import Membership, Role, Secret, Team, User
-from dashboard.teams.permissions import require_role, require_superuser, viewer_now, viewer_of
+from dashboard.teams.permissions import require_role, require_superuser, viewer_of
 from dashboard.teams.team_secrets import running_tasks_with
 from scheduler.model.errors import NotFound, WeirError
 from scheduler.model.latency_limits import LatencyLimit
@@ -76,10 +76,10 @@ def create_team(*, slug: str, name: str, actor: User | None = None) -> Team:
 
 def set_role(*, user: User, team: Team, role: Role, actor: User | None = None) -> Membership:
     """Give a user a role in a team; by an admin of the team, or by the installation itself."""
-    with audited(actor=actor, verb="team.set_role", subject=team, team=team) as audit:
+    with audited(actor=actor, verb="team.set_role", subject=team, team=team, takes_rights=True) as audit:
         Team.objects.select_for_update(no_key=True).get(pk=team.pk)  # who take each other's role have turns
         if actor is not None:
-            require_role(viewer_now(actor), team, Role.ADMIN)
+            require_role(audit.viewer, team, Role.ADMIN)
         before = Membership.objects.select_for_update().filter(user=user, team=team).first()
         _keep_an_admin(team, before, after=Role(role), actor=actor)
         membership, _ = Membership.objects.update_or_create(user=user, team=team, defaults={"role": role})
@@ -91,10 +91,10 @@ def set_role(*, user: User, team: Team, role: Role, actor: User | None = None) -
 
 def remove_member(*, user: User, team: Team, actor: User) -> None:
     """Take a user out of a team; by an admin of the team, or by the user."""
-    with audited(actor=actor, verb="team.remove_member", subject=team, team=team) as audit:
+    with audited(actor=actor, verb="team.remove_member", subject=team, team=team, takes_rights=True) as audit:
         Team.objects.select_for_update(no_key=True).get(pk=team.pk)
         if actor.pk != user.pk:
-            require_role(viewer_now(actor), team, Role.ADMIN)
+            require_role(audit.viewer, team, Role.ADMIN)
         membership = Membership.objects.select_for_update().filter(user=user, team=team).first()
         if membership is None:
             raise NotFound(f"{user.username} is not in {team.name}.", remedy="Reload the page.")
@@ -133,7 +133,7 @@ def set_secret(*, actor: User, team: Team, name: str, value: str) -> Secret:
         raise InvalidValue("That cannot be kept as a secret.", remedy=f"Give 1 to {LONGEST_SECRET:,} characters.")
     with audited(actor=actor, verb="secret.set", team=team) as audit:
         Team.objects.select_for_update(no_key=True).get(pk=team.pk)
-        require_role(viewer_now(actor), team, Role.ADMIN)
+        require_role(audit.viewer, team, Role.ADMIN)
         before = Secret.objects.select_for_update().filter(team=team, name=name).first()
         if before is None and Secret.objects.filter(team=team).count() >= MOST_SECRETS:
             raise InvalidValue(f"{team.name} has {MOST_SECRETS} secrets already.", remedy="Delete one.")

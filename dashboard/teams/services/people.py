@@ -5,11 +5,10 @@ from __future__ import annotations
 from django.contrib.auth.password_validation import validate_password
 from django.core.exceptions import ValidationError
 
-from dashboard.audit.trail import audited
+from dashboard.audit.trail import Audit, audited
 from dashboard.core.access_events import access_changed
 from dashboard.teams.account_errors import InvalidValue, LastAdmin
 from dashboard.teams.models import User
-from dashboard.teams.permissions import viewer_now
 from dashboard.teams.selectors import is_last_administrator, person
 from dashboard.teams.services.tokens import revoke_all
 
@@ -24,10 +23,10 @@ def deactivate(*, actor: User, username: str) -> User:
     LastAdmin
         Nobody would administer the installation any more.
     """
-    with audited(actor=actor, verb="user.deactivate") as audit:
+    with audited(actor=actor, verb="user.deactivate", takes_rights=True) as audit:
         # Administrators who deactivate each other, or themselves, are one after another.
         list(User.objects.select_for_update(no_key=True).filter(is_superuser=True).order_by("pk"))
-        user = _locked(actor, username)
+        user = _locked(audit, username)
         audit.subject = user
         if not user.is_active:
             audit.nothing_changed()
@@ -47,7 +46,7 @@ def deactivate(*, actor: User, username: str) -> User:
 def reactivate(*, actor: User, username: str) -> User:
     """Let somebody log in again, with the roles that they had; their sessions and tokens stay ended."""
     with audited(actor=actor, verb="user.reactivate") as audit:
-        user = _locked(actor, username)
+        user = _locked(audit, username)
         audit.subject, audit.details = user, {"username": user.username}
         if user.is_active:
             audit.nothing_changed()
@@ -74,5 +73,5 @@ def change_password(*, actor: User, password: str, with_tokens: bool) -> None:
         access_changed(actor.pk)
 
 
-def _locked(actor: User, username: str) -> User:
-    return User.objects.select_for_update().get(pk=person(viewer_now(actor), username).pk)
+def _locked(audit: Audit, username: str) -> User:
+    return User.objects.select_for_update().get(pk=person(audit.viewer, username).pk)

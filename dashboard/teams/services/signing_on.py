@@ -50,7 +50,7 @@ def sign_on(identity: Identity) -> User:
         The name is taken, or cannot be a user's.
     """
     given = granted(settings.OIDC_ROLES, identity.groups)
-    with audited(actor=None, verb="user.sign_on") as audit:
+    with audited(actor=None, verb="user.sign_on", takes_rights=True) as audit:
         account = SocialAccount.objects.select_related("user").filter(
             provider=identity.issuer, uid=identity.subject).first()
         is_let_in = given.any or not settings.OIDC_ROLES

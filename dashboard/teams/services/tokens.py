@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import secrets
 from datetime import timedelta
 
@@ -13,7 +12,7 @@ from dashboard.audit.trail import Audit, audited
 from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.models import ApiToken, TokenScope, User
 from dashboard.teams.permissions import viewer_of
-from dashboard.teams.selectors import tokens_for
+from dashboard.teams.selectors import token_digest, tokens_for
 from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.names import require_plain
 
@@ -71,8 +70,3 @@ def revoke_all(audit: Audit, user: User) -> int:
         audit.also(verb="token.revoke", subject=token, team=None, name=token.name, user=user.username)
     user.api_tokens.all().delete()
     return len(tokens)
-
-
-def token_digest(secret: str) -> str:
-    """What is kept of a token. A fast hash is right: the secret is 256 random bits."""
-    return hashlib.sha256(secret.encode()).hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,6 +79,16 @@ def test_parts_of_savepoints(tmp_path, put, names):
     for _ in range(3):
         assert ends(lambda: parts.report(DesiredState(kept_savepoints=names))) == {}
     assert os.path.lexists(path) is bool(names) and len(os.listdir("/proc/self/fd")) <= before
+
+
+def test_a_part_that_is_of_no_time(tmp_path):
+    (tmp_path / "checkpoints").mkdir()
+    for number, at_s in enumerate((-1e9, 9e9)):
+        path = tmp_path / "checkpoints" / f"f1-0.saved-n1-0000000{number}"
+        path.write_text("{}")
+        os.utime(path, (at_s, at_s))
+    said = SavedParts(tmp_path, "n1").report(DesiredState(kept_savepoints=("n1-00000000", "n1-00000001")))
+    assert len(said) == 2 and all(0 <= part["at_ms"] / 1000 <= time.time() for part in said.values())
 
 
 @pytest.mark.parametrize("put", [*PUT.values(), TEXTS["no number"]], ids=[*PUT, "no number"])

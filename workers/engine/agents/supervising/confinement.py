@@ -195,9 +195,10 @@ class Confinement:
         """
         if self.means.is_there:
             write = (*self._own_slots(), *(self._settings.data_dir / name for name in SHARED))
+            read = self._readable(SLOTS)
             walls.restrict_thread(Wall(
-                self.means.user, landlock=self.means.landlock, write=_texts(write),
-                read=_texts(self._readable(SLOTS))))
+                self.means.user, landlock=self.means.landlock, write=_texts(write), read=_texts(read),
+                keep=_texts([*read, ROOT, self._settings.data_dir])))
 
     def apart(self, do: Callable[[], None]) -> None:
         """Do something in a thread that has entered, and wait for it."""

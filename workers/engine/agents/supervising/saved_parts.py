@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import time
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -73,5 +74,6 @@ class SavedParts:
         except OSError:
             return
         fragment = path.name.partition(f".{kind_of('')}")[0]
+        at_ms = min(max(0, status.st_mtime_ns), time.time_ns()) // 1_000_000  # whoever writes it dates it
         self._known[name] = (path, SavedPartReport(
-            fragment, status.st_size, status.st_mtime_ns // 1_000_000, int(position[1]) if position else None))
+            fragment, status.st_size, at_ms, int(position[1]) if position else None))

@@ -1,0 +1,93 @@
+"""How the provider of single sign-on is asked: each connection has a deadline, each answer a size.
+
+The operator named the provider, and still it may be ill: one that sends a byte every now and then, or without end,
+holds nobody's thread for longer than the deadline of deliveries (``WEIR_DELIVERY_S``).
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from contextlib import suppress
+from typing import Any
+
+import requests
+from django.conf import settings
+from requests.adapters import HTTPAdapter
+from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.connection import HTTPConnection, HTTPSConnection
+from urllib3.exceptions import HTTPError
+
+MOST_BYTES = 1 << 20  # of an answer, and of what it is unpacked to
+
+
+class _Cut:
+    """Shuts the socket down at the deadline: also where it has become TLS's."""
+
+    _kept: socket.socket | None = None
+
+    def _new_conn(self) -> socket.socket:
+        made = super()._new_conn()  # type: ignore[misc]
+        self._kept = made.dup()
+        self._watch = threading.Timer(settings.DELIVERY_S, self._cut)
+        self._watch.daemon = True
+        self._watch.start()
+        return made
+
+    def _cut(self) -> None:
+        with suppress(OSError):
+            self._kept.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
+
+    def close(self) -> None:
+        super().close()  # type: ignore[misc]
+        if self._kept is not None:
+            self._watch.cancel()
+            self._kept.close()
+
+
+class _Plain(_Cut, HTTPConnection):
+    pass
+
+
+class _Tls(_Cut, HTTPSConnection):
+    pass
+
+
+class _PlainPool(HTTPConnectionPool):
+    ConnectionCls = _Plain
+
+
+class _TlsPool(HTTPSConnectionPool):
+    ConnectionCls = _Tls
+
+
+class _Bounded(HTTPAdapter):
+    def init_poolmanager(self, *args: Any, **options: Any) -> None:
+        super().init_poolmanager(*args, **options)
+        self.poolmanager.pool_classes_by_scheme = {"http": _PlainPool, "https": _TlsPool}
+
+    def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        answer = super().send(request, **{**options, "stream": True})
+        try:
+            content = answer.raw.read(MOST_BYTES + 1, decode_content=False)
+        except (HTTPError, OSError) as error:
+            raise requests.ConnectionError(f"no whole answer: {error!r}", request=request) from None
+        finally:
+            answer.close()
+        if len(content) > MOST_BYTES:
+            raise requests.ConnectionError(f"the answer is over {MOST_BYTES:,} bytes", request=request)
+        answer._content = content
+        return answer
+
+
+def provider_session() -> requests.Session:
+    """A session that asks the provider, uncompressed and without a redirect; errors are those of requests."""
+    session = requests.Session()
+    session.headers["Accept-Encoding"] = "identity"
+    session.max_redirects = 0
+    for scheme in ("http://", "https://"):
+        session.mount(scheme, _Bounded())
+    ask = session.request
+    session.request = lambda *args, **options: ask(  # type: ignore[method-assign]
+        *args, **{"timeout": settings.DELIVERY_S, **options})
+    return session
