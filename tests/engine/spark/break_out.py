@@ -9,6 +9,7 @@ MODULE = '''
 import json
 import os
 import signal
+import socket
 from pathlib import Path
 
 import redis
@@ -25,6 +26,15 @@ def attempt(what):
         return f"refused: {type(error).__name__}: {error}"[:300]
 
 
+def knock(path):
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(60)
+        connection.connect(path)
+        connection.sendall(b"\\0\\0\\0\\1bx")
+        if not connection.recv(1):
+            raise ConnectionError("it hung up")
+
+
 def in_python(wanted):
     client = redis.Redis.from_url(os.environ["REDIS_URL"])
     return {
@@ -33,6 +43,7 @@ def in_python(wanted):
         **{f"list {name}": attempt(lambda: os.listdir(path)) for name, path in wanted["list"].items()},
         **{f"broker {' '.join(command)}": attempt(lambda: client.execute_command(*command))
            for command in wanted["broker"]},
+        **{f"socket {name}": attempt(lambda: knock(path)) for name, path in wanted["sockets"].items()},
         "environment": json.dumps(dict(os.environ)),
         "processes' environments": json.dumps([
             attempt(lambda: Path(f"/proc/{pid}/environ").read_text()) for pid in wanted["pids"]]),

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,10 +89,10 @@ def test_who_is_past_the_first_walls_has_its_own_slot_and_nothing_else(
         command = as_nobody(command, data_dir, plugin)
     with running_broker(tmp_path_factory.mktemp("broker")) as url, redis.Redis.from_url(url) as broker:
         fill(broker)
-        with running_agent(
+        with another_fold_host() as fold_host, running_agent(
             broker, url, data_dir, plugin=plugin, task_types=catalogue(*TYPES), command=command, **VARIABLES
         ) as rig:
-            loot = stolen(rig, others, walled=walled)
+            loot = stolen(rig, others, fold_host, walled=walled)
         sys.path.remove(str(plugin))
         refused_for_work = [entry for entry in acl_log(broker) if "own-0" in entry["object"]]
     check(loot, others, walled=walled)
@@ -107,6 +112,25 @@ def as_nobody(command: Sequence[str], data_dir: Path, plugin: Path) -> list[str]
     return Wall(user=user, home=str(home), keep=keep).command(command)
 
 
+@contextmanager
+def another_fold_host() -> Iterator[Path]:
+    """The socket of a fold host of another process, by a path that everybody may connect to."""
+    folder = Path(tempfile.mkdtemp(prefix="weir-another-"))
+    folder.chmod(0o755)
+    path = folder / "fold-host"
+    host = subprocess.Popen(
+        [sys.executable, "-m", "workers.engine.spark.fold_host", str(path), str(os.getpid())], stdin=subprocess.PIPE)
+    try:
+        while not path.exists():
+            assert host.poll() is None
+            time.sleep(0.05)
+        path.chmod(0o777)
+        yield path
+    finally:
+        host.communicate()
+        shutil.rmtree(folder)
+
+
 def fill(broker: redis.Redis) -> None:
     """What others have in the broker."""
     broker.hset("weir:secrets", "city/hook", LOOT)
@@ -119,7 +143,7 @@ def fill(broker: redis.Redis) -> None:
     broker.sadd("weir:models:city", LOOT)
 
 
-def stolen(rig: Rig, others: dict[str, Path], *, walled: bool) -> dict[str, dict[str, str]]:
+def stolen(rig: Rig, others: dict[str, Path], fold_host: Path, *, walled: bool) -> dict[str, dict[str, str]]:
     """What a task of one's own brings out of a slot."""
     own = rig.data_dir / "nodes" / NODE / "slot-0"
     rig.wait_serving()
@@ -129,7 +153,7 @@ def stolen(rig: Rig, others: dict[str, Path], *, walled: bool) -> dict[str, dict
         "write": {**{what: str(path) for what, path in others.items()}, "data folder": str(rig.data_dir / "new"),
                   **({"desired": str(rig.data_dir / "nodes" / NODE / "told" / "desired.json")} if walled else {}),
                   "home": str(Path.home() / ".profile"), "own": str(own / "mine")},
-        "list": {"data folder": str(rig.data_dir)},
+        "list": {"data folder": str(rig.data_dir)}, "sockets": {"another fold host": str(fold_host)},
         "broker": [["HGETALL", "weir:meter:own-0"], *(command.split() for command in COMMANDS)],
         "pids": [rig.process.pid, os.getpid()], "variables": list(VARIABLES)}
     tasks = chain("own", ("moments", {"rate_per_s": 2.0}), ("thief", {"wanted": json.dumps(wanted)}),

@@ -19,6 +19,7 @@ from workers.library.json_values import UnreadableMessage
 from .arrow_streams import DecodingRoom, batches_of, require_room, rows_of
 from .contract import MOST_BYTES, MOST_MESSAGES, DeadLetter, Message
 from .csv_records import lines_of, records_of, values_of
+from .parquet_pages import PagedFile, dictionaries_of, require_bounds
 
 SAMPLE_BYTES = 2_000
 TAIL_BYTES = 1 << 20  # that are read of a long file of lines for its last events
@@ -255,11 +256,13 @@ def _whole(file: BinaryIO, reading: FileReading, at: At) -> Iterator[Event]:
 
 def _parquet(file: BinaryIO, reading: FileReading, at: At) -> Iterator[Event]:
     """Rows by their group and their number in it. Texts stay dictionaries until it is known how long they are."""
-    names = _present(pq.ParquetFile(file).schema_arrow.names, reading)
-    parquet = pq.ParquetFile(file, read_dictionary=names)
+    first = pq.ParquetFile(file)
+    names, paged = _present(first.schema_arrow.names, reading), PagedFile(file)
+    parquet = pq.ParquetFile(paged, read_dictionary=dictionaries_of(first.metadata, names), metadata=first.metadata)
     group, done = at or (0, 0)
     for number in range(group, parquet.num_row_groups):
         try:
+            paged.parts = require_bounds(first.metadata, number, names)
             batches = parquet.iter_batches(MOST_MESSAGES, row_groups=[number], columns=names)
             yield from _rows(map(_within, batches), reading, number, done if number == group else 0)
         except _DAMAGED as error:

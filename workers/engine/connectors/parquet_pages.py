@@ -1,0 +1,201 @@
+"""Parquet from outside, looked at before Arrow unpacks it: what its footer and its pages say that they come to.
+
+A few hundred bytes can hold gigabytes: a page is unpacked whole, a value that a dictionary has once is there as often
+as rows name it, and a row's list has no end. Arrow reads a column's part of a row group at once; its pages' headers
+(``PageHeader`` of parquet.thrift, in Thrift's compact protocol) are read from those very bytes first.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from math import inf
+from typing import BinaryIO, NamedTuple
+
+import pyarrow.parquet as pq
+
+from scheduler.model.bounds import FILE_BYTES, FILE_VALUES
+
+from .arrow_streams import TooMuch
+
+MOST_FIXED = 1024  # bytes of a value of fixed length, which no dictionary holds once for all
+MOST_LEVELS = 32  # of structs in a header
+_STOP, _I16_TO_I64, _BINARY, _LISTS, _MAP, _STRUCT = 0, (4, 5, 6), 8, (9, 10), 11, 12
+_UNPACKED, _PACKED = 2, 3  # fields of a header: bytes of its page, unpacked and as they are
+_OF_DATA, _VALUES = (5, 8), 1  # fields of a header that say what its data is, and of these how many values
+
+
+def dictionaries_of(metadata: pq.FileMetaData, names: Sequence[str]) -> list[str]:
+    """The paths of texts and bytes within these columns: they stay dictionaries until it is known how long they are."""
+    columns = [metadata.schema.column(number) for number in range(metadata.num_columns)]
+    return [column.path for column in columns
+            if column.physical_type == "BYTE_ARRAY" and _is_within(column.path, names)]
+
+
+def _is_within(path: str, names: Sequence[str]) -> bool:
+    return any(path == name or path.startswith(f"{name}.") for name in names)
+
+
+class ColumnPart(NamedTuple):
+    """A column's part of a row group: its bytes, and how many values it may have."""
+
+    length: int
+    most_values: float
+
+
+def require_bounds(metadata: pq.FileMetaData, group: int, names: Sequence[str]) -> dict[int, ColumnPart]:
+    """A row group's parts of these columns, by where they begin.
+
+    Raises
+    ------
+    TooMuch
+        A value's fixed length is too large.
+    """
+    parts: dict[int, ColumnPart] = {}
+    row_group = metadata.row_group(group)
+    for number in range(row_group.num_columns):
+        column, part = metadata.schema.column(number), row_group.column(number)
+        if not _is_within(column.path, names):
+            continue
+        if column.physical_type == "FIXED_LEN_BYTE_ARRAY" and column.length > MOST_FIXED:
+            raise TooMuch(f"has values of {column.length:,} bytes each, where {MOST_FIXED:,} may be")
+        begins = [place for place in (part.dictionary_page_offset, part.data_page_offset) if place]
+        parts[min(begins, default=0)] = ColumnPart(
+            part.total_compressed_size, FILE_VALUES.most if column.max_repetition_level else inf)
+    return parts
+
+
+class PagedFile(io.RawIOBase):
+    """The same file, of which no column's part is given on before its pages were looked at."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.parts: dict[int, ColumnPart] = {}  # of the row group that is read
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def read(self, size: int = -1) -> bytes:
+        begin = self._file.tell()
+        content = self._file.read(size)
+        if any(first < begin < first + part.length for first, part in self.parts.items()):
+            raise ValueError("a part of a column is read from its middle")
+        for first, part in self.parts.items():
+            if begin <= first < begin + len(content):
+                require_pages(content[first - begin:first - begin + part.length], part)
+        return content
+
+
+def require_pages(content: bytes, part: ColumnPart) -> None:
+    """Raise ``TooMuch`` where a page comes to more than a batch may have, or all lists of them; ``ValueError`` where a
+    page's header is none."""
+    if len(content) < part.length:
+        raise ValueError("a part of a column is not read whole")
+    at = values = 0
+    while at < len(content):
+        header = _Header(content, at)
+        header.struct(0)
+        if header.unpacked > FILE_BYTES.most:
+            raise TooMuch(f"has a page of {header.unpacked:,} bytes, where {FILE_BYTES.most:,} may be decoded")
+        values += header.values
+        if values > part.most_values:
+            raise TooMuch(f"has lists of {values:,} values, where {part.most_values:,} may be")
+        if header.packed < 0:
+            raise ValueError("a page has no length")
+        at = header.at + header.packed
+
+
+class _Header:
+    """A page's header, read so far: the largest that any field of that number says, for a reader may take either."""
+
+    def __init__(self, content: bytes, at: int) -> None:
+        self._content, self.at = content, at
+        self.unpacked, self.packed, self.values = 0, -1, 0
+
+    def struct(self, level: int, within: int = 0) -> None:
+        """Read a struct's fields up to its end; ``within`` is the field of the header that it is."""
+        if level > MOST_LEVELS:
+            raise ValueError("a page's header has too many levels")
+        field = 0
+        while (head := self._byte()) != _STOP:
+            kind = head & 15
+            field = field + (head >> 4) if head >> 4 else self._signed()
+            value = self._value(kind, level, field)
+            if level == 1 and within in _OF_DATA and field == _VALUES and value is not None:
+                self.values = max(self.values, abs(value))
+            if level == 0 and field == _UNPACKED and value is not None:
+                self.unpacked = max(self.unpacked, value) if value >= 0 else FILE_BYTES.most + 1
+            elif level == 0 and field == _PACKED and value is not None:
+                if self.packed not in (-1, value):
+                    raise ValueError("a page has two lengths")
+                self.packed = value
+
+    def _value(self, kind: int, level: int, field: int = 0) -> int | None:
+        """Read a value; what it is where it is a whole number."""
+        if kind in _I16_TO_I64:
+            return self._signed()
+        if kind == 3:
+            self.at += 1
+        elif kind == 7:
+            self.at += 8
+        elif kind == _BINARY:
+            length = self._unsigned()
+            self.at += length
+        elif kind in _LISTS:
+            head = self._byte()
+            count, inner = (self._unsigned() if head >> 4 == 15 else head >> 4), head & 15
+            for _ in range(self._counted(count)):
+                self._item(inner, level)
+        elif kind == _MAP:
+            count = self._counted(self._unsigned())
+            kinds = self._byte() if count else 0
+            for _ in range(count):
+                self._item(kinds >> 4, level)
+                self._item(kinds & 15, level)
+        elif kind == _STRUCT:
+            self.struct(level + 1, field)
+        elif kind not in (1, 2):  # booleans are in the kind itself
+            raise ValueError("a page's header cannot be read")
+        return None
+
+    def _item(self, kind: int, level: int) -> None:
+        """Read an item of a list or map, where a boolean has a byte."""
+        if level > MOST_LEVELS:
+            raise ValueError("a page's header has too many levels")
+        if kind in (1, 2):
+            self.at += 1
+        else:
+            self._value(kind, level + 1)
+
+    def _counted(self, count: int) -> int:
+        if count > len(self._content) - self.at:  # an item has a byte at least
+            raise ValueError("a page's header cannot be read")
+        return count
+
+    def _byte(self) -> int:
+        if self.at >= len(self._content):
+            raise ValueError("a page's header is cut short")
+        self.at += 1
+        return self._content[self.at - 1]
+
+    def _unsigned(self) -> int:
+        value = 0
+        for shift in range(0, 70, 7):
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            if byte < 128:
+                return value
+        raise ValueError("a page's header has a number that is too long")
+
+    def _signed(self) -> int:
+        value = self._unsigned()
+        return (value >> 1) ^ -(value & 1)
