@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import threading
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -22,27 +23,20 @@ MOST_BYTES = 1 << 20  # of an answer, and of what it is unpacked to
 
 
 class _Cut:
-    """Shuts the socket down at the deadline: also where it has become TLS's."""
-
-    _kept: socket.socket | None = None
+    """Shuts the socket down at the deadline: also where it has become TLS's, or the connection is closed and an answer
+    is still read from it."""
 
     def _new_conn(self) -> socket.socket:
         made = super()._new_conn()  # type: ignore[misc]
-        self._kept = made.dup()
-        self._watch = threading.Timer(settings.DELIVERY_S, self._cut)
-        self._watch.daemon = True
-        self._watch.start()
+        watch = threading.Timer(settings.DELIVERY_S, _cut, [made.dup()])
+        watch.daemon = True
+        watch.start()
         return made
 
-    def _cut(self) -> None:
-        with suppress(OSError):
-            self._kept.shutdown(socket.SHUT_RDWR)  # type: ignore[union-attr]
 
-    def close(self) -> None:
-        super().close()  # type: ignore[misc]
-        if self._kept is not None:
-            self._watch.cancel()
-            self._kept.close()
+def _cut(kept: socket.socket) -> None:
+    with suppress(OSError), kept:
+        kept.shutdown(socket.SHUT_RDWR)
 
 
 class _Plain(_Cut, HTTPConnection):
@@ -67,6 +61,7 @@ class _Bounded(HTTPAdapter):
         self.poolmanager.pool_classes_by_scheme = {"http": _PlainPool, "https": _TlsPool}
 
     def send(self, request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        until_s = time.monotonic() + settings.DELIVERY_S
         answer = super().send(request, **{**options, "stream": True})
         try:
             content = answer.raw.read(MOST_BYTES + 1, decode_content=False)
@@ -74,6 +69,8 @@ class _Bounded(HTTPAdapter):
             raise requests.ConnectionError(f"no whole answer: {error!r}", request=request) from None
         finally:
             answer.close()
+        if time.monotonic() >= until_s:  # what came until then may look like the end
+            raise requests.Timeout(f"not within {settings.DELIVERY_S:g} s", request=request)
         if len(content) > MOST_BYTES:
             raise requests.ConnectionError(f"the answer is over {MOST_BYTES:,} bytes", request=request)
         answer._content = content

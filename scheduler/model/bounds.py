@@ -121,9 +121,11 @@ DEAD_LETTERS = InputBound("messages that come together", "dead letters that are 
 FILE_RECORD = InputBound(_FILE, "bytes of a line, of a record of CSV, or of a file that is one message", 8 * _MB,
                     "a dead letter")
 FILE_LINES = InputBound(_FILE, "lines of a record of CSV", 1_000, "its first line is a dead letter")
-FILE_VALUES = InputBound(_FILE, "values of a batch of Arrow", 20_000_000, "the rest of the file is a dead letter")
-FILE_BYTES = InputBound(_FILE, "bytes of a batch of Arrow or Parquet, once decoded", 256 * _MB,
-                   "the rest of the file is a dead letter")
+FILE_VALUES = InputBound(_FILE, "values of a batch of Arrow, or of lists of a group of rows of Parquet",
+                    20_000_000, "the rest of the file, or the group, is a dead letter")
+FILE_BYTES = InputBound(_FILE, "bytes of a batch of Arrow or Parquet, or of a page of Parquet, once decoded", 256 * _MB,
+                   "the rest of the file, or the group, is a dead letter")
+FILE_FIXED = InputBound(_FILE, "bytes of a value of fixed length in Parquet", 1024, "the group is a dead letter")
 
 BOUNDS: dict[str, InputBound] = {
     name: value for name, value in list(globals().items()) if isinstance(value, InputBound)}

@@ -6,17 +6,20 @@ Also on PostgreSQL (`test_postgresql.py`), where commands wait for rows and not 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
 from django.db import connection, connections
 
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import approve_proposal
 from dashboard.audit import trail
 from dashboard.teams.models import Membership, Role, User
 from dashboard.teams.services import deactivate, remove_member, set_role
-from scheduler.model.errors import WeirError
-from tests.dashboard.building import World
+from scheduler.model.errors import PermissionDenied, WeirError
+from tests.dashboard.building import World, document, planned
 
 AT_ONCE: dict[str, tuple[Callable[[World], list[Callable[[], object]]], Callable[[World], int]]] = {
     "both admins leave": (
@@ -75,3 +78,43 @@ def test_two_at_once_leave_somebody_who_administers(
         thread.join()
     assert left(world) == 1
     assert [isinstance(error, WeirError) for error in refused] == [True]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_approval_in_the_moment_in_which_its_role_ends_does_not_count(
+    committed_world: World, monkeypatch: pytest.MonkeyPatch
+):
+    world = committed_world
+    proposal = planned(world.carla, world.city, document("traffic"))
+    at_end, refused = trail.Audit.close, []
+
+    def approve() -> None:
+        try:
+            approve_proposal(actor=User.objects.get(username="ana"), proposal_id=proposal.pk,
+                             digest=proposal.plan.digest)
+        except WeirError as error:
+            refused.append(type(error))
+        finally:
+            connections.close_all()
+
+    other = threading.Thread(target=approve)
+
+    def while_it_is_asked_for(audit: trail.Audit) -> None:
+        """The role is gone, and nobody else knows it yet: the approval has come as far as it can."""
+        if audit.verb == "team.set_role" and audit.actor == world.dev:
+            other.start()
+            deadline = time.monotonic() + 60
+            while connection.vendor == "postgresql" and not _waits() and time.monotonic() < deadline:
+                time.sleep(0.02)
+        at_end(audit)
+
+    monkeypatch.setattr(trail.Audit, "close", while_it_is_asked_for)
+    set_role(actor=world.dev, user=world.ana, team=world.city, role=Role.VIEWER)
+    other.join()
+    assert refused == [PermissionDenied] and Proposal.objects.get(pk=proposal.pk).status == "pending"
+
+
+def _waits() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+        return cursor.fetchone()[0] > 0

@@ -64,6 +64,7 @@ ELSEWHERE = {  # bound → the test of another file that exceeds it
     "FILE_LINES": f"{EVENTS}::test_a_record_of_csv_over_too_many_lines_ends_as_its_first",
     "FILE_VALUES": f"{EVENTS}::test_a_file_that_decodes_to_too_much_ends_there",
     "FILE_BYTES": f"{EVENTS}::test_a_file_that_decodes_to_too_much_ends_there",
+    "FILE_FIXED": "tests/engine/connectors/test_parquet_pages.py::test_a_bomb_is_a_dead_letter",
 }
 
 

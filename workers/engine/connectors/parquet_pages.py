@@ -14,11 +14,10 @@ from typing import BinaryIO, NamedTuple
 
 import pyarrow.parquet as pq
 
-from scheduler.model.bounds import FILE_BYTES, FILE_VALUES
+from scheduler.model.bounds import FILE_BYTES, FILE_FIXED, FILE_VALUES
 
 from .arrow_streams import TooMuch
 
-MOST_FIXED = 1024  # bytes of a value of fixed length, which no dictionary holds once for all
 MOST_LEVELS = 32  # of structs in a header
 _STOP, _I16_TO_I64, _BINARY, _LISTS, _MAP, _STRUCT = 0, (4, 5, 6), 8, (9, 10), 11, 12
 _UNPACKED, _PACKED = 2, 3  # fields of a header: bytes of its page, unpacked and as they are
@@ -57,8 +56,9 @@ def require_bounds(metadata: pq.FileMetaData, group: int, names: Sequence[str]) 
         column, part = metadata.schema.column(number), row_group.column(number)
         if not _is_within(column.path, names):
             continue
-        if column.physical_type == "FIXED_LEN_BYTE_ARRAY" and column.length > MOST_FIXED:
-            raise TooMuch(f"has values of {column.length:,} bytes each, where {MOST_FIXED:,} may be")
+        if column.physical_type == "FIXED_LEN_BYTE_ARRAY" and column.length > FILE_FIXED.most:
+            # A dictionary has it once, and Arrow has it as often as rows name it.
+            raise TooMuch(f"has values of {column.length:,} bytes each, where {FILE_FIXED.most:,} may be")
         begins = [place for place in (part.dictionary_page_offset, part.data_page_offset) if place]
         parts[min(begins, default=0)] = ColumnPart(
             part.total_compressed_size, FILE_VALUES.most if column.max_repetition_level else inf)
