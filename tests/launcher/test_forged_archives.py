@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from workers.launcher.backup import backup_cli, zip_archive
+from workers.launcher.backup import backup_cli, taking, zip_archive
+from workers.launcher.backup.linking import LinkedFiles
 
 
 @pytest.fixture(autouse=True)
@@ -39,16 +40,24 @@ FORGED = {
     "a size that is none": FACTS | {"files": {"a": ENTRY | {"size": "x"}}},
     "more than is known": FACTS | {"files": {}, "other": 1},
     "a folder above": FACTS | {"files": {"../a": ENTRY}},
-    "a folder in between": FACTS | {"files": {"b/../../a": ENTRY}},
+    "a folder in between": FACTS | {"files": {"nodes/../../a": ENTRY}},
     "from the root": FACTS | {"files": {"/tmp/a": ENTRY}}, "no name": FACTS | {"files": {"": ENTRY}},
-    "a name that ends early": FACTS | {"files": {"a\0b": ENTRY}}, "this folder": FACTS | {"files": {".": ENTRY}},
-    "a file that is not there": FACTS | {"files": {"b": ENTRY}},
-    "more than it says": FACTS | {"files": {"bomb": ENTRY}}}
+    "a name that ends early": FACTS | {"files": {"nodes/a\0b": ENTRY}}, "this folder": FACTS | {"files": {".": ENTRY}},
+    "a file that is not there": FACTS | {"files": {"nodes/b": ENTRY}},
+    "a jar, which is run": FACTS | {"files": {"jvm/weir-channels.jar": ENTRY}},
+    "users of the broker": FACTS | {"files": {"broker/users.acl": ENTRY}},
+    "a key that is not sealed": FACTS | {"files": {"secret_key": ENTRY}},
+    "a file that is a folder": FACTS | {"files": {"nodes/a": ENTRY, "nodes/a/b": ENTRY}},
+    "a time that is none": FACTS | {"files": {"nodes/a": ENTRY | {"mtime_ns": 1 << 70}}},
+    "a name that is none": FACTS | {"files": {"nodes/\ud800": ENTRY}},
+    "more than it says": FACTS | {"files": {"nodes/bomb": ENTRY}}}
 
 
 @pytest.mark.parametrize("name", FORGED)
 def test_an_archive_that_somebody_forged_is_refused_in_a_line(name, tmp_path, capsys):
-    path = forged(tmp_path / "weir.backup", FORGED[name], a=b"text", bomb=b"\0" * (32 << 20))
+    texts = ("a", "jvm/weir-channels.jar", "broker/users.acl", "secret_key", "nodes/a", "nodes/a/b")
+    path = forged(tmp_path / "weir.backup", FORGED[name], **{
+        **dict.fromkeys(texts, b"text"), "nodes/bomb": b"\0" * (32 << 20)})
     assert backup_cli.main(["restore", str(path), "--data-dir", str(tmp_path / "inner" / "data")]) == 1
     assert "damaged" in capsys.readouterr().out
     assert sorted(each.name for each in tmp_path.rglob("*")) == ["weir.backup"]
@@ -59,3 +68,28 @@ def test_a_manifest_is_not_unpacked_beyond_its_bound(tmp_path, monkeypatch, caps
     path = forged(tmp_path / "weir.backup", json.dumps(FACTS | {"files": {}}) + " " * 1_000)
     assert backup_cli.main(["restore", str(path), "--data-dir", str(tmp_path / "data")]) == 1
     assert "damaged" in capsys.readouterr().out
+
+
+def test_a_back_up_follows_nothing_that_a_slot_has_put_there(tmp_path):
+    """A slot writes in checkpoints and outputs; who takes a back-up reads and makes all files of the machine."""
+    data_dir, outside = tmp_path / "data", tmp_path / "outside"
+    for folder in ("checkpoints/f1-0/commits", "folds", "outputs/mine/.weir"):
+        (data_dir / folder).mkdir(parents=True)
+    (outside / "commits").mkdir(parents=True)
+    (outside / "commits" / "0").write_text("loot")
+    (data_dir / "secret_key").write_text("loot")
+    (data_dir / "checkpoints" / "f1-0" / "commits" / "0").write_text("honest")
+    (data_dir / "outputs" / "mine" / ".weir" / "lock").symlink_to(tmp_path / "made")
+    for path, target in (("checkpoints/f2-0", outside), ("checkpoints/f1-0/state", outside),
+                         ("checkpoints/f3-0.json", data_dir / "secret_key"), ("outputs/other", outside),
+                         ("folds/f1-0.fold", data_dir / "secret_key")):
+        (data_dir / path).symlink_to(target)
+    copy = LinkedFiles(data_dir, tmp_path / "held")
+    with pytest.raises(OSError):
+        taking.hold(copy)
+    assert not (tmp_path / "made").exists()
+    (data_dir / "outputs" / "mine" / ".weir" / "lock").unlink()
+    taking.hold(copy)
+    held = [path for path in (tmp_path / "held").rglob("*") if not path.is_dir()]
+    assert [path.read_text() for path in held if path.name == "0"] == ["honest"]
+    assert "loot" not in "".join(path.read_text() for path in held)

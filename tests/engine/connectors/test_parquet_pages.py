@@ -71,6 +71,10 @@ def test_an_honest_file_is_read_whole(compression: str, version: str, dictionary
     assert read(file) == ROWS
 
 
+def test_a_file_without_rows_has_none() -> None:
+    assert read(written(pa.table({"n": pa.array([], pa.int64()), "t": pa.array([], pa.string())}))) == []
+
+
 def test_a_footer_that_says_less_than_the_pages_hides_nothing() -> None:
     """The pages' own headers count, not what the footer says of them."""
     table = pa.table({"v": pa.array([[None] * 1000] * 20, pa.list_(pa.bool_()))})

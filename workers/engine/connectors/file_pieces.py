@@ -262,6 +262,8 @@ def _parquet(file: BinaryIO, reading: FileReading, at: At) -> Iterator[Event]:
     group, done = at or (0, 0)
     for number in range(group, parquet.num_row_groups):
         try:
+            if not first.metadata.row_group(number).num_rows:
+                continue  # it has no pages
             paged.parts = require_bounds(first.metadata, number, names)
             batches = parquet.iter_batches(MOST_MESSAGES, row_groups=[number], columns=names)
             yield from _rows(map(_within, batches), reading, number, done if number == group else 0)

@@ -59,8 +59,10 @@ def require_bounds(metadata: pq.FileMetaData, group: int, names: Sequence[str]) 
         if column.physical_type == "FIXED_LEN_BYTE_ARRAY" and column.length > FILE_FIXED.most:
             # A dictionary has it once, and Arrow has it as often as rows name it.
             raise TooMuch(f"has values of {column.length:,} bytes each, where {FILE_FIXED.most:,} may be")
-        begins = [place for place in (part.dictionary_page_offset, part.data_page_offset) if place]
-        parts[min(begins, default=0)] = ColumnPart(
+        begin = part.data_page_offset  # as Arrow has it
+        if part.dictionary_page_offset and 0 < part.dictionary_page_offset < begin:
+            begin = part.dictionary_page_offset
+        parts[begin] = ColumnPart(
             part.total_compressed_size, FILE_VALUES.most if column.max_repetition_level else inf)
     return parts
 

@@ -12,6 +12,7 @@ TABLES = "database"
 STREAMING = ("checkpoints", "folds", "nodes", "spill", "outputs", "tables")  # copied while the broker takes nothing in
 BEHIND_DATABASE = ("audit", "replay", "secrets.json")  # copied after the database: what it no longer has is here
 SECRET = ("secret_key", "secrets_key", "logins.json")  # only sealed with a passphrase
+ARCHIVED = frozenset({DATABASE, BROKER, KEYS, TABLES, *STREAMING, *BEHIND_DATABASE})  # what a back-up may bring
 MADE_AGAIN = frozenset({
     "broker", "feeds", "jvm", "lock", "logs", "recordings", "static", "backup.lock", "weir.sqlite3", "weir.sqlite3-shm",
     "weir.sqlite3-wal"})
@@ -78,7 +79,8 @@ def records(data_dir: Path) -> Iterator[Path]:
 
 def sink_folders(data_dir: Path) -> Iterator[Path]:
     """The folders that queries stage files in, below ``outputs``."""
-    yield from (meta.parent for meta in sorted((data_dir / "outputs").rglob(".weir")))
+    metas = sorted((data_dir / "outputs").rglob(".weir"))
+    yield from (meta.parent for meta in metas if meta.is_dir() and not meta.is_symlink())
 
 
 def unknown(data_dir: Path) -> list[str]:

@@ -20,7 +20,7 @@ from workers.launcher.state_folder import ROOT, CannotStart
 
 from . import backup_layout, broker_keys, held_database, key_sealing, serving
 from .progress_line import ProgressLine
-from .zip_archive import Manifest, extract, read_manifest
+from .zip_archive import Manifest, broken, extract, read_manifest
 
 SINK, RESTORED = "weir:sink:", "restored"
 
@@ -44,6 +44,9 @@ def check(path: Path, target: Target, *, progress: ProgressLine) -> Manifest:
         It is not, or may not; the message says what to do.
     """
     manifest = read_manifest(path)
+    for name in manifest.files:  # a jar would be run, and users of the broker let in
+        if name.split("/")[0] not in backup_layout.ARCHIVED:
+            raise broken(path, name)
     if newer := held_database.newer_migrations(manifest.migrations):
         raise CannotStart(
             f"{path} is of a newer version of Weir ({manifest.weir}; its database has {newer[-1]}): restore it with "

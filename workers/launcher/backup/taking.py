@@ -37,6 +37,7 @@ from .linking import LinkedFiles, signature
 from .progress_line import ProgressLine
 from .zip_archive import Manifest, write
 
+LONGEST_CLOSING_S = 20.0  # of a sink's file
 HOLDING = ".backup-"
 
 
@@ -167,9 +168,24 @@ def _goes_on(copy: LinkedFiles) -> bool:
 @contextmanager
 def _closing_waits(folder: Path) -> Iterator[None]:
     """Hold a sink's folder: no file is closed meanwhile. One that is being closed for long is waited for."""
-    with (folder / ".weir" / "lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    descriptor = os.open(folder / ".weir" / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)  # slots write there
+    try:
+        until_s = time.monotonic() + LONGEST_CLOSING_S
+        while not _is_locked(descriptor):
+            if time.monotonic() > until_s:
+                raise CannotStart(f"{folder} is held by a process that does not let it go: end it, then try again.")
+            time.sleep(0.02)
         yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _missing_nodes(client: redis.Redis, wanted: BackupRequest) -> list[str]:

@@ -8,7 +8,7 @@ import os
 import zipfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from workers.launcher.state_folder import CannotStart
@@ -18,6 +18,7 @@ MANIFEST = "manifest.json"
 MARK = b"weir-backup sha256="
 BLOCK = 1 << 20
 MOST_MANIFEST_BYTES = 1 << 30  # some millions of files
+_WAYS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _PACKED = (".parquet", ".zip", ".gz", ".xz", ".zst", ".snappy", ".sst", ".staged", ".blocks")
 Progress = Callable[[str, float], None]
 
@@ -119,7 +120,9 @@ def read_manifest(path: Path) -> Manifest:
             raise CannotStart(
                 f"{path} is of a newer version of Weir ({newer}): restore it with that, or upgrade this one.")
         files = {name: FileEntry(**entry) for name, entry in document.pop("files").items()}
-        if not all(type(figure) is int for entry in files.values() for figure in (entry.size, entry.mtime_ns)):
+        figures = [figure for entry in files.values() for figure in (entry.size, entry.mtime_ns)]
+        folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
+        if not all(type(figure) is int and 0 <= figure < 1 << 63 for figure in figures) or folders & files.keys():
             raise broken(path, MANIFEST)
         return Manifest(**{
             **document, "files": files, "nodes": tuple(document["nodes"]), "left_out": tuple(document["left_out"])})
@@ -143,7 +146,7 @@ def extract(path: Path, manifest: Manifest, folder: Path | None, *, progress: Pr
     total, done = sum(entry.size for entry in manifest.files.values()) or 1, 0
     with zipfile.ZipFile(path) as archive:
         for name, entry in manifest.files.items():
-            if name.startswith("/") or "\0" in name or {"..", "."} & set(name.split("/")) or not name:
+            if name.startswith("/") or not name.isprintable() or {"..", "."} & set(name.split("/")) or not name:
                 raise broken(path, name)
             _take(archive, path, name, entry, folder)
             done += entry.size
@@ -173,8 +176,9 @@ def _add(archive: zipfile.ZipFile, name: str, source: Path, size: int) -> FileEn
 
 def _take(archive: zipfile.ZipFile, path: Path, name: str, entry: FileEntry, folder: Path | None) -> None:
     digest, size = hashlib.sha256(), 0
-    if name not in archive.NameToInfo or archive.getinfo(name).file_size != entry.size:
-        raise broken(path, name)  # it may unpack to more than there is room for
+    info = archive.NameToInfo.get(name)
+    if info is None or info.file_size != entry.size or info.compress_type not in _WAYS:
+        raise broken(path, name)  # it may unpack to more than there is room for, in the folder or in memory
     target = Path(os.devnull) if folder is None else folder / name
     if folder is not None:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -184,9 +188,7 @@ def _take(archive: zipfile.ZipFile, path: Path, name: str, entry: FileEntry, fol
                 digest.update(block)
                 size += len(block)
                 file.write(block)
-    except (KeyError, zipfile.BadZipFile, EOFError):
-        raise broken(path, name) from None
-    except zipfile.zlib.error:
+    except (KeyError, zipfile.BadZipFile, EOFError, zipfile.zlib.error, RuntimeError):  # packed by no way of ours
         raise broken(path, name) from None
     if (size, digest.hexdigest()) != (entry.size, entry.sha256):
         raise broken(path, name)
