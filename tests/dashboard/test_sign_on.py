@@ -242,11 +242,11 @@ SAID = {
     "a redirect": None}
 
 
-@pytest.mark.parametrize("said", SAID)
-def test_a_provider_that_says_what_cannot_be_used_is_told(world: World, settings: Any, said: str):
+@pytest.mark.parametrize("case", SAID)
+def test_a_provider_that_says_what_cannot_be_used_is_told(world: World, settings: Any, case: str):
     class Saying(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = SAID[said]
+            body = SAID[case]
             self.send_response(200 if body is not None else 302)
             self.send_header("Location", "/elsewhere")
             self.end_headers()

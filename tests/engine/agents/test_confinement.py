@@ -178,7 +178,7 @@ def test_nothing_is_given_away_where_a_process_puts_a_link_meanwhile(enclosing, 
 def test_what_the_agent_does_where_slots_write_reaches_what_slots_reach(enclosing, data_dir, user, landlock):
     """A slot asks the agent, by links, for the site's key, for a file in its place, and for another's folder to go."""
     confined = enclosing(user, landlock)
-    inside, told = data_dir / "outputs", data_dir / "broker"
+    inside, outside = data_dir / "outputs", data_dir / "broker"
     owner = inside.stat()
 
     def by_slot() -> None:
@@ -193,7 +193,7 @@ def test_what_the_agent_does_where_slots_write_reaches_what_slots_reach(enclosin
         (inside / "deep").mkdir()
         (inside / "deep" / META).symlink_to(data_dir / "logs")
         (writes / META / "x" / "url.closing").write_text("forged")
-        (writes / "x").symlink_to(told)
+        (writes / "x").symlink_to(outside)
         (writes / META / "state.json").write_text(json.dumps({"file": "x/url", "runs": 1}))
         (inside / "team" / "link").symlink_to(data_dir)
         for path in (inside / "team").rglob("*") if os.geteuid() == 0 else ():
@@ -208,7 +208,7 @@ def test_what_the_agent_does_where_slots_write_reaches_what_slots_reach(enclosin
     closed = [path for path in inside.rglob("events-*") if not path.is_symlink()]
     assert [path.read_text() for path in closed if "honest" in str(path)] == ['{"x": 1}\n']
     assert LOOT not in "".join(path.read_text() for path in closed)
-    assert (told / "url").read_text() == LOOT and (data_dir / "logs" / "0-000000000001.staged").exists()
+    assert (outside / "url").read_text() == LOOT and (data_dir / "logs" / "0-000000000001.staged").exists()
     assert all((data_dir / name).exists() for name in FILES) and len(reports) >= 2
     assert (data_dir / "secret_key").read_text() == LOOT, "this thread reaches what it did"
 

@@ -87,8 +87,8 @@ def test_a_part_that_is_of_no_time(tmp_path):
         path = tmp_path / "checkpoints" / f"f1-0.saved-n1-0000000{number}"
         path.write_text("{}")
         os.utime(path, (at_s, at_s))
-    said = SavedParts(tmp_path, "n1").report(DesiredState(kept_savepoints=("n1-00000000", "n1-00000001")))
-    assert len(said) == 2 and all(0 <= part["at_ms"] / 1000 <= time.time() for part in said.values())
+    report = SavedParts(tmp_path, "n1").report(DesiredState(kept_savepoints=("n1-00000000", "n1-00000001")))
+    assert len(report) == 2 and all(0 <= part["at_ms"] / 1000 <= time.time() for part in report.values())
 
 
 @pytest.mark.parametrize("put", [*PUT.values(), TEXTS["no number"]], ids=[*PUT, "no number"])
