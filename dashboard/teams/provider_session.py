@@ -34,9 +34,9 @@ class _Cut:
         return made
 
 
-def _cut(kept: socket.socket) -> None:
-    with suppress(OSError), kept:
-        kept.shutdown(socket.SHUT_RDWR)
+def _cut(connection: socket.socket) -> None:
+    with suppress(OSError), connection:
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 class _Plain(_Cut, HTTPConnection):

@@ -132,8 +132,7 @@ class NodeAgent:
         self._qos = NodeQos(
             self._broker, self._store, reports=lambda: reports_of(self._slots), chance=random.Random(),
             on_intervals=self._poke_slots, on_event=publisher.send_event)
-        keeper = FileKeeper.of(self._settings, report=self._log.warning)
-        files = FileThread(keeper, enter=self._confinement.enter)
+        files = FileThread(FileKeeper.of(self._settings, report=self._log.warning), enter=self._confinement.enter)
         threads = (
             *holders_thread(self._broker, self._store, self._settings, slots=lambda: self._slots, users=self._users),
             publisher, watcher, SpillThread(self._spiller, clock_ms=_now_ms),
