@@ -155,8 +155,9 @@ def extract(path: Path, manifest: Manifest, folder: Path | None, *, progress: Pr
 
 def broken(path: Path, name: str) -> CannotStart:
     """The refusal of an archive of which a file is not as it was written."""
+    shown = name if name.isprintable() else ascii(name)
     return CannotStart(
-        f"{path} is damaged: {name if name.isprintable() else ascii(name)} is not as it was written. Copy the file again, or take another back-up; nothing "
+        f"{path} is damaged: {shown} is not as it was written. Copy the file again, or take another back-up; nothing "
         "was changed.")
 
 
