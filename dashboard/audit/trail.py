@@ -34,21 +34,23 @@ class Audit:
         self.team = team
         self.details: dict[str, object] = {}
         self._nothing_changed = False
+        self._entries: list[AuditEntry] = []
 
     def also(self, *, verb: str, subject: models.Model, team: Team | None, **details: object) -> None:
-        """Write a row for something else that this command changed."""
-        _write(self.actor, verb, subject, team, details)
+        """Add a row for something else that this command changed."""
+        self._entries.append(_entry(self.actor, verb, subject, team, details))
 
     def nothing_changed(self) -> None:
         """The command found nothing to do: it leaves no row."""
         self._nothing_changed = True
 
     def close(self) -> None:
-        """Write the command's own row."""
+        """Write all rows in one statement, the command's own as the last one."""
         if not self._nothing_changed:
             if self.subject is None:
                 raise ValueError(f"{self.verb}: an audited command names its subject")
-            _write(self.actor, self.verb, self.subject, self.team, self.details)
+            self._entries.append(_entry(self.actor, self.verb, self.subject, self.team, self.details))
+        AuditEntry.objects.bulk_create(self._entries)
 
 
 @contextmanager
@@ -95,15 +97,14 @@ def inside_command() -> bool:
     return _UNDER_WAY.get() is not None
 
 
-def _write(
+def _entry(
     actor: User | None, verb: str, subject: models.Model, team: Team | None, details: dict[str, object]
-) -> None:
+) -> AuditEntry:
     # The name at the time: a reader months later should not have to look an id up, nor see today's name.
     named = {"name": name} if (name := _name_of(subject)) else {}
-    AuditEntry.objects.create(
+    return AuditEntry(
         actor=actor, verb=verb, subject_type=subject._meta.model_name, subject_id=str(subject.pk), team=team,
-        details={**named, **details},
-    )
+        details={**named, **details})
 
 
 def _name_of(subject: models.Model) -> str:

@@ -74,11 +74,6 @@ class DynamicTask:
     readings: Mapping[str, FigureValue] = field(default_factory=dict)  # of what guards look at, as last seen
     figures: tuple[AlternateFigures, ...] = ()  # in the order of its alternates (`plans.alternate_figures`)
 
-    @property
-    def is_guarded(self) -> bool:
-        """Whether anything but people switches it."""
-        return self.policy.decides
-
 
 def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:
     """The dynamic tasks of a dataflow, in the order of its document; without their switches."""

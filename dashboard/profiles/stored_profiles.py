@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Collection, Sequence
 
 from dashboard.audit.trail import Audit, inside_command
 from dashboard.operations.estate_store.generation import lock_generation
@@ -45,36 +45,40 @@ def locked(record: ProfileRecord) -> ProfileRecord:
     return ProfileRecord.objects.select_for_update(of=("self",)).select_related("team", "author").get(pk=record.pk)
 
 
-def supersede(key: str, *, audit: Audit) -> None:
-    """Take what is in use of a key out of use, for another that comes; under the lock of the generation."""
-    superseded = ProfileRecord.objects.select_for_update().filter(key=key, active=True)
+def supersede(keys: Collection[str], *, audit: Audit) -> None:
+    """Take what is in use of these keys out of use, for others that come; under the lock of the generation."""
+    superseded = ProfileRecord.objects.select_for_update(of=("self",)).filter(
+        key__in=keys, active=True).select_related("team")
     for before in superseded:
         audit.also(verb="profile.supersede", subject=before, team=before.team)
     superseded.update(active=False)
 
 
-def store_profile(
-    profile: Profile, *, audit: Audit, author: User | None = None, team_id: int | None = None,
-    rough: Iterable[int] = (), at_least: Iterable[int] = (),
-) -> ProfileRecord:
-    """Store a profile in place of the active one of its key; inside the command whose ``audit`` is given.
+def store_profiles(
+    entries: Sequence[ProfileEntry], *, audit: Audit, author: User | None = None, team_id: int | None = None,
+) -> list[ProfileRecord]:
+    """Store profiles, each of another key, in place of the active ones; inside the command whose ``audit`` is given.
 
     Parameters
     ----------
     team_id : int, optional
-        Whose it is; None for everybody's.
-    at_least : iterable of int, optional
-        Numbers of threads that may sustain more.
+        Whose they are; None for everybody's.
     """
     if not inside_command():
         raise RuntimeError("a profile is stored inside an audited command only")
     lock_generation()  # of two that come at once for one key, the later one supersedes the earlier
-    key = key_of(profile, team_id)
-    supersede(key, audit=audit)
-    record = ProfileRecord.objects.create(
-        key=key, task_type=profile.task_type, config=profile.config, version=profile.version, machine=profile.machine,
-        code=profile.code, static=profile.static, origin=profile.origin, team_id=team_id, author=author,
-        rough=list(rough), at_least=list(at_least))
+    records = [_record_of(entry, author=author, team_id=team_id) for entry in entries]
+    supersede([record.key for record in records], audit=audit)
+    ProfileRecord.objects.bulk_create(records)
     ProfilePoint.objects.bulk_create(
-        ProfilePoint(profile=record, **{name: getattr(point, name) for name in FIELDS}) for point in profile.points)
-    return record
+        ProfilePoint(profile=record, **{name: getattr(point, name) for name in FIELDS})
+        for record, entry in zip(records, entries, strict=True) for point in entry.profile.points)
+    return records
+
+
+def _record_of(entry: ProfileEntry, *, author: User | None, team_id: int | None) -> ProfileRecord:
+    profile = entry.profile
+    return ProfileRecord(
+        key=key_of(profile, team_id), task_type=profile.task_type, config=profile.config, version=profile.version,
+        machine=profile.machine, code=profile.code, static=profile.static, origin=profile.origin, team_id=team_id,
+        author=author, rough=list(entry.rough), at_least=list(entry.at_least))

@@ -1,4 +1,4 @@
-"""A dataflow as it runs now, in the figures of the comparison of schedules: what its other rows are held against."""
+"""A dataflow as it runs now, in the figures of the comparison of schedules: the row that all others compare with."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class AsItRuns:
 
     @property
     def cores(self) -> float:
-        """CPU that it takes, if nobody shared its tasks."""
+        """The CPU cores of all its tasks, as if no other dataflow shared them."""
         return self.cost.whole.cores
 
 
 def as_it_runs(viewer: Viewer, record: DataflowRecord) -> AsItRuns | None:
-    """The dataflow as it runs now; None where nothing of it works."""
+    """The dataflow as it runs now; None where none of its queries works."""
     view, key = view_for(viewer), str(record.pk)
     submitted = view.estate.submitted.get(key)
     cost = None if submitted is None or submitted.paused else cost_of(viewer, key)

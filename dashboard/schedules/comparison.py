@@ -89,12 +89,12 @@ class ComparisonRow:
 
     @property
     def cores(self) -> float:
-        """CPU that its allocation counts on, in slots' worth."""
+        """The CPU that its allocation reckons with, in slots."""
         return self.schedule.allocation.cpu if self.schedule else 0.0
 
     @property
     def bounds(self) -> tuple[tuple[str, Bound], ...]:
-        """How far it may be from the best there is, where that is known."""
+        """The bounds of its distance from the best placement, where they are known."""
         if self.schedule is None:
             return ()
         placement = self.schedule.placement
@@ -149,9 +149,9 @@ def rows_of(comparison: Comparison, *, today: Today | None = None) -> tuple[Comp
 
 
 def best_of(rows: Sequence[ComparisonRow]) -> ComparisonRow | None:
-    """The one to look at first: keeps the rate, buys nothing, costs least; of as dear ones the last, nearest to exact.
+    """The row to look at first: it keeps the rate, buys nothing, costs least; at equal prices, the most exact mapping.
 
-    Of pairs that keep no rate, the one that comes nearest.
+    Where no pair keeps the rate, the one that comes nearest to it.
     """
     scheduled = [row for row in rows if row.schedule is not None]
     if not scheduled:
@@ -182,9 +182,10 @@ def machines_of(acquisition: Acquisition) -> tuple[Machines, ...]:
 
 
 def changes(schedule: Schedule, today: Today) -> Changes:
-    """What is to be changed of today's bundles, task by task.
+    """How many of today's bundles a schedule moves, starts and ends, task by task.
 
-    A bundle goes on where its slot stays; another slot of the same node is a move; elsewhere one starts and one leaves.
+    A bundle that keeps its slot goes on, one that gets another slot of its node moves. On another node a new one starts
+    and the old one ends.
     """
     count: Counter[str] = Counter()
     for task, counts in schedule.placement.counts.items():
@@ -213,6 +214,6 @@ def changes(schedule: Schedule, today: Today) -> Changes:
 
 
 def missing_of(error: WeirError | None) -> tuple[str, ...]:
-    """The tasks whose types nobody has measured, where that is why there is no schedule."""
+    """The tasks without a profile, where no schedule could be made for lack of one."""
     missing = error.facts.get("tasks") if isinstance(error, MissingProfile) else None
     return tuple(missing) if isinstance(missing, list) else ()

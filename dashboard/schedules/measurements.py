@@ -18,7 +18,7 @@ FEW = 40  # events between two readings: of fewer there is no telling a rate, bu
 
 
 def driver_cpu() -> float:
-    """What a slot's driver takes of its CPU without any query, as the last trials found; 0 where there were none."""
+    """The share of a slot's CPU that a driver without queries takes, by the last trials; 0 before the first trial."""
     base_cpus = (
         TrialRecord.objects.filter(stable__isnull=False).order_by("-ended").values_list("base_cpu", flat=True)[:9]
     )
@@ -28,12 +28,12 @@ def driver_cpu() -> float:
 def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float = 0.0) -> DataflowSeen:
     """What is measured of one dataflow of the view, for the tasks of its promise.
 
-    Loads are above what a driver takes without any query (``base_cpu`` of its CPU), as they are in profiles.
+    As in profiles, loads leave out what a driver takes without queries.
 
     Parameters
     ----------
     base_cpu : float, optional
-        CPU of a driver that does nothing, as a part of a slot.
+        CPU of a driver without queries, as a share of a slot.
     """
     submitted = view.estate.submitted[dataflow_id]
     fragments = fragments_of(view.estate, dataflow_id, promise)
@@ -58,10 +58,10 @@ def seen_now(view: View, dataflow_id: str, promise: Promise, *, base_cpu: float 
 
 
 def typical(readings: Iterable[Mapping[str, Any]]) -> DataflowSeen:
-    """The median of what readings saw, figure by figure; of rates of few events the mean.
+    """The median of each figure over the readings; the mean of a rate where few events came.
 
-    A bundle waits for those that it waited for in most of them, and fails or is silent where it did or was in the
-    newest. A slot is mixed where it was in any: a median is of all of them.
+    A bundle waits for the bundles that it waited for in most readings, and fails or is silent as in the newest one. A
+    slot that was mixed in one reading is mixed, for medians are over all readings.
     """
     rows = list(readings)
     if not rows:
@@ -97,7 +97,7 @@ def _bundle(view: View, fragment: Fragment, bundle_id: str, slot: str, names: Ma
 
 
 def _silence(view: View, slot: str) -> str:
-    """Why nothing is heard of a slot's bundles; empty where it may be by chance, or nobody is heard of."""
+    """Why a slot's bundles do not report; empty where the slot runs, or where no report could be read at all."""
     if view.reading.reports.node(node_of(slot)) is None:
         return f"nothing is heard of node {node_of(slot)}" if view.reading.available else ""
     report = view.reading.reports.slot(slot) or SlotReport(state="gone")
@@ -105,7 +105,7 @@ def _silence(view: View, slot: str) -> str:
 
 
 def _readers(view: View, fragment: Fragment, channel: str, names: Mapping[str, str]) -> tuple[str, ...]:
-    """The bundles that read a full channel: that of its part, or all of the readers of the whole; as promised."""
+    """The bundles that read a full channel, by their promised ids: one of a part's channel, all readers of another."""
     if not channel:
         return ()
     _, whole, part = channel.partition("@")
@@ -121,7 +121,7 @@ def _readers(view: View, fragment: Fragment, channel: str, names: Mapping[str, s
 def _read(
     view: View, parts: Parts, running: Mapping[str, str], names: Mapping[str, str], bundles: Mapping[str, BundleSeen]
 ) -> dict[str, float]:
-    """What each task takes in; of a source what it makes. A task whose bundles do not all report is left out."""
+    """Events/s that each task takes in, or makes if it is a source; without tasks of which a bundle does not report."""
     sources = {}
     for task, own_bundles in parts.items():
         flow = view.reading.flows.tasks.get(running[task])
@@ -135,7 +135,7 @@ def _read(
 
 
 def _offered(view: View, fragments: Mapping[str, Fragment], running: Mapping[str, str]) -> dict[str, float]:
-    """What the parents of each task make together, where that is measured of all of them."""
+    """Events/s that the parents of each task make together, where all of them are measured."""
     upstream = {}
     for task in fragments:
         parents = view.estate.tasks[running[task]].parents
@@ -146,7 +146,7 @@ def _offered(view: View, fragments: Mapping[str, Fragment], running: Mapping[str
 
 
 def _latencies(view: View, fragments: Mapping[str, Fragment], running: Mapping[str, str]) -> dict[str, float]:
-    """The median time from an event's source until each task was done with it, where it was measured."""
+    """By task, the median seconds from an event's birth until the task was done with it, where they are measured."""
     flows = {task: view.reading.flows.tasks.get(running[task]) for task in fragments}
     return {
         task: flow.latency_p50_ms / 1000 for task, flow in flows.items()

@@ -1,4 +1,4 @@
-"""What the page of a schedule asks: pairs at a rate, the curve over rates, and what the answers rest on."""
+"""Answers for the page of a schedule: pairs at a rate, the curve over rates, and the profiles behind both."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ORIGINS = {
 
 @dataclass(frozen=True, slots=True)
 class TaskBasis:
-    """What a task's part of the answer rests on; ``warnings`` are why that may not hold."""
+    """The profile behind a task's figures; ``warnings`` say why these may be wrong."""
 
     id: str
     type: str
@@ -91,7 +91,7 @@ def ask(
     record: DataflowRecord, rate_per_s: float | None, *, pairs: Iterable[Pair] = QUICK_PAIRS,
     routing: Routing = "slot_aware",
 ) -> ScheduleOptions:
-    """All pairs at a rate, or at the sources' own; those that are not asked for now have an empty row.
+    """All pairs at a rate, or at the sources' own rates; pairs that were not asked for have an empty row.
 
     Parameters
     ----------
@@ -104,7 +104,7 @@ def ask(
 
 
 def answer(problem: SchedulingProblem, rate_per_s: float | None, *, pairs: Iterable[Pair] = PAIRS) -> ScheduleOptions:
-    """The same of a problem that was read already."""
+    """All pairs at a rate, as in `ask`, for a problem that was read already."""
     pairs = tuple(pairs)
     try:
         comparison = problem.compare(rate_per_s, pairs=pairs)
@@ -116,7 +116,7 @@ def answer(problem: SchedulingProblem, rate_per_s: float | None, *, pairs: Itera
 
 
 def _problem(record: DataflowRecord, routing: Routing) -> SchedulingProblem:
-    """What the dataflow asks of this estate with these profiles, kept for seconds: a slider asks many times."""
+    """The dataflow's scheduling problem, cached for some seconds: a slider asks many times."""
     profile = ProfileRecord.objects.aggregate(changed=Max("changed"))["changed"]
     plan = PlanRecord.objects.filter(dataflow=record).order_by("-created").values_list("pk", flat=True).first()
     key = ("problem", record.pk, record.version, routing, profile, plan, int(monotonic() / KEPT_S))
@@ -124,7 +124,7 @@ def _problem(record: DataflowRecord, routing: Routing) -> SchedulingProblem:
 
 
 def today_of(problem: SchedulingProblem) -> Today:
-    """The bundles that run now, by submitted task; of a chain that would be cut none goes on as it is."""
+    """The bundles that run now, by submitted task; none for tasks of a chain, which a schedule cuts."""
     return {
         task: fragment.queries if len(fragment.tasks) == 1 else () for task, fragment in problem.running.items()}
 
@@ -134,7 +134,7 @@ def curve(
 ) -> list[dict[str, Any]]:
     """Slots, price and predicted rate of a pair over rates up to ``most_per_s``, as rows of ``what_if``.
 
-    Of a pair that is not quick they are those of the quick one that bounds it.
+    A pair that is not quick gets the rows of the quick pair that bounds it.
 
     Parameters
     ----------
@@ -146,7 +146,7 @@ def curve(
 
 
 def room_of(problem: SchedulingProblem) -> SlotRoom:
-    """The slots that are there for it, counted apart: its own run something already."""
+    """The slots that a schedule of the dataflow may take."""
     supply = problem.supply
     offered = {slot.name for node in supply.free for slot in node.slots}
     whole = offered - {slot.name for slot in supply.taken}
@@ -155,7 +155,7 @@ def room_of(problem: SchedulingProblem) -> SlotRoom:
 
 
 def scale_of(rate_per_s: float) -> float:
-    """The end of the slider: a round number, some times the rate, as long as there is such a rate."""
+    """The end of the slider: the first round number from four times the rate on, `MOST_RATE_PER_S` at the most."""
     power = 10.0 ** int(log10(rate_per_s * 4) // 1)
     return min(MOST_RATE_PER_S, next(power * step for step in (1, 2, 5, 10) if power * step >= rate_per_s * 4))
 
@@ -175,12 +175,12 @@ def basis_of(problem: SchedulingProblem, job: Job) -> list[TaskBasis]:
 
 
 def notes_of(basis: Iterable[TaskBasis]) -> list[WarningNote]:
-    """What is to be said of the profiles that it rests on, once where several tasks share a doubt."""
+    """Warnings about the profiles, each one once where it concerns several tasks."""
     return warning_notes((profiled.id, profiled.type, profiled.warnings) for profiled in basis)
 
 
 def own_rates(problem: SchedulingProblem) -> tuple[float, ...]:
-    """What each source of the dataflow makes by itself; known without a profile, and whether or not a slot holds it."""
+    """Events/s of each source as its config has them; no profile is needed, and a slot may be too small for them."""
     rates = input_rates_per_s(problem.dataflow, task_types=jobs.task_types())
     return tuple(rates[task] for task, parents in problem.dataflow.parents().items() if not parents)
 

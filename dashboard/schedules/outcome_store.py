@@ -1,4 +1,4 @@
-"""Keeping what is measured of schedules: readings while one runs, and one row for good when it no longer does."""
+"""Measurements of schedules: readings while one runs, and one row that stays when it has ended."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SETTLES = timedelta(seconds=90)  # after a change, what is measured is that of i
 WINDOW = timedelta(minutes=15)
 ENOUGH = 3  # readings: fewer are chance
 
-Stretch = tuple[UUID, datetime]  # a proposal's schedule, and since when it ran unchanged
+Stretch = tuple[UUID, datetime]  # a proposal's schedule, and since when it has run unchanged
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,15 @@ class MeasuredOutcome:
 
     @property
     def judged(self) -> bool:
-        """Whether there is enough to say something."""
+        """Whether there are enough readings to judge by."""
         return self.readings >= ENOUGH
 
 
 def record_readings(*, at: datetime) -> int:
     """Keep what is measured of each dataflow that runs by a schedule; how many were kept.
 
-    Nothing is kept while its bundles are not as that has them, or are being changed: others who share them may.
-    What is out of the window is let go, and times that are over are folded.
+    Nothing is kept while its bundles differ from the schedule or are being changed, also by dataflows that share them.
+    Readings older than the window are deleted, and stretches that have ended are folded.
     """
     going = [str(pk) for pk in DataflowRecord.objects.filter(status=RUNNING).values_list("pk", flat=True)]
     if not in_force(going) and not ScheduleReading.objects.exists():
@@ -82,7 +82,7 @@ def record_readings(*, at: datetime) -> int:
 
 
 def _as_promised(view: View, promised: Mapping[str, PromiseInForce], *, at: datetime) -> dict[str, PromiseInForce]:
-    """Those whose bundles stand as they were promised, and were not changed just now."""
+    """The promises whose bundles run as promised, and were not changed within `SETTLES`."""
     unsettled = unsettled_fragments(since=at - SETTLES)
     adopted = {}
     for key, plan in promised.items():
@@ -95,8 +95,8 @@ def _as_promised(view: View, promised: Mapping[str, PromiseInForce], *, at: date
 def measured_of(proposal_id: UUID, *, since: datetime | None) -> MeasuredOutcome:
     """What was measured of a schedule.
 
-    Of the time that it has run unchanged ``since``, where that says something already; else of the last time that did,
-    and only where there was none of the few readings that there are.
+    Taken from the stretch that began ``since``, if it has enough readings; else from the last stretch that had enough;
+    without any of these, from the few readings that there are.
     """
     stretches: dict[datetime, list[ScheduleReading]] = {}
     for reading in ScheduleReading.objects.filter(proposal=proposal_id).order_by("at"):
@@ -116,12 +116,12 @@ def measured_of(proposal_id: UUID, *, since: datetime | None) -> MeasuredOutcome
 
 
 def kept_in(row: KeptOutcome) -> MeasuredOutcome:
-    """What a row has kept."""
+    """The outcome that a row keeps."""
     return MeasuredOutcome(row.readings, row.since, row.begins, row.ends, typical([row.seen]), history=row.history)
 
 
 def _measured(readings: Sequence[ScheduleReading]) -> MeasuredOutcome:
-    """The window of readings of one time, oldest first; there is one at least."""
+    """The outcome of one stretch from its last readings; they come oldest first, and there is at least one."""
     shown = [reading for reading in readings if reading.at >= readings[-1].at - WINDOW]
     return MeasuredOutcome(
         len(shown), shown[-1].since, shown[0].at, shown[-1].at, typical(reading.seen for reading in shown),
@@ -132,7 +132,7 @@ def _measured(readings: Sequence[ScheduleReading]) -> MeasuredOutcome:
 
 
 def _fold_what_is_over(going: Collection[Stretch]) -> None:
-    """Fold the readings of each time that is over, oldest first, so that a schedule keeps the last of them."""
+    """Fold the readings of each stretch that has ended, oldest first: a schedule keeps its last one."""
     stretches = ScheduleReading.objects.order_by().values_list("proposal_id", "since").annotate(ends=Max("at"))
     for proposal_id, since, _ in sorted(stretches, key=lambda stretch: stretch[2]):
         if (proposal_id, since) not in going:

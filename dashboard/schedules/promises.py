@@ -1,4 +1,4 @@
-"""What the schedules that are in force promised, from the plans that were approved."""
+"""Promises of schedules, read from approved plans."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from scheduler.model.promise import Load, Promise
 
 @dataclass(frozen=True, slots=True)
 class PromiseInForce:
-    """A promise, the proposal that made it, and since when it is in force; None where it never was."""
+    """A promise, the proposal that made it, and since when it is in force: None if it has never been."""
 
     promise: Promise
     proposal_id: UUID
@@ -31,7 +31,7 @@ class PromiseInForce:
 
 
 def in_force(dataflow_ids: Collection[UUID | str]) -> dict[str, PromiseInForce]:
-    """What the newest enacted plans of dataflows promised, by their ids; one that runs without a schedule is absent."""
+    """The promises in force, by dataflow id; a dataflow that runs without a schedule has none."""
     return {
         dataflow_id: PromiseInForce(promise, plan.proposal_id, plan.since)
         for dataflow_id, plan in plans_in_force(dataflow_ids).items()
@@ -39,7 +39,7 @@ def in_force(dataflow_ids: Collection[UUID | str]) -> dict[str, PromiseInForce]:
 
 
 def ran_by(dataflow_id: UUID, *, most: int) -> list[PromiseInForce]:
-    """What a dataflow has been promised by all plans that were enacted, newest first; so many at the most."""
+    """The promises of a dataflow's enacted plans, newest first, ``most`` at the most."""
     enacted = Proposal.objects.in_effect().filter(
         Q(status=DONE, plan__has_promise=True) | Q(status=ROLLED_BACK, rollback_plan__has_promise=True),
         dataflow=dataflow_id)
@@ -50,9 +50,9 @@ def ran_by(dataflow_id: UUID, *, most: int) -> list[PromiseInForce]:
 
 
 def made_by(proposal: Proposal) -> PromiseInForce | None:
-    """What a proposal's plan promised, whether it was enacted or not; None where it has no schedule, or none yet.
+    """The promise of a proposal's plan, enacted or not; None where the plan has no schedule, or is not made yet.
 
-    Of a removal that was rolled back it is the plan that took it back.
+    For a removal that was rolled back, it is the promise of the plan that submitted the dataflow again.
     """
     plan = proposal.rollback_plan if proposal.took_back_a_removal else proposal.plan
     if plan is None or not plan.has_promise:
@@ -63,8 +63,8 @@ def made_by(proposal: Proposal) -> PromiseInForce | None:
 
 
 def promised_loads(estate: Estate, dataflow_ids: Collection[UUID | str]) -> dict[str, Load]:
-    """What was promised of each bundle of these dataflows, by the id that it has in the estate; of those that ended
-    for others, by their own."""
+    """Promised loads of these dataflows' bundles, by the id of a bundle in the estate; one that has ended keeps the id
+    of its promise."""
     promised_loads: dict[str, Load] = {}
     for dataflow_id, current in in_force(dataflow_ids).items():
         fragments = fragments_of(estate, dataflow_id, current.promise)
@@ -93,7 +93,7 @@ def loads_before(plan: Plan) -> dict[str, Load] | None:
 
 
 def loads_in(promise: Promise) -> dict[str, Load]:
-    """What was promised of each bundle, by its id."""
+    """The promised load of each bundle, by its id."""
     return {bundle.id: Load(bundle.cpu, bundle.memory) for bundle in promise.bundles}
 
 

@@ -71,7 +71,7 @@ def unsettled_fragments(*, since: datetime) -> set[str]:
 
 
 def status_of(proposal: Proposal, promise: Promise) -> ScheduleStatus:
-    """What has become of the schedule that a proposal planned, which promised that; its dataflow is fetched with it."""
+    """What has become of a proposal's schedule with this promise; the proposal should come with its dataflow."""
     if not proposal.is_in_effect:
         return NEVER
     ended = Q(status__in=UNDER_WAY) | Q(pk__in=Proposal.objects.in_effect().values("pk"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -148,7 +148,3 @@ class Replayed:
         """The median latency of a limit; None where its dataflow rested all the time."""
         known = self.latency_s[limit][np.isfinite(self.latency_s[limit])]
         return float(median(known)) if len(known) else None
-
-    def rounds_of(self, controllers: Collection[str]) -> tuple[Round, ...]:
-        """The rounds of some controllers, the oldest first."""
-        return tuple(turn for turn in self.rounds if turn.controller in controllers)

@@ -14,8 +14,8 @@ from itertools import pairwise
 import psutil
 
 from scheduler.guards.guard_compiling import CompiledElement, compile_element
-from scheduler.guards.guard_engine import GuardEngine
 from scheduler.guards.guard_values import GuardCatalog, GuardedAlternate, GuardedElement, GuardEvent
+from tests.benches.guard_engine import GuardEngine
 
 from .arguments import count
 from .results import machine, table

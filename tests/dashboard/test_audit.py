@@ -163,7 +163,7 @@ def test_the_row_commits_with_the_change_or_not_at_all(world: World, monkeypatch
     def broken(*_, **__):
         raise OSError
 
-    monkeypatch.setattr("dashboard.audit.trail._write", broken)
+    monkeypatch.setattr(AuditEntry.objects, "bulk_create", broken)
     with pytest.raises(OSError):
         approve_proposal(actor=world.ana, proposal_id=proposal.pk, digest=proposal.plan.digest)
     assert (load_estate().generation, proposal.reviews.count()) == (1, 0)

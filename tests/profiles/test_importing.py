@@ -17,6 +17,7 @@ from scheduler.model.errors import InvalidProfile, MissingProfile, PermissionDen
 from scheduler.model.profile_csv import OPTIONAL, REQUIRED, ProfileEntry, read_profiles, write_entries
 from tests.dashboard.building import World
 from tests.dashboard.concurrency import at_once
+from tests.dashboard.test_statements import statements
 from tests.pages.markup import Markup
 from tests.profiles.building import HEADER
 from tests.scheduler.shared_data import shared_data
@@ -54,6 +55,15 @@ def test_another_import_supersedes_what_is_of_the_same_kind_and_nothing_else(wor
     assert selectors.profiles_for(machine="m1").find(Task("t", "a", {})).peak.rate_per_s == 11
     verbs = AuditEntry.objects.filter(subject_type="profilerecord").values_list("verb", flat=True)
     assert sorted(verbs) == ["profile.import"] * 4 + ["profile.supersede"]
+
+
+def test_a_file_of_many_profiles_asks_as_often_as_one_of_few(world: World):
+    def asked_for(count: int) -> int:
+        rows = "".join(f"t{number},{threads},{count},10,10\n" for number in range(count) for threads in (1, 2))
+        return statements(lambda: import_profiles(actor=world.carla, text=f"{HEADER}\n{rows}"))
+
+    assert asked_for(2) == asked_for(30)
+    assert ProfileRecord.objects.filter(active=True).count() == 30
 
 
 def test_the_very_config_comes_first_however_it_is_written(world: World):

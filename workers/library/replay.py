@@ -67,15 +67,6 @@ class ReplaySchedule:
     repeat_time_ms: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Recording:
-    """A recording as it is kept: its events as an Arrow file, and their recorded times where they have any."""
-
-    events: Path
-    times_ms: tuple[int, ...] | None
-    count: int
-
-
 def replay(ticks: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """Each tick's event: the recording's, by its number, from the beginning again where it is repeated."""
     from pyspark.sql.pandas.types import from_arrow_schema

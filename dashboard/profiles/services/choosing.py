@@ -50,7 +50,7 @@ def _put(audit: Audit, known: ProfileRecord, *, active: bool) -> ProfileRecord:
         audit.nothing_changed()
         return record
     if active:
-        supersede(record.key, audit=audit)
+        supersede([record.key], audit=audit)
     record.active = active
     record.save(update_fields=["active", "changed"])
     return record

@@ -11,7 +11,7 @@ from dashboard import jobs
 from dashboard.audit.trail import audited
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import require_measuring
-from dashboard.profiles.stored_profiles import store_profile
+from dashboard.profiles.stored_profiles import store_profiles
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.canonical import canonical_config, canonical_json
@@ -23,7 +23,7 @@ UNSTORABLE = re.compile(r"[\0\ud800-\udfff]")
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 LONGEST = {  # by field: its column and the most characters
     "task_type": ("task", 100), "machine": ("machine", 120), "origin": ("origin", 200), "code": ("code", 64)}
-MOST_PROFILES = 1_000  # of a file: a few statements each, in one transaction that others wait for
+MOST_PROFILES = 1_000  # of a file, in one transaction that others wait for
 MOST_POINTS = 10_000
 LATEST_VERSION = 1_000_000
 Found = tuple[int | None, str, str, str]  # a mistake: line, column's name, message and remedy
@@ -52,10 +52,7 @@ def import_profiles(*, actor: User, text: str, machine: str = "") -> list[Profil
         Problem("invalid_profile", message, remedy, line=line, column=column_of(text, column))
         for line, column, message, remedy in (*problems, *_unstorable(entries)))
     with audited(actor=actor, verb="profile.import") as audit:
-        records = [
-            store_profile(
-                entry.profile, audit=audit, author=actor, rough=entry.rough, at_least=entry.at_least)
-            for entry in entries]
+        records = store_profiles(entries, audit=audit, author=actor)
         audit.subject = records[0]
         audit.details = {"profiles": len(records), "types": sorted({profile.task_type for profile in profiles})}
         for record in records[1:]:

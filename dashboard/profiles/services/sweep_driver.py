@@ -24,10 +24,11 @@ from dashboard.profiles.approval import author_of, hindrance_of, is_approved, ta
 from dashboard.profiles.lifecycle import DONE, FAILED, LIFECYCLE, OPEN, QUEUED, RUNNING
 from dashboard.profiles.models import SweepRecord, TrialRecord
 from dashboard.profiles.services.sweeps import holder_of, stop_measuring
-from dashboard.profiles.stored_profiles import store_profile
+from dashboard.profiles.stored_profiles import store_profiles
 from dashboard.profiles.trial_orders import bounds_of, counting, order_id, order_of, take_result, trial_of, unscoped
 from scheduler.model.errors import NotFound, WeirError
 from scheduler.model.profile import is_other_code
+from scheduler.model.profile_csv import ProfileEntry
 from scheduler.performance.modelling import Sweep, SweepResult, Try, measured_profile, next_step
 
 log = structlog.get_logger(__name__)
@@ -233,9 +234,9 @@ def _finish(sweep: SweepRecord, done: SweepResult, at: datetime, audit: Audit) -
             code=sweep.code)
     except WeirError as unmeasured:
         return _fail(sweep, unmeasured, at)
-    sweep.profile = store_profile(
-        profile, audit=audit, author=sweep.author, team_id=sweep.team_id, rough=done.rough,
-        at_least=done.at_least)
+    [sweep.profile] = store_profiles(
+        [ProfileEntry(profile, rough=tuple(done.rough), at_least=tuple(done.at_least))], audit=audit,
+        author=sweep.author, team_id=sweep.team_id)
     audit.also(verb="profile.measure", subject=sweep.profile, team=sweep.team)
     sweep.ended = at
     _become(sweep, DONE, f"{done.why}{_fewer_threads(sweep, done)}")

@@ -9,8 +9,8 @@ import pytest
 
 from scheduler.guards.element_watch import ElementWatch
 from scheduler.guards.guard_compiling import compile_element
-from scheduler.guards.guard_engine import GuardEngine
 from scheduler.guards.guard_values import GuardCatalog, GuardedAlternate, GuardedElement, GuardEvent
+from tests.benches.guard_engine import GuardEngine
 
 CATALOG = GuardCatalog({"": {"rate": "number", "cpu": "number"}, "x": {"u": "number"}, "y": {"v": "number"}})
 

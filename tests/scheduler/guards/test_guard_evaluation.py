@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from scheduler.guards.guard_compiling import compile_element
-from scheduler.guards.guard_engine import GuardEngine
 from scheduler.guards.guard_values import GuardedAlternate, GuardedElement
+from tests.benches.guard_engine import GuardEngine
 
 from .naive_guards import NaiveGuards, naive_choice, steps_of
 from .random_guards import BEGIN_MS, CATALOG, condition, history, number, text_of

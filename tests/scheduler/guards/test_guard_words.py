@@ -11,7 +11,6 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from scheduler.guards.guard_compiling import compile_element
-from scheduler.guards.guard_engine import GuardEngine
 from scheduler.guards.guard_reading import read_guard
 from scheduler.guards.guard_timetables import Timetable
 from scheduler.guards.guard_values import GuardCatalog, GuardedAlternate, GuardedElement, GuardEvent
@@ -27,6 +26,7 @@ from scheduler.guards.guard_windows import (
     middle_of,
 )
 from scheduler.model.bounds import GUARD_WORDS
+from tests.benches.guard_engine import GuardEngine
 
 MINUTE_MS, DAY_MS = 60_000, 86_400_000
 CATALOG = GuardCatalog({"": {"rate": "number"}}, {"holidays": frozenset({date(2026, 3, 29), date(2026, 10, 25)})})

@@ -1,4 +1,4 @@
-"""Calibration: how fast the cores of a node are, looked at once, for a minute, when its slots first have little to do.
+"""Calibration: the speed of a node's cores, measured once, for a minute, as soon as its slots have little to do.
 
 Profiles that come with Weir are told for a core of a known speed (`scheduler/performance/shipped.py`). What is looked
 at is the small loop of `speed.py`, by its own CPU time: it takes a hundredth of a core, and other work disturbs it
@@ -19,7 +19,7 @@ LASTS_MS = 60_000
 
 
 class Calibration:
-    """Looks at the speed of the cores once.
+    """Measures the speed of the cores once.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Calibration:
         return None if self._looking is None else self._left_s
 
     def turn(self, now_ms: int, *, is_calm: bool) -> None:
-        """Begin where nobody has looked yet and the node is calm, and end after a minute."""
+        """Begin if the speed is unknown and the node is calm; end after a minute."""
         if self._looking is None:
             if self.speed is None and is_calm:
                 self._looking = self._block.enter_context(self._look(min(os.sched_getaffinity(0))))
@@ -55,7 +55,7 @@ class Calibration:
             self.stop()
 
     def stop(self) -> None:
-        """Leave it; the next start looks anew."""
+        """End the measurement."""
         self._block.close()
         self._looking = None
 

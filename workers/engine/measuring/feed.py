@@ -1,4 +1,4 @@
-"""The events that a trial feeds: made once by the tasks upstream, kept in a file, replayed in a cycle.
+"""The events that a trial feeds: the tasks upstream make them once, a file keeps them, a cycle replays them.
 
     <data-dir>/feeds/<digest>.arrow     events in Arrow's file format, with Spark's schema beside Arrow's
 """
@@ -60,7 +60,7 @@ class EventFeed:
         return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
 
     def _span(self, name: str) -> int:
-        """By how much a cycle moves a column on."""
+        """By how much a cycle advances a column."""
         values = self.events.column(name).to_numpy()
         if name == "_seq":
             values = number_of(values)  # an event stays of its partition
@@ -68,7 +68,7 @@ class EventFeed:
 
 
 def digest(feed: Sequence[Mapping[str, Any]], task_types: Mapping[str, TaskType]) -> str:
-    """A name for what a chain of tasks makes: the same as long as configs mean the same, code is the same, and what a
+    """A name for the output of a chain of tasks; it changes with the meaning of a config, with code, and with what a
     source reads."""
     chain = [
         [task["type"], task_types[task["type"]].version, code_digest(task_types[task["type"]]),

@@ -57,7 +57,7 @@ class Assignment:
 
 
 class Feeder:
-    """Writes what is due. ``write_due`` is told the time that has passed, so that it can be tested without one.
+    """Writes the events that are due. ``write_due`` takes the time that has passed, so that tests need no clock.
 
     It is ``faster`` once that is set.
     """
@@ -98,7 +98,7 @@ class Feeder:
 
 
 def feed_until(feeder: Feeder, ended: Callable[[], bool], say: Callable[..., None]) -> None:
-    """Write what is due every tick, until it is over."""
+    """Write the events that are due, every tick until the input ends."""
     began, spent = time.monotonic(), 0.0
     say(began_ms=_now_ms())
     while not ended():

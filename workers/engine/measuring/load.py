@@ -149,7 +149,7 @@ def heap_mb(jvm: Any) -> float:
 
 @contextmanager
 def held_to(core: int, pid: int) -> Iterator[None]:
-    """Keep a process tree on one core meanwhile, all its threads; those that come later inherit it."""
+    """Hold all threads of a process tree to one core within the block; later threads inherit it."""
     before = os.sched_getaffinity(pid)
     _hold(pid, {core})
     try:

@@ -1,4 +1,4 @@
-"""What a figure was measured on: the class of a machine's slots, by which profiles are told to fit or not."""
+"""The class of a machine's slots: a profile fits the slots of the class that it was measured on."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def memory_mb() -> int:
 
 
 def slot_memory_mb(slots: int) -> int:
-    """What memory stands behind a slot: the machine's, divided evenly."""
+    """A slot's memory in MiB: an even share of the machine's."""
     return memory_mb() // max(1, slots)
 
 
 class Stolen:
-    """What a virtual machine's host gives to others of the CPU that is asked for here; 0 on a machine of its own."""
+    """The CPU that a virtual machine asks for and its host gives to others (steal); 0 on a physical machine."""
 
     def __init__(self) -> None:
         self._before = self._times()

@@ -1,4 +1,4 @@
-"""The first events of a source that makes them of their numbers alone: by the slot's Spark, without a query."""
+"""The first events of a source that generates them from their numbers: Spark makes them in the slot; no query runs."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ EVERY_S = 0.1
 
 
 class CoreSpeed:
-    """Looks at the speed of a core for as long as the block lasts."""
+    """Measures the speed of a core within the block."""
 
     def __init__(self, core: int) -> None:
         self._core = core
@@ -38,7 +38,7 @@ class CoreSpeed:
         self._thread.join()
 
     def mean(self) -> float | None:
-        """Steps a microsecond on average since the last call; None where nothing was seen."""
+        """Mean steps in a microsecond since the last call; None without a measurement."""
         seen, self._seen = self._seen, []
         return round(fmean(seen), 2) if seen else None
 

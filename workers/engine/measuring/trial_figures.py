@@ -36,7 +36,7 @@ class TrialBatch:
 
     @property
     def took_s(self) -> float:
-        """How long it was worked on."""
+        """How long the batch took, in seconds."""
         return self.ended_s - self.planned_s
 
     @property
@@ -45,7 +45,7 @@ class TrialBatch:
         return None if self.born_s is None else self.ended_s - self.born_s
 
     def beyond_s(self, trigger_s: float) -> float:
-        """Its events' mean latency without what a trigger interval explains, and no less than one interval."""
+        """Its events' mean latency in s, less up to one trigger interval of waiting; one interval at least."""
         waited_s = 0.0 if self.born_s is None else self.planned_s - self.born_s
         return max(self.took_s, trigger_s) + max(0.0, waited_s - trigger_s)
 
@@ -107,7 +107,7 @@ def batches_per_s(batches: Sequence[TrialBatch], *, measured_s: float) -> float:
 
 
 def is_clear(batches: Sequence[TrialBatch], *, trigger_s: float, now_s: float, measured_s: float) -> bool:
-    """Whether it is beyond doubt already that the rate is held, with much to spare, or that it is not.
+    """Whether the trial shows beyond doubt that the rate is held with much to spare, or that it is not.
 
     Parameters
     ----------

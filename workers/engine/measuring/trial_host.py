@@ -1,6 +1,6 @@
-"""A slot's side of trials: it makes the events to feed, runs the query, and tells of its batches and its heap.
+"""A slot's side of trials: it makes the events to feed, runs the query, and reports its batches and its heap.
 
-It is told what to do by its agent, one command after the other, and answers each.
+Its agent sends commands, one after the other; it answers each.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ class Host:
             return {"ok": False, **_told(explain_error(error))}
 
     def weigh(self) -> dict[str, Any]:
-        """What is live on the heap, and which Java it is on."""
+        """Live memory on the heap in MiB, and the versions of Java and PySpark."""
         jvm = self._around.spark._jvm
         return {"heap_mb": load.heap_mb(jvm), "java": jvm.java.lang.System.getProperty("java.version"),
                 "pyspark": self._around.spark.version}
 
     def show(self, *, look: str, task_type: str, config: Mapping[str, Any], count: int) -> dict[str, Any]:
-        """Make the first events of a source that makes them of their numbers, and tell them to who looks.
+        """Make the first events of a source that generates them from their numbers, and answer with them.
 
         Parameters
         ----------
@@ -155,7 +155,7 @@ class Host:
     def hurry(
         self, *, fragments: list[str], chain: list[Mapping[str, Any]], approved: bool = False
     ) -> dict[str, Any]:
-        """Let queries of a chain run one batch behind the other, for nobody, until `rest`: a driver becomes warm."""
+        """Warm the driver up: run queries of a chain, batch after batch and without readers, until `rest`."""
         around = self._around
         tasks = [Task(warming(number), task["type"], task["config"]) for number, task in enumerate(chain)]
         around.spark.sparkContext.setLogLevel("OFF")  # whatever is wrong with them, the feed has told
@@ -167,7 +167,7 @@ class Host:
         return {}
 
     def rest(self) -> dict[str, Any]:
-        """Stop what `hurry` started."""
+        """Stop the queries that `hurry` started."""
         around = self._around
         for fragment, query in self._hurried.items():
             around.listener.forget([query.runId])

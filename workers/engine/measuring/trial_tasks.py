@@ -1,4 +1,4 @@
-"""What the tasks of a trial are called, and the folders that those of them write which archive events.
+"""The ids of a trial's tasks, and the folders of those that archive events.
 
 Running tasks are called by their fingerprints: nothing of theirs is in these folders.
 """

@@ -1,4 +1,4 @@
-"""What is seen of a trial while it runs: samples from the first event on, and the window in which it counts."""
+"""Measurements of a running trial: samples from the first event on, and the window that counts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Weight:
 
 @dataclass
 class TrialWindow:
-    """What is measured, as it comes together; moments in seconds since the epoch."""
+    """The measurements of a trial as they come in; moments in seconds since the epoch."""
 
     began_s: float = 0.0
     ended_s: float = 0.0
@@ -40,11 +40,11 @@ class TrialWindow:
 
     @property
     def measured_s(self) -> float:
-        """How long it has counted."""
+        """Seconds since the window began."""
         return self.ended_s - self.began_s
 
     def begin(self, now_s: float, cpu_s: float, latencies: dict[int, int]) -> None:
-        """From now on it counts."""
+        """Begin the window."""
         self.began_s = self.ended_s = now_s
         self.cpu_before, self.before = cpu_s, latencies
         self.python_mb = self.python_mb[-1:]

@@ -1,4 +1,7 @@
-"""Many elements at once: an event reaches those that it touches, and each is looked at when its time comes."""
+"""Many elements in one process: an event reaches those that it touches, and each is looked at when its time comes.
+
+On the site each dynamic task has an `ElementWatch` of its own (``dashboard/operations/guard_watches.py``).
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ from itertools import count
 from math import inf
 from typing import Any
 
-from .element_watch import MOST_SWITCHES_PER_H, ElementSwitch, ElementWatch
-from .guard_compiling import CompiledElement
-from .guard_values import GuardEvent
+from scheduler.guards.element_watch import MOST_SWITCHES_PER_H, ElementSwitch, ElementWatch
+from scheduler.guards.guard_compiling import CompiledElement
+from scheduler.guards.guard_values import GuardEvent
 
 
 class GuardEngine:
