@@ -28,12 +28,12 @@ from .expected_rates import (
     expected_slowing,
     name_of,
     sources_of,
-    speed_expectation,
     told_expectations,
+    told_slowing,
 )
 from .lines import KeptSeries, Line
-from .offered_bundles import offered_bundles
 from .minute_forecasts import MinuteForecast
+from .offered_bundles import offered_bundles
 from .world import AdaptedElement, QueryBatches, World
 
 POINT_S = 20.0  # over so long what is recorded is averaged
@@ -42,7 +42,6 @@ SETTLES_S = 30.0
 MOST_FRAMES = 1_500  # of a dry run
 LEAST = 1e-9  # seconds for an event, or events out for one: what is less counts as that
 LEAST_CORES = 0.01  # of a slot that is full: its tasks do a little all the same
-SLOWER = 0.03  # what is less is not worth a sentence
 LEAST_WORTH = 0.01  # of an alternate that is on and of which nobody knows what it is worth
 
 
@@ -263,7 +262,9 @@ def _adapted(
         max(world.prices.slot_hour(node_of(bundle.slot)) for home in homes.values() for bundle in home.queries),
         _event_us(homes.values(), sources, measured), left_alone,
         Forecast(courses, error=max(errors, default=0.0)) if courses else None,
-        (*told_expectations(submitted.running, seen, courses, rates), *_slower(world, room, forecasts)), bundles)
+        (*told_expectations(submitted.running, seen, courses, rates), *told_slowing(
+            {} if forecasts is None else forecasts.speeds, {node_of(slot) for slot in room.cores}, world.now_s)),
+        bundles)
 
 
 def _event_us(homes: Iterable[Fragment], sources: Sequence[str], measured: _Measured) -> float | None:
@@ -367,14 +368,6 @@ def _room(
                     for part in slowing.get(node_of(slot), (1.0,)))
         for slot in sorted({slot for of_task in parts.values() for slot in of_task})}
     return AdaptationRoom({slot: sum(course) / len(course) for slot, course in ahead.items()}, parts, ahead)
-
-
-def _slower(world: World, room: AdaptationRoom, forecasts: _Forecasts | None) -> Iterator[str]:
-    """What is said of nodes whose cores are expected to become slower by more than `SLOWER`."""
-    for node in sorted({node_of(slot) for slot in room.cores}):
-        forecast = None if forecasts is None else forecasts.speeds.get(node)
-        if forecast is not None and sum(course := expected_slowing(forecast, world.now_s)) < (1 - SLOWER) * len(course):
-            yield speed_expectation(node, forecast, world.now_s)
 
 
 def _beside_events(

@@ -3,13 +3,15 @@ show them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from scheduler.history.series import MINUTE
 
 from .minute_forecasts import AHEAD, MinuteForecast
 from .world import World
+
+SLOWER = 0.03  # what is less is not worth a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,13 @@ def speed_expectation(node: str, forecast: MinuteForecast, now_s: float) -> str:
     wrong = sum(forecast.errors) / len(forecast.errors)
     return (f"The cores of {node} are expected to have {sum(ahead) / len(ahead):.0%} of their calibrated speed in the "
             f"next {AHEAD} minutes, {forecast.last:.0%} now (forecast by {forecast.method}, {wrong:.0%} wrong).")
+
+
+def told_slowing(forecasts: Mapping[str, MinuteForecast], nodes: Set[str], now_s: float) -> Iterator[str]:
+    """What is said of nodes whose cores are expected to become slower by more than `SLOWER`."""
+    for node in sorted(nodes & forecasts.keys()):
+        if sum(course := expected_slowing(forecasts[node], now_s)) < (1 - SLOWER) * len(course):
+            yield speed_expectation(node, forecasts[node], now_s)
 
 
 def told_expectations(

@@ -1,5 +1,5 @@
-"""Forecasts of the next minutes from kept history, as controllers use them: of sources' rates, and of how fast the cores
-of nodes are.
+"""Forecasts of the next minutes from kept history, as controllers use them: of sources' rates, and of how fast nodes'
+cores are.
 
 A forecast is of `scheduler.adaptation.course_forecasts`, of minutes, with a day as its season. It is compared with the
 last minute: if it was not less wrong than that, or too wrong, it is not used, and says why. Else both count by the

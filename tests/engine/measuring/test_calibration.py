@@ -1,5 +1,5 @@
-"""Calibration: a minute, once, when the node is calm; kept for its class of machine, and left off by whoever stops. From
-then on the cores are watched minute by minute."""
+"""Calibration: a minute, once, when the node is calm; kept for its class of machine, and left off by whoever stops.
+Then cores are watched minute by minute."""
 
 from __future__ import annotations
 

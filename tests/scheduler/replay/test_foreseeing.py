@@ -69,8 +69,6 @@ def play(
         history.tidy(int(BEGIN_S))
         return history
 
-
-
     estate = adapted(ElementPolicy({}, source="controllers"))
     [submitted] = estate.submitted.values()
     nodes = {node_of(bundle.slot) for fragment in estate.fragments.values() for bundle in fragment.queries}
