@@ -32,7 +32,7 @@ from scheduler.adaptation.shared_slots import AdaptationCandidate, offer_of
 from scheduler.controllers.alternate_adaptation import NAME, AdaptedDataflow, answer_for
 from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.controllers.evidence.adaptations import adapted_now
-from scheduler.controllers.evidence.expected_rates import ExpectedMinute, expected_minutes
+from scheduler.controllers.evidence.expected_rates import ExpectedMinute, expected_minutes, speed_expectation
 from scheduler.controllers.loop_values import OFF
 from scheduler.history.series import DATAFLOW
 from scheduler.model.dataflow_goals import DataflowGoals, goals_json
@@ -124,6 +124,13 @@ def expected_of(viewer: Viewer, dataflow_id: UUID | str) -> list[ExpectedMinute]
     """What the sources of a dataflow with goals are expected to make in the next minutes."""
     record = dataflow_of(viewer, dataflow_id)
     return [] if record.goals_in_force is None else expected_minutes(StoredWorld(timezone.now()), str(record.pk))
+
+
+def told_speed(node: str) -> str:
+    """What is expected of the speed of a node's cores in the next minutes; empty where it was never measured."""
+    world = StoredWorld(timezone.now())
+    forecast = world.minute_forecasts.speeds(world.history, [node], world.now_s).get(node)
+    return "" if forecast is None else speed_expectation(node, forecast, world.now_s)
 
 
 def decisions_told(viewer: Viewer, dataflow_id: UUID | str) -> list[ToldDecision]:

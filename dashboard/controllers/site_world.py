@@ -34,7 +34,7 @@ from dashboard.plans.selectors import plan_of
 from scheduler.contracts.reports import Reports
 from scheduler.controllers.bundle_adaptation import BundleOffer
 from scheduler.controllers.controller_registry import CONTROLLERS
-from scheduler.controllers.evidence.rate_forecasts import RateForecasts
+from scheduler.controllers.evidence.minute_forecasts import MinuteForecasts
 from scheduler.controllers.evidence.world import AdaptedElement, FusedByOthers, PacingFacts, QueryBatches, Stream
 from scheduler.controllers.loop_values import Policy, Round
 from scheduler.deployment.deployed_bundles import Deployment
@@ -50,7 +50,7 @@ from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
 from scheduler.reuse.defragment import DefragmentRule
 
-FORECASTS = RateForecasts()  # of this process: they are made again after two minutes at most
+FORECASTS = MinuteForecasts()  # of this process: they are made again after two minutes at most
 
 
 class StoredWorld:
@@ -61,7 +61,7 @@ class StoredWorld:
         if view is not None:
             self.view = view
         self.history = DatabaseHistory()
-        self.rate_forecasts = FORECASTS
+        self.minute_forecasts = FORECASTS
 
     @property
     def now_s(self) -> float:

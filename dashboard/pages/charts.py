@@ -124,6 +124,8 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
     NODE: (
         Chart("cpu", "CPU of its slots", {"cpu": "cores"}),
         Chart("memory", "Memory of its slots", {"memory_mb": "memory"}),
+        Chart("speed", "Speed of its cores, as a part of what was calibrated", {"core_speed": "speed"},
+              without="Nobody has calibrated its cores yet."),
         Chart("disk", "Free space of its data folder", {"disk_free_mb": "free"})),
 }
 _UNITS = {"/s": "/s", "ms": " ms", "s": " s", "MB": " MB", "GB": " GB", "cores": " cores", "blocks": "", "": ""}

@@ -8,7 +8,7 @@ what is to be done there. What they answer is held to the slots that there are, 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from scheduler.model.checks import require_finite
@@ -37,10 +37,13 @@ class AdaptationRoom:
         By slot: what of its core is left for these tasks.
     parts : mapping of str to mapping of str to float
         By task: which part of its events is done on which slot; together 1.
+    ahead : mapping of str to sequence of float, optional
+        By slot its ``cores`` in each of the steps to come, where cores become slower.
     """
 
     cores: Mapping[str, float]
     parts: Mapping[str, Mapping[str, float]]
+    ahead: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +210,9 @@ def _answered(
     instant = Instant(
         problem.starts_s + problem.step_s, placement, worked, conditions.rates_per_s,
         _on_slots(problem, conditions, room).speeds)
+    if forecast is not None:
+        forecast = replace(forecast, speeds={
+            slot: [cores / problem.largest.cores for cores in course] for slot, course in room.ahead.items()})
     return kind.adapt(problem, AdaptationStep(0, instant, forecast=forecast), rng=_NoChance())
 
 

@@ -223,6 +223,7 @@ class NodeReport:
     threads: int | None = None  # of each slot's driver; on a cluster, its executor's cores
     speed: float | None = None  # of its cores, in steps of a small loop in a microsecond; None before it was looked at
     calibrating_s: int | None = None  # for how long it is being looked at still
+    speed_now: float | None = None  # the same in the last minute; None before one is over
     pinning: str = ""  # how its slots are held to cores
     link: str = ""  # what delays and limits its traffic with the broker, in words; empty: nothing that Weir does
     unwalled: tuple[str, ...] = ()  # what its processes are not kept from: `files`, `user`, `broker`

@@ -101,6 +101,7 @@ _ALL = (
     Metric("expected_per_s", "/s", "What its sources were expected to make, where there was a forecast.", (DATAFLOW,)),
     Metric("expected_low_per_s", "/s", "The same, less the mean error of the forecasts.", (DATAFLOW,)),
     Metric("expected_high_per_s", "/s", "The same, and that error.", (DATAFLOW,)),
+    Metric("core_speed", "", "How fast its cores are, as a part of what they were when they were calibrated.", (NODE,)),
     Metric("disk_free_mb", "MB", "Free space of a node's data folder.", (NODE,)),
 )
 METRICS = {metric.name: metric for metric in _ALL}

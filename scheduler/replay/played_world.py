@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from scheduler.contracts.reports import NodeReport, QueryReport, Reports, SlotReport
 from scheduler.controllers.bundle_adaptation import BundleOffer
 from scheduler.controllers.evidence import placing
-from scheduler.controllers.evidence.rate_forecasts import RateForecasts
+from scheduler.controllers.evidence.minute_forecasts import MinuteForecasts
 from scheduler.controllers.evidence.world import AdaptedElement, FusedByOthers, PacingFacts, QueryBatches, Stream
 from scheduler.controllers.loop_values import LoopState, Round
 from scheduler.deployment.deployed_bundles import Deployment
@@ -66,7 +66,7 @@ class PlayedWorld:
         self._setup = setup
         self.actuator = PlayedActuator(setup, setup.estate)
         self.history = MemoryHistory()
-        self.rate_forecasts = RateForecasts()
+        self.minute_forecasts = MinuteForecasts()
         self.state = LoopState(clock_s=setup.begin_s)
         self.now_s = setup.begin_s
         self.loads: Mapping[str, QueryLoad] = {}

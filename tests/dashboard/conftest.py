@@ -7,7 +7,7 @@ import pytest
 from dashboard import jobs
 from dashboard.controllers import site_world
 from scheduler.contracts.switches import AlternateSwitch
-from scheduler.controllers.evidence.rate_forecasts import RateForecasts
+from scheduler.controllers.evidence.minute_forecasts import MinuteForecasts
 from tests.dashboard.building import World, make_world
 from tests.dashboard.played import Played
 from tests.dashboard.slots_at_work import Slots, slots_at_work
@@ -23,7 +23,7 @@ SURROUNDINGS = {
 def _surroundings(settings, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in SURROUNDINGS.items():
         setattr(settings, name, value)
-    monkeypatch.setattr(site_world, "FORECASTS", RateForecasts())
+    monkeypatch.setattr(site_world, "FORECASTS", MinuteForecasts())
 
 
 @pytest.fixture(autouse=True)

@@ -164,6 +164,8 @@ def _node(name: str, report: NodeReport) -> Named:
         known = [value for slot in report.slots.values() if (value := getattr(slot, metric)) is not None]
         yield series_of(NODE, name, metric), sum(known) if known else None
     yield series_of(NODE, name, "disk_free_mb"), report.disk_free_mb
+    yield series_of(NODE, name, "core_speed"), report.speed_now / report.speed if (
+        report.speed_now and report.speed) else None
 
 
 def _cpu_of_tasks(view: View) -> Named:

@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.approvals.drains import drain_of
+from dashboard.controllers.adaptation_told import told_speed
 from dashboard.operations import elements as parts
 from dashboard.operations import selectors as operations
 from dashboard.operations.diagnosis.health import verdict_of
@@ -69,6 +70,7 @@ def node(request: HttpRequest, node: str) -> HttpResponse:
     shown = parts.node_place(request.viewer, node)
     return render(request, "elements/node.html", {
         "node": shown, "report": shown.report, "if_lost": shown.if_lost,
+        "speed": told_speed(node),
         "slots": [{"name": key, "report": report, "url": slot_url(key)} for key, report in shown.slots],
         "drain": drain_of(node, request.viewer), "may_drain": request.viewer.administers,
         "problems": _rows_of_findings(shown.findings), "live_topic": "estate"})

@@ -23,10 +23,17 @@ from scheduler.performance.alternates_at_work import LEAST_METERED_S, meter_key
 from scheduler.simulation.elastic import Alternate, ElasticDataflow
 from scheduler.simulation.problem import profit_of, value_of
 
-from .expected_rates import expected_course, name_of, sources_of, told_expectations
+from .expected_rates import (
+    expected_course,
+    expected_slowing,
+    name_of,
+    sources_of,
+    told_expectations,
+    told_slowing,
+)
 from .lines import KeptSeries, Line
+from .minute_forecasts import MinuteForecast
 from .offered_bundles import offered_bundles
-from .rate_forecasts import RateForecast
 from .world import AdaptedElement, QueryBatches, World
 
 POINT_S = 20.0  # over so long what is recorded is averaged
@@ -47,7 +54,10 @@ def evidence(world: World) -> Adaptations | None:
         return None
     figures = _Figures(world, world.goals, world.now_s - WINDOW_S, world.now_s)
     sources = {source for name in world.goals for source in sources_of(world, name)}
-    forecasts = world.rate_forecasts.of(world.history, sources, world.now_s)
+    nodes = {node_of(bundle.slot) for fragment in world.estate.fragments.values() for bundle in fragment.queries}
+    forecasts = _Forecasts(
+        world.minute_forecasts.rates(world.history, sources, world.now_s),
+        world.minute_forecasts.speeds(world.history, nodes, world.now_s))
     return _adaptations(world, world.elements(), figures.recent(), forecasts)
 
 
@@ -113,6 +123,14 @@ def points_now(world: World) -> dict[str, AdaptationPoint]:
 
 
 @dataclass(frozen=True)
+class _Forecasts:
+    """What is expected: rates by source, and the speed of cores by node."""
+
+    rates: Mapping[str, MinuteForecast]
+    speeds: Mapping[str, MinuteForecast]
+
+
+@dataclass(frozen=True)
 class _Measured:
     """Figures of one moment: by running task events out a second, by bundle its CPU in cores, the blocks that wait for
     it and how far apart its batches are (s). What was not measured is left out."""
@@ -170,7 +188,7 @@ class _Figures:
 
 def _adaptations(
     world: World, elements: Mapping[str, AdaptedElement], measured: _Measured,
-    forecasts: Mapping[str, RateForecast] | None = None,
+    forecasts: _Forecasts | None = None,
 ) -> Adaptations:
     deciders = _deciders(world, elements)
     dataflows = (_adapted(
@@ -193,7 +211,7 @@ def _deciders(world: World, elements: Mapping[str, AdaptedElement]) -> dict[str,
 
 def _adapted(
     world: World, name: str, elements: Mapping[str, AdaptedElement], measured: _Measured,
-    forecasts: Mapping[str, RateForecast] | None = None,
+    forecasts: _Forecasts | None = None,
 ) -> AdaptedDataflow | None:
     """A dataflow as adaptation looks at it; None where it does not work, or nothing of it is measured.
 
@@ -201,8 +219,8 @@ def _adapted(
     ----------
     elements : mapping of str to AdaptedElement
         The dynamic tasks that it decides about.
-    forecasts : mapping of str to RateForecast, optional
-        By source; without them it is looked at by what was measured alone.
+    forecasts : _Forecasts, optional
+        Without them it is looked at by what was measured alone.
     """
     estate, submitted = world.estate, world.estate.submitted.get(name)
     if submitted is None or name not in world.running or name not in world.goals:
@@ -222,12 +240,15 @@ def _adapted(
                  for task, each in elements.items() if task in ways and each.why_not)
     seen = {task: _offered(world, task, homes[task], measured) for task in sources}
     courses = {} if forecasts is None else {
-        task: expected_course(forecasts.get(task), per_s, world.now_s) for task, per_s in seen.items()}
+        task: expected_course(forecasts.rates.get(task), per_s, world.now_s) for task, per_s in seen.items()}
     expected = seen | {task: sum(course) / len(course) for task, course in courses.items()}
     bundles = None if forecasts is None else offered_bundles(world, name, [expected[task] for task in sources])
     changeable = switchable if bundles is None else set(tasks)
     teams = {task: {estate.submitted[user].team for user in estate.users.get(task, ())} for task in changeable}
-    errors = [each.error for task in sources if forecasts and (each := forecasts.get(task)) is not None]
+    rates = {} if forecasts is None else forecasts.rates
+    slowing = {} if forecasts is None else {
+        node: expected_slowing(forecast, world.now_s) for node, forecast in forecasts.speeds.items()}
+    errors = [rates[task].error for task in sources if task in rates]
     return AdaptedDataflow(
         name, submitted.team, world.goals[name],
         ElasticDataflow(
@@ -237,11 +258,13 @@ def _adapted(
         {task: name_of(submitted.running, task) for task in switchable},
         {task: tuple(sorted(own - {submitted.team})) for task, own in teams.items()},
         expected, _waiting({task: homes[task] for task in tasks}, parents, measured),
-        _room(world, homes, tasks, measured),
+        (room := _room(world, homes, tasks, measured, slowing)),
         max(world.prices.slot_hour(node_of(bundle.slot)) for home in homes.values() for bundle in home.queries),
         _event_us(homes.values(), sources, measured), left_alone,
         Forecast(courses, error=max(errors, default=0.0)) if courses else None,
-        tuple(told_expectations(submitted.running, seen, courses, forecasts or {})), bundles)
+        (*told_expectations(submitted.running, seen, courses, rates), *told_slowing(
+            {} if forecasts is None else forecasts.speeds, {node_of(slot) for slot in room.cores}, world.now_s)),
+        bundles)
 
 
 def _event_us(homes: Iterable[Fragment], sources: Sequence[str], measured: _Measured) -> float | None:
@@ -319,9 +342,11 @@ def _waiting(
 
 
 def _room(
-    world: World, homes: Mapping[str, Fragment], tasks: Collection[str], measured: _Measured
+    world: World, homes: Mapping[str, Fragment], tasks: Collection[str], measured: _Measured,
+    slowing: Mapping[str, Sequence[float]],
 ) -> AdaptationRoom:
-    """What slots have for some tasks: all but what drivers, batches, and other queries and tasks take there."""
+    """What slots have for some tasks: all but what drivers, batches, and other queries and tasks take there; less where
+    their cores are expected to become slower. In seconds of a core as fast as now."""
     own = {home.id: home for home in homes.values()}
     batches = world.batches(list(own))
     taken: dict[str, float] = {}
@@ -338,9 +363,11 @@ def _room(
         total = sum(bundle.weight for bundle in homes[task].queries) or 1.0
         for bundle in homes[task].queries:
             parts[task][bundle.slot] = parts[task].get(bundle.slot, 0.0) + bundle.weight / total
-    slots = sorted({slot for of_task in parts.values() for slot in of_task})
-    return AdaptationRoom(
-        {slot: max(LEAST_CORES, 1.0 - world.costs.slot_cores - taken.get(slot, 0.0)) for slot in slots}, parts)
+    ahead = {
+        slot: tuple(max(LEAST_CORES, part - world.costs.slot_cores - taken.get(slot, 0.0))
+                    for part in slowing.get(node_of(slot), (1.0,)))
+        for slot in sorted({slot for of_task in parts.values() for slot in of_task})}
+    return AdaptationRoom({slot: sum(course) / len(course) for slot, course in ahead.items()}, parts, ahead)
 
 
 def _beside_events(

@@ -1,14 +1,17 @@
-"""The rates of dataflows' sources in the next minutes, as adaptation uses them and pages show them."""
+"""The rates of dataflows' sources and the speeds of nodes' cores in the next minutes, as adaptation uses them and pages
+show them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from scheduler.history.series import MINUTE
 
-from .rate_forecasts import AHEAD, RateForecast
+from .minute_forecasts import AHEAD, MinuteForecast
 from .world import World
+
+SLOWER = 0.03  # what is less is not worth a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +27,14 @@ class ExpectedMinute:
 
 def expected_minutes(world: World, name: str) -> list[ExpectedMinute]:
     """The next minutes by the forecasts of a dataflow's sources; nothing where one of them has none."""
-    forecasts = world.rate_forecasts.of(world.history, sources := sources_of(world, name), world.now_s)
-    if not sources or not all(source in forecasts and forecasts[source].per_s for source in sources):
+    forecasts = world.minute_forecasts.rates(world.history, sources := sources_of(world, name), world.now_s)
+    if not sources or not all(source in forecasts and forecasts[source].values for source in sources):
         return []
     minutes = []
-    for number in range(min(len(each.per_s) for each in forecasts.values())):
+    for number in range(min(len(each.values) for each in forecasts.values())):
         at_s = max(each.begin_s for each in forecasts.values()) + number * MINUTE.step_s
-        per_s = sum(each.per_s[number] for each in forecasts.values())
-        off = sum(each.per_s[number] * each.errors[number] for each in forecasts.values())
+        per_s = sum(each.values[number] for each in forecasts.values())
+        off = sum(each.values[number] * each.errors[number] for each in forecasts.values())
         minutes.append(ExpectedMinute(at_s, per_s, max(0.0, per_s - off), per_s + off))
     return minutes
 
@@ -44,16 +47,39 @@ def sources_of(world: World, name: str) -> list[str]:
         and not world.estate.tasks[task].parents]
 
 
-def expected_course(forecast: RateForecast | None, seen_per_s: float, now_s: float) -> tuple[float, ...]:
+def expected_course(forecast: MinuteForecast | None, seen_per_s: float, now_s: float) -> tuple[float, ...]:
     """A source's rate in the next minutes: never less than what comes now, for what is worth more waits until there is
     room for it, while what is cheaper is to be on when more comes."""
     ahead = () if forecast is None else forecast.ahead(now_s)
     return tuple(max(seen_per_s, each) for each in ahead) or (seen_per_s,) * AHEAD
 
 
+def expected_slowing(forecast: MinuteForecast | None, now_s: float) -> tuple[float, ...]:
+    """How fast a node's cores will be in the next minutes, as a part of their present speed: never more than 1, so that
+    a core that is to become faster is used once it is."""
+    ahead = () if forecast is None or forecast.last <= 0 else forecast.ahead(now_s)
+    return tuple(min(1.0, each / forecast.last) for each in ahead) if forecast is not None and ahead else (1.0,) * AHEAD
+
+
+def speed_expectation(node: str, forecast: MinuteForecast, now_s: float) -> str:
+    """What is expected of the speed of a node's cores, how sure that is, or why the last minute decides."""
+    if not (ahead := forecast.ahead(now_s)):
+        return f"The cores of {node} are expected to stay as fast as in the last minute: {forecast.why_averages}"
+    wrong = sum(forecast.errors) / len(forecast.errors)
+    return (f"The cores of {node} are expected to have {sum(ahead) / len(ahead):.0%} of their calibrated speed in the "
+            f"next {AHEAD} minutes, {forecast.last:.0%} now (forecast by {forecast.method}, {wrong:.0%} wrong).")
+
+
+def told_slowing(forecasts: Mapping[str, MinuteForecast], nodes: Set[str], now_s: float) -> Iterator[str]:
+    """What is said of nodes whose cores are expected to become slower by more than `SLOWER`."""
+    for node in sorted(nodes & forecasts.keys()):
+        if sum(course := expected_slowing(forecasts[node], now_s)) < (1 - SLOWER) * len(course):
+            yield speed_expectation(node, forecasts[node], now_s)
+
+
 def told_expectations(
     running: Mapping[str, str], seen: Mapping[str, float], courses: Mapping[str, Sequence[float]],
-    forecasts: Mapping[str, RateForecast],
+    forecasts: Mapping[str, MinuteForecast],
 ) -> Iterator[str]:
     """What is expected to be more than now, how sure that is, and where what comes now is expected to last."""
     for task, course in courses.items():

@@ -31,7 +31,7 @@ from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
 from scheduler.reuse.defragment import DefragmentRule
 
-from .rate_forecasts import RateForecasts
+from .minute_forecasts import MinuteForecasts
 
 Stream = tuple[str, str]  # the running tasks that write and read it
 
@@ -179,7 +179,7 @@ class World(Clock, Protocol):
         """By which algorithm of adaptation is decided."""
 
     @property
-    def rate_forecasts(self) -> RateForecasts:
+    def minute_forecasts(self) -> MinuteForecasts:
         """Forecasts of sources, as whoever runs the loop keeps them from one turn to the next."""
 
     def elements(self) -> Mapping[str, AdaptedElement]:

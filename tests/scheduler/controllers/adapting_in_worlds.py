@@ -16,7 +16,7 @@ from scheduler.controllers.alternate_adaptation import Adaptations, AdaptedDataf
 from scheduler.controllers.changes import Aspect, AspectChange
 from scheduler.controllers.controller_port import Effect, Evaluation, Verdict
 from scheduler.controllers.evidence.expected_rates import expected_course
-from scheduler.controllers.evidence.rate_forecasts import RateForecast
+from scheduler.controllers.evidence.minute_forecasts import MinuteForecast
 from scheduler.controllers.loop_values import OFF, ControllerPromise, Decision, Policy
 from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.simulation.elastic import Alternate, ElasticDataflow
@@ -84,7 +84,7 @@ def dataflow_of(subject: str, load: float, ways: tuple[str, str]) -> AdaptedData
     first, second = tasks_of(subject)
     others = tuple(team for team in TEAMS if team != OWNERS[subject])[: load > 120.0]
     seen = PER_LOAD * load
-    foreseen = RateForecast(0.0, (1.2 * seen,) * 7, (0.1,) * 7, 0.1, "season") if load % 20 else None
+    foreseen = MinuteForecast(0.0, seen, (1.2 * seen,) * 7, (0.1,) * 7, 0.1, "season") if load % 20 else None
     course = expected_course(foreseen, seen, 0.0)
     return AdaptedDataflow(
         subject, OWNERS[subject], DataflowGoals(most_per_hour=0.4, least_per_hour=0.04),

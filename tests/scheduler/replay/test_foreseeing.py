@@ -10,19 +10,20 @@ import numpy as np
 import pytest
 
 from scheduler.controllers.changes import Aspect
-from scheduler.controllers.evidence import rate_forecasts
-from scheduler.controllers.evidence.rate_forecasts import (
+from scheduler.controllers.evidence import minute_forecasts
+from scheduler.controllers.evidence.minute_forecasts import (
     AGAIN_S,
     AHEAD,
     JUDGED_S,
-    RateForecast,
-    RateForecasts,
-    forecast_rate,
+    MinuteForecast,
+    MinuteForecasts,
+    forecast_minutes,
     judged_course,
 )
 from scheduler.guards.element_policies import ElementPolicy
 from scheduler.history.memory_history import MemoryHistory
-from scheduler.history.series import TASK, Series
+from scheduler.history.series import NODE, TASK, Series
+from scheduler.model.fragment import node_of
 from scheduler.replay import played_world
 from scheduler.replay.setup import Replayed
 
@@ -52,9 +53,9 @@ def tossed(seed: int) -> Course:
 
 def play(
     course: Course, monkeypatch: pytest.MonkeyPatch, *, foresees: bool = True, steps: int = 100, noise: float = 0.0,
-    algorithm: str = "CE",
+    algorithm: str = "CE", speed: Course = lambda later_s: 1.0,
 ) -> Replayed:
-    """A dataflow of the played worlds, of whose source the days before are kept; or with averages alone."""
+    """A dataflow of the played worlds, of whose source and cores the days before are kept; or with averages alone."""
     rng = np.random.default_rng(7)
 
     def at(later_s: float) -> float:
@@ -63,18 +64,19 @@ def play(
     def with_days_before() -> MemoryHistory:
         history = MemoryHistory()
         for later_s in range(-DAYS * DAY_S, 0, 60):
-            history.append(int(BEGIN_S) + later_s, {series: at(later_s)})
+            history.append(int(BEGIN_S) + later_s, {series: at(later_s)} | {
+                Series(NODE, node, "core_speed"): speed(later_s) for node in nodes})
         history.tidy(int(BEGIN_S))
         return history
 
-
-
-    [submitted] = adapted(ElementPolicy({}, source="controllers")).submitted.values()
+    estate = adapted(ElementPolicy({}, source="controllers"))
+    [submitted] = estate.submitted.values()
+    nodes = {node_of(bundle.slot) for fragment in estate.fragments.values() for bundle in fragment.queries}
     series = Series(TASK, submitted.running["s"], "rate_per_s")
     with monkeypatch.context() as patch:
         patch.setattr(played_world, "MemoryHistory", with_days_before)
         if not foresees:
-            patch.setattr(RateForecasts, "of", lambda *_: {})
+            patch.setattr(MinuteForecasts, "rates", lambda *_: {})
         result, _ = played([at(number * STEP_S) for number in range(steps)], begin_s=BEGIN_S, algorithm=algorithm)
     return result
 
@@ -112,6 +114,20 @@ def test_those_that_look_ahead_do_so_too(algorithm: str, monkeypatch: pytest.Mon
     assert (first, foreseen.waiting.sum()) == ("few", 0.0) and at_s <= RISE_S
 
 
+@pytest.mark.parametrize("algorithm", ["CE", "local", "PLAStiCC"])
+def test_cores_that_will_be_slower_are_foreseen_from_kept_speeds(
+    algorithm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def slowing(later_s: float) -> float:
+        """Every day at the same time, from a little after the play begins, half as fast for hours."""
+        return 0.4 if 120 <= later_s % DAY_S < 20_000 else 1.0
+
+    foreseen = play(lambda later_s: LOW, monkeypatch, steps=30, algorithm=algorithm, speed=slowing)
+    assert switched(foreseen)[0][0] == "few"
+    assert "of their calibrated speed in the next" in foreseen.rounds[0].decision.why
+    assert switched(play(lambda later_s: LOW, monkeypatch, steps=30, algorithm=algorithm)) == []
+
+
 def test_a_rise_that_does_not_come_costs_minutes_and_nothing_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     foreseen = play(quiet, monkeypatch)
     assert [way for way, _ in switched(foreseen)] == ["few", "all"]
@@ -135,8 +151,8 @@ def minutes(course: Course) -> list[float]:
     return [course(later_s) for later_s in range(-DAYS * DAY_S, 0, 60)]
 
 
-def forecast(known: Sequence[float]) -> RateForecast:
-    return forecast_rate(known, judged_course(known), begin_s=0.0)
+def forecast(known: Sequence[float]) -> MinuteForecast:
+    return forecast_minutes(known, judged_course(known), begin_s=0.0)
 
 
 @pytest.mark.parametrize(("known", "why"), [
@@ -144,28 +160,28 @@ def forecast(known: Sequence[float]) -> RateForecast:
     (np.random.default_rng(1).choice([0.0, 1e5], 3_000).tolist(), "wrong")])
 def test_where_a_forecast_is_no_good_it_is_said_why_there_is_none(known: list[float], why: str) -> None:
     made = forecast(known)
-    assert made.per_s == () == made.ahead(0.0) and why in made.why_averages
+    assert made.values == () == made.ahead(0.0) and why in made.why_averages
 
 
 def test_a_forecast_stands_between_what_was_seen_and_what_its_method_says() -> None:
     made = forecast(minutes(lambda later_s: rising(later_s + RISE_S - 120)))
     assert made.method == "season" and made.why_averages == ""
-    assert all(LOW - 1 <= each <= HIGH + 1 for each in made.per_s)
-    assert made.per_s[-1] > 0.9 * HIGH and 0 <= made.error < 0.3
-    assert len(made.per_s) == AHEAD + AGAIN_S / 60
-    assert made.ahead(90.0) == made.per_s[1:1 + AHEAD]
-    assert made.ahead(1e6) == made.per_s[-1:] * AHEAD
+    assert all(LOW - 1 <= each <= HIGH + 1 for each in made.values)
+    assert made.values[-1] > 0.9 * HIGH and 0 <= made.error < 0.3
+    assert len(made.values) == AHEAD + AGAIN_S / 60
+    assert made.ahead(90.0) == made.values[1:1 + AHEAD]
+    assert made.ahead(1e6) == made.values[-1:] * AHEAD
 
 
 def test_forecasts_are_made_again_after_minutes_and_not_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    history, forecasts, judged = MemoryHistory(), RateForecasts(), []
+    history, forecasts, judged = MemoryHistory(), MinuteForecasts(), []
     for at_s in range(0, 3_600, 10):
         history.append(at_s, {Series(TASK, "s", "rate_per_s"): 100.0 + at_s})
     monkeypatch.setattr(
-        rate_forecasts, "judged_course", lambda minutes: judged.append(len(minutes)) or judged_course(minutes))
+        minute_forecasts, "judged_course", lambda minutes: judged.append(len(minutes)) or judged_course(minutes))
 
-    def made_at(later_s: float) -> RateForecast:
-        [(name, made)] = forecasts.of(history, ["s", "unknown"], 3_600.0 + later_s).items()
+    def made_at(later_s: float) -> MinuteForecast:
+        [(name, made)] = forecasts.rates(history, ["s", "unknown"], 3_600.0 + later_s).items()
         assert name == "s"
         return made
 

@@ -1,8 +1,10 @@
-"""Calibration: the speed of a node's cores, measured once, for a minute, as soon as its slots have little to do.
+"""Calibration: how fast the cores of a node are, measured for a minute when its slots first have little to do; and from
+then on minute by minute, for a virtual machine's host may give its cores more or less.
 
-Profiles that come with Weir are told for a core of a known speed (`scheduler/performance/shipped.py`). What is looked
-at is the small loop of `speed.py`, by its own CPU time: it takes a hundredth of a core, and other work disturbs it
-little. The result stays in the node's folder, and counts until the class of machine is another.
+Profiles that come with Weir are of a core of a known speed (`scheduler/performance/shipped.py`). Measured is the small
+loop of `speed.py`, by its own CPU time, so other work disturbs it little. It takes a hundredth of a core during the
+first minute, and a four-thousandth later. The result of the first minute stays in the node's folder, and counts until
+the class of machine is another.
 """
 
 from __future__ import annotations
@@ -13,21 +15,24 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 
-from .speed import CoreSpeed
+from .speed import EVERY_S, CoreSpeed
 
 LASTS_MS = 60_000
+WATCHES_EVERY_S = 2.0  # once it is calibrated
 
 
 class Calibration:
-    """Measures the speed of the cores once.
+    """Measures the speed of a node's cores.
 
     Parameters
     ----------
     look : callable, optional
-        Begins to look at a core, given by its number.
+        Begins to look at a core, given by its number, every so many seconds.
     """
 
-    def __init__(self, path: Path, *, machine: str, look: Callable[[int], CoreSpeed] = CoreSpeed) -> None:
+    def __init__(
+        self, path: Path, *, machine: str, look: Callable[[int, float], CoreSpeed] = CoreSpeed
+    ) -> None:
         self._path = path
         self._machine = machine
         self._look = look
@@ -35,29 +40,41 @@ class Calibration:
         self._block = ExitStack()
         self._until_ms = self._left_s = 0
         self.speed = self._kept()
+        self.speed_now: float | None = None
 
     @property
     def left_s(self) -> int | None:
-        """Seconds that it still takes, once it has begun; None before and after."""
-        return None if self._looking is None else self._left_s
+        """Seconds that calibration still takes, once it has begun; None before and after."""
+        return None if self._looking is None or self.speed is not None else self._left_s
+
+    def report(self) -> dict[str, float | None]:
+        """What a node's report says of it."""
+        return {"speed": self.speed, "calibrating_s": self.left_s, "speed_now": self.speed_now}
 
     def turn(self, now_ms: int, *, is_calm: bool) -> None:
-        """Begin if the speed is unknown and the node is calm; end after a minute."""
+        """Begin where the node is calm, or was calibrated before, and take what each minute brings."""
         if self._looking is None:
             if self.speed is None and is_calm:
-                self._looking = self._block.enter_context(self._look(min(os.sched_getaffinity(0))))
-                self._until_ms = now_ms + LASTS_MS
-                self._left_s = LASTS_MS // 1000
+                self._begin(now_ms, EVERY_S)
+            elif self.speed is not None:
+                self._begin(now_ms, WATCHES_EVERY_S)
             return
         self._left_s = max(0, (self._until_ms - now_ms) // 1000)
-        if now_ms >= self._until_ms:
-            self._keep(self._looking.mean())
+        if now_ms < self._until_ms:
+            return
+        self.speed_now, self._until_ms = self._looking.mean(), now_ms + LASTS_MS
+        if self.speed is None:
+            self._keep(self.speed_now)
             self.stop()
 
     def stop(self) -> None:
-        """End the measurement."""
+        """Stop looking; the next turn begins anew."""
         self._block.close()
         self._looking = None
+
+    def _begin(self, now_ms: int, every_s: float) -> None:
+        self._looking = self._block.enter_context(self._look(min(os.sched_getaffinity(0)), every_s))
+        self._until_ms, self._left_s = now_ms + LASTS_MS, LASTS_MS // 1000
 
     def _keep(self, speed: float | None) -> None:
         if speed is None:
