@@ -86,7 +86,8 @@ def written_task(document: Document, task_id: str) -> Mapping[str, Any]:
         if of is None:
             raise GraphNotEditable(f"The document has no task {shown(task_id)}.", remedy="Choose one of the graph.")
         raise GraphNotEditable(
-            f"The text has no task {shown(task_id)}: Weir makes it of a loop, a split or a port at {of}.", remedy=_IN_TEXT)
+            f"The text has no task {shown(task_id)}: Weir makes it of a loop, a split or a port at {of}.",
+            remedy=_IN_TEXT)
     return written
 
 

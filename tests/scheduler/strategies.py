@@ -132,7 +132,8 @@ def changed(draw: st.DrawFn, dataflow: Dataflow) -> Dataflow:
     """The dataflow with one of its tasks another, or with its tasks under other ids."""
     tasks = list(dataflow.tasks)
     chosen = draw(st.integers(0, len(tasks) - 1))
-    others = next(kind for kind in (SOURCES, TRANSFORMS, SINKS, AT_PORTS) if tasks[chosen].type in {name for name, _ in kind})
+    kinds = (SOURCES, TRANSFORMS, SINKS, AT_PORTS)
+    others = next(kind for kind in kinds if tasks[chosen].type in {name for name, _ in kind})
     tasks[chosen] = Task(tasks[chosen].id, *draw(st.sampled_from(others)))
     ids = {task.id: task.id + draw(st.sampled_from(["", "", "-new"])) for task in tasks}
     return deduplicate(Dataflow(

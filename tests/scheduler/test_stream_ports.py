@@ -8,7 +8,7 @@ from copy import deepcopy
 import pytest
 from hypothesis import example, given, settings
 
-from scheduler.model.alternates import selectivity_at_work
+from scheduler.model.alternates import alternates_in, selectivity_at_work
 from scheduler.model.documents import dump_document, read_document
 from scheduler.model.errors import InvalidDataflow
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
@@ -84,7 +84,8 @@ def written_out(document: dict) -> dict:
                     name = f"{each[end]}.{each[side]}"
                     if port(name, kind) not in tasks:
                         tasks.append(port(name, kind))
-                        flat.append({"from": each[end], "to": name} if end == "from" else {"from": name, "to": each[end]})
+                        whole = {"from": each["from"], "to": each["to"]}
+                        flat.append({**whole, "to" if end == "from" else "from": name})
                     ends[end] = name
             flat.append(ends)
         return tasks, flat
@@ -109,6 +110,12 @@ def test_ports_are_tasks_that_somebody_could_have_written(document) -> None:
     assert fingerprints(dataflow, task_types=TYPES) == fingerprints(read(written), task_types=TYPES)
     assert {task.id for task in dataflow.tasks} == {task["id"] for task in written["tasks"]}
     assert read(json.loads(dump_document(dataflow, "json"))) == dataflow
+
+
+def test_an_alternate_says_its_ports() -> None:
+    work = read(SHORT).task("work")
+    assert alternates_in(work.type, work.config)[0].summary == (
+        "from_port left + from_port right → scale + scale → into_port high + into_port low")
 
 
 def test_ports_and_parts_of_a_stream_go_together() -> None:
