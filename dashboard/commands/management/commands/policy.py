@@ -35,8 +35,8 @@ class Command(DataflowCommand):
         parser.add_argument("--source", help="which policy source decides: rules, people, …")
         parser.add_argument("--version-again", type=int, metavar="NUMBER", help="propose an earlier version, 0 is the "
                             "document's")
-        parser.add_argument("--dry-run", type=int, metavar="HOURS", help="only say what the policy would have done over "
-                            f"the last hours, {MOST_HOURS} at most")
+        parser.add_argument("--dry-run", type=int, metavar="HOURS", help="only say what the policy would have done "
+                            f"over the last hours, {MOST_HOURS} at most")
         parser.add_argument("--why", default="", help="what it is for")
         parser.add_argument("--release", action="store_true", help="let the policy decide again where somebody holds")
         parser.add_argument("--key", action="append", default=[], metavar="VALUE", help="with --release: of this key "
