@@ -139,7 +139,7 @@ def test_a_dynamic_task_opens_in_the_graph_by_keyboard(alarms: str, page_of: Pag
     page.locator(".graph-canvas").press("Enter")
     expect(page.locator("[data-graph-do='ways']")).to_have_text("Close its alternates")
     ways = page.evaluate(nodes)
-    assert {text[2:] for text in ways} == {"coarse", "exact", "sampled"}
+    assert {text[2:] for text in ways} == {"coarse: sql", "exact: sql", "sampled: sql"}
     assert sum(text.startswith("●") for text in ways) == 1
     page.locator(".graph-canvas").press("Enter")
     expect(page.locator("[data-graph-do='ways']")).to_have_text("Open its alternates")
