@@ -8,6 +8,7 @@ For pages and API:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from uuid import UUID
@@ -73,6 +74,14 @@ class DynamicTask:
     trouble: str = ""  # of `scheduler.guards.alternate_choice`
     readings: Mapping[str, FigureValue] = field(default_factory=dict)  # of what guards look at, as last seen
     figures: tuple[AlternateFigures, ...] = ()  # in the order of its alternates (`plans.alternate_figures`)
+
+    @property
+    def keys_by_alternate(self) -> Mapping[str, int]:
+        """For how many keys each alternate works that is not that of the task, by the switches that are known."""
+        newest: dict[str, str] = {}
+        for switch in self.key_switches:
+            newest.update(switch.keys)
+        return Counter(alternate for alternate in newest.values() if alternate)
 
 
 def dynamic_tasks(viewer: Viewer, dataflow_id: UUID | str) -> list[DynamicTask]:

@@ -3,8 +3,8 @@
 A task has ``id``, ``label``, ``type``, ``kind``, ``config``, ``users`` (dataflows that it also runs for), ``note`` (the
 same, short enough for its box) and ``marks`` (how it is drawn), and where it has a page of its own ``page`` (the
 running task's id); a stream ``id``, ``source``, ``target``, ``marks``.
-A dynamic task has its ``ways``: alternates by ``name``, the ``tasks`` that do each (``id``, ``type``), its ``guard``,
-and which is ``on`` as far as that is known; a browser draws them inside the task once somebody opens it.
+A dynamic task has its ``ways``: alternates by ``name``, what each ``does``, its ``guard``, and which is ``on`` as
+far as that is known; a browser draws them inside the task once somebody opens it.
 ``labelled`` streams show figures.
 """
 
@@ -239,8 +239,7 @@ def _note(users: Sequence[Mapping[str, str]], *, count: int | None = None) -> st
 def _ways(task: Mapping[str, Any]) -> list[dict[str, Any]]:
     """The alternates of a dynamic task."""
     return [
-        {"name": each.name, "on": each.name == task.get("on"), "guard": each.guard,
-         "tasks": [{"id": step.id, "type": step.type} for step in each.tasks]}
+        {"name": each.name, "on": each.name == task.get("on"), "guard": each.guard, "does": each.summary}
         for each in alternates_in(task["type"], task["config"])]
 
 

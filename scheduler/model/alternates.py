@@ -17,7 +17,7 @@ from typing import Any
 from .canonical import canonical_config, canonical_json
 from .columns import ColumnError, Columns
 from .dataflow import Task, _frozen
-from .paths import OUTPUT, STREAMS, TASKS, TaskPath, path_in
+from .paths import AT_PORT, OUTPUT, PORT, STREAMS, TASKS, TaskPath, path_in
 from .task_types import DYNAMIC, DYNAMIC_FOLD, PATH, SWITCHING, WAVE, TaskType
 from .warm_up import WARM, on_of, warming_of, working
 
@@ -63,14 +63,16 @@ class TaskAlternate:
 
     @property
     def summary(self) -> str:
-        """What it is made of, in words: its type, or those along its path."""
+        """What it is made of, in words: its type, or those along its path; of ports their names.
+
+        ``from_port left + from_port right → scale → into_port good``
+        """
         path = self.path
         if path is None:
             return self.type
-        types = {task.id: task.type for task in path.tasks}
-        names = [types[name] for name in path.parents() if name in types]
-        is_line = len(path.streams) == len(path.tasks) + 1
-        return " → ".join(names) if is_line else f"{len(names)} tasks: {', '.join(names)}"
+        words = {task.id: f"{task.type} {task.config.get(PORT)}" if task.type in AT_PORT else task.type
+                 for task in path.tasks}
+        return " → ".join(" + ".join(sorted(words[name] for name in stage)) for stage in path.stages())
 
 
 def is_dynamic(task_type: str) -> bool:

@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 from .alternates import ALTERNATES
@@ -18,6 +19,7 @@ from .draft import LOOP
 from .errors import WeirError
 from .latency_limits import path_along, stream_ends, stream_text
 from .latency_reading import gap_in
+from .paths import INPUT, OUTPUT
 from .positions import shown
 from .schema import dataflow_schema
 
@@ -60,8 +62,13 @@ def editable(value: Any) -> dict[str, Any]:
         twice = [names for names, count in Counter(tuple(each[name] for name in named) for each in listed).items()
                  if count > 1]
         if twice:
+            ends = twice[0]
+            differ = any(not {INPUT, OUTPUT, "split"}.isdisjoint(each) for each in listed
+                         if tuple(each[name] for name in named) == ends)
             raise GraphNotEditable(
-                f"There are two {key} {shown(' → '.join(twice[0]))}.", remedy="Take one out of the text first.")
+                f"There are two {key} {shown(' → '.join(ends))}.",
+                remedy="The graph cannot tell them apart: change the text." if differ
+                else "Take one out of the text first.")
     return {**value, "tasks": tasks, "streams": streams}
 
 
@@ -71,7 +78,7 @@ def written_task(document: Document, task_id: str) -> Mapping[str, Any]:
     Raises
     ------
     GraphNotEditable
-        It does not write it: Weir makes it of a loop or a split, or it is gone.
+        It does not write it: Weir makes it of a loop, a split or a port, or it is gone.
     """
     written = next((task for task in document["tasks"] if task["id"] == task_id), None)
     if written is None:
@@ -79,7 +86,8 @@ def written_task(document: Document, task_id: str) -> Mapping[str, Any]:
         if of is None:
             raise GraphNotEditable(f"The document has no task {shown(task_id)}.", remedy="Choose one of the graph.")
         raise GraphNotEditable(
-            f"The text has no task {shown(task_id)}: Weir makes it of a loop or a split at {of}.", remedy=_IN_TEXT)
+            f"The text has no task {shown(task_id)}: Weir makes it of a loop, a split or a port at {of}.",
+            remedy=_IN_TEXT)
     return written
 
 
@@ -138,7 +146,7 @@ def add_task(
     streams: list[Any] = []
     for stream in document["streams"]:
         if (stream["from"], stream["to"]) == (source, target):
-            streams += [{**stream, "to": task["id"]}, {"from": task["id"], "to": target}]
+            streams += [_led(stream, task["id"]), _led({"from": task["id"]}, target, stream)]
         else:
             streams.append(stream)
     return _with_limits({**document, "tasks": tasks, "streams": streams}, lambda along: [
@@ -150,17 +158,16 @@ def remove_task(document: Document, task_id: str) -> dict[str, Any]:
     """Remove a task, its rate and its streams. Where one task wrote to it or one read it, what it read goes to what
     read it. Latency limits that go on without it stay; others go."""
     parents, children = (
-        [stream[end] for stream in document["streams"] if stream[other] == task_id]
-        for end, other in (("from", "to"), ("to", "from")))
+        [stream for stream in document["streams"] if stream[end] == task_id] for end in ("to", "from"))
     left = [stream for stream in document["streams"] if task_id not in (stream["from"], stream["to"])]
     joined = {(stream["from"], stream["to"]) for stream in left}
     if min(len(parents), len(children)) == 1:
         left = []
         for stream in document["streams"]:
             if stream["to"] == task_id:
-                new = [child for child in children
-                       if child != stream["from"] and (stream["from"], child) not in joined]
-                left += [{**stream, "to": child} for child in new]
+                left += [
+                    _led(stream, child["to"], child) for child in children
+                    if child["to"] != stream["from"] and (stream["from"], child["to"]) not in joined]
             elif stream["from"] != task_id:
                 left.append(stream)
     without = _with_rates(document, lambda name: None if name == task_id else name)
@@ -223,6 +230,12 @@ def possible_readers(document: Document, task_id: str) -> list[str]:
         left += new
     return [task["id"] for task in document["tasks"]
             if task["id"] not in before and task_id not in writers.get(task["id"], ())]
+
+
+def _led(stream: Mapping[str, Any], target: str, before: Mapping[str, Any] = MappingProxyType({})) -> dict[str, Any]:
+    """A stream that leads to another task, by the input of the one that led there before."""
+    rest = {key: value for key, value in stream.items() if key != INPUT}
+    return {**rest, "to": target} | ({INPUT: before[INPUT]} if INPUT in before else {})
 
 
 def _with_task(

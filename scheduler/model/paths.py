@@ -17,6 +17,8 @@ from .dataflow import Stream, Task
 
 INPUT, OUTPUT = ENDS = "input", "output"
 TASKS, STREAMS = "tasks", "streams"  # the keys in a document
+INTO_PORT, FROM_PORT = AT_PORT = "into_port", "from_port"  # the task types where streams enter and leave by a name
+PORT = "port"  # their parameter
 Frame = TypeVar("Frame")
 
 
@@ -33,6 +35,15 @@ class TaskPath:
         for stream in self.streams:
             reads[stream.target].append(stream.source)
         return {name: tuple(reads[name]) for name in TopologicalSorter(reads).static_order() if name != INPUT}
+
+    def stages(self) -> list[list[str]]:
+        """Its tasks, those together that as many others may be before; upstream first."""
+        depth = {INPUT: -1}
+        stages: dict[int, list[str]] = {}
+        for name, above in self.parents().items():
+            depth[name] = 1 + max((depth[source] for source in above), default=-1)
+            stages.setdefault(depth[name], []).append(name)
+        return [stage for number in sorted(stages) if (stage := [name for name in stages[number] if name != OUTPUT])]
 
     def shared(self) -> frozenset[str]:
         """What is read more than once: `INPUT`, or tasks."""

@@ -11,10 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from .draft_values import Draft, DraftStream, DraftTask, free_id
-from .paths import INPUT, OUTPUT
+from .paths import FROM_PORT, INPUT, INTO_PORT, OUTPUT, PORT
 from .positions import DocumentNode, Problems, listed, shown
 
-INTO_PORT, FROM_PORT = "into_port", "from_port"  # the task types
 PORT_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 PORT_KEYS = {INPUT: "target", OUTPUT: "source"}  # of a stream, and which of its ends is the dynamic task
 
@@ -132,7 +131,7 @@ def _at_port(
     if (key := (end, node.value)) in made:
         return made[key], False
     name = made[key] = free_id(end, f".{node.value}", draft)
-    stated = DocumentNode({"port": node}, node.position, {"port": node.position})
+    stated = DocumentNode({PORT: node}, node.position, {PORT: node.position})
     draft.tasks[name] = task(name, kind, stated) or DraftTask(name, None, {}, node.position)
     return name, True
 

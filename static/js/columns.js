@@ -1,4 +1,4 @@
-// What the editor knows of the text: columns, task types, keys and the words of guards; completed where they belong, and
+// What the editor knows of the text: columns, task types, keys, ports and the words of guards; completed where they belong, and
 // explained where one points. The site says with each check which columns every task reads and gives; while a text cannot
 // be read, the last answer stands.
 
@@ -10,6 +10,9 @@ const KEY = /["']?([A-Za-z_]\w*)["']?\s*:/g;
 const WAY = /["']?\bname["']?\s*:/g; // an alternate begins with its name
 const WAY_KEYS = ["name", "type", "config", "tasks", "streams", "value", "guard"];
 const AT_KEY = /(?:^\s*(?:-\s+)?|[{,]\s*)["']?(\w*)$/; // before it a key may be written
+const LIST = /["']?\b(tasks|streams|alternates|rates|latency)["']?\s*:/g;
+const ENTRY = /\{|(?:^|\n)\s*-\s/g; // where an entry of a list begins, or a mapping
+const PORT_KEYS = ["input", "output"];
 const FARTHEST = 4000; // characters behind the cursor in which a task's type may stand
 
 /** The task that a place in the text is in: its id, its type, the parameter that was begun last before it, and of an
@@ -34,6 +37,28 @@ export function taskAt(text, position, parametersOf) {
   return { id: started[1], type, parameter, ...(way && { key, written: keys }) };
 }
 
+/** The stream that a place in the text is in: its keys, the one that was begun last, and whether it is of a path; null
+ * outside of streams. */
+export function streamAt(text, position) {
+  const before = text.slice(0, position);
+  const lists = [...before.matchAll(LIST)].map((match) => match[1]);
+  const begun = [...before.matchAll(ENTRY)].at(-1);
+  if (lists.at(-1) !== "streams" || !begun || /\bsplit["']?\s*:\s*$/.test(before.slice(0, begun.index))) return null;
+  const own = before.slice(begun.index);
+  const following = text.slice(position, position + FARTHEST);
+  const end = following.search(/\}|\n\s*-|\n\S/);
+  const keys = [...own.matchAll(KEY)].map((match) => match[1]);
+  const later = [...following.slice(0, end < 0 ? undefined : end).matchAll(KEY)].map((match) => match[1]);
+  return { key: keys.at(-1), written: [...keys, ...later], isOfPath: lists.includes("alternates") && isWithin(before) };
+}
+
+/** Whether the last streams of a text stand deeper than the first tasks. */
+function isWithin(text) {
+  const depth = (match) => match[0].search(/\S/);
+  const listed = [...text.matchAll(/^[^\n:]*\b(?:tasks|streams)["']?\s*:/gm)];
+  return listed.length > 0 && depth(listed.at(-1)) > depth(listed[0]);
+}
+
 /** The task that a problem is about, where it stands in the text; nothing for one of a stream, or of the whole. */
 export function taskOf(text, problem, position) {
   if (problem.task_id) return problem.task_id;
@@ -42,7 +67,7 @@ export function taskOf(text, problem, position) {
   return taskAt(text, position + (begun?.[0].length ?? 0), () => [])?.id;
 }
 
-/** Behind the id of a task in the text; of a task that Weir made of a loop or a split, the id of that. -1 without. */
+/** Behind the id of a task in the text; of a task that Weir made of a loop, a split or a port, the id of what it is at. -1 without. */
 export function placeOf(text, id) {
   const begun = [...text.matchAll(ID)].filter(({ 1: written }) => id === written || id.startsWith(`${written}.`));
   const longest = Math.max(...begun.map((match) => match[1].length));
@@ -63,7 +88,7 @@ export class Columns {
     this.byTask = {};
     this.types = new Map(); // by name: parameters
     this.described = new Map(); // by name: all that the site says of a type
-    this.keys = { task: {}, alternate: {} }; // by name: what the document's schema says
+    this.keys = { task: {}, alternate: {}, stream: {} }; // by name: what the document's schema says
     this.guards = JSON.parse(form.dataset.guards);
     this.panel = panel;
     this.form = form;
@@ -81,7 +106,11 @@ export class Columns {
         this.types.set(type.name, type.parameters);
         this.described.set(type.name, type);
       }
-      for (const part of Object.keys(this.keys)) this.keys[part] = schema?.$defs[part].properties ?? {};
+      for (const part of Object.keys(this.keys)) {
+        const known = Object.entries(schema?.$defs[part].properties ?? {});
+        this.keys[part] = Object.fromEntries(known.map(
+          ([name, of]) => [name, { ...schema.$defs[of.$ref?.replace("#/$defs/", "")], ...of }]));
+      }
     } catch { /* the editor works without */ }
   }
 
@@ -105,6 +134,8 @@ export class Columns {
     const place = this.at(context.state, context.pos);
     const line = context.state.doc.lineAt(context.pos);
     const before = context.state.sliceDoc(line.from, context.pos);
+    const stream = streamAt(context.state.doc.toString(), context.pos);
+    if (stream) return this.completed(context, AT_KEY.test(before) ? this.keyNames("stream", stream.written) : this.ends(stream, context.state.doc.toString()));
     if (place?.key === "guard" && !AT_KEY.test(before)) return this.completed(context, this.guardWords());
     if (/["']?\btype["']?\s*:\s*["']?\w*$/.test(before)) return this.completed(context, this.typeNames(Boolean(place?.key)));
     const reads = place && this.byTask[place.id]?.reads;
@@ -112,7 +143,7 @@ export class Columns {
       return this.completed(context, reads.columns.map((column) => ({
         label: column.name, detail: column.type ?? "", boost: column.name.startsWith("_") ? -1 : 0 })));
     }
-    return place && AT_KEY.test(before) ? this.completed(context, this.keyNames(place)) : null;
+    return place && AT_KEY.test(before) ? this.completed(context, this.keyNames(place.written ? "alternate" : "task", place.written)) : null;
   }
 
   /** The options that go on with the word before the cursor; nothing where there is none and nobody asked. */
@@ -134,10 +165,18 @@ export class Columns {
       (type) => ({ label: type.name, detail: type.family, info: type.doc }));
   }
 
-  /** Keys of a task or an alternate that are not there yet. */
-  keyNames(place) {
-    const known = this.keys[place.written ? "alternate" : "task"];
-    return Object.keys(known).filter((name) => !place.written?.includes(name)).map(
+  /** What may stand at the key of a stream that was begun: ids of tasks, or the ports that other streams name there. */
+  ends({ key, isOfPath }, text) {
+    const named = PORT_KEYS.includes(key) ? [...text.matchAll(new RegExp(`["']?\\b${key}["']?\\s*:\\s*["']?([\\w.-]+)`, "g"))]
+      : ["from", "to"].includes(key) ? [...text.matchAll(ID)] : [];
+    const end = isOfPath ? { from: ["input"], to: ["output"] }[key] ?? [] : [];
+    return [...new Set([...end, ...named.map((match) => match[1])])].map((label) => ({ label }));
+  }
+
+  /** Keys of a task, an alternate or a stream that are not there yet. */
+  keyNames(part, written) {
+    const known = this.keys[part];
+    return Object.keys(known).filter((name) => !written?.includes(name)).map(
       (name) => ({ label: name, apply: `${name}: `, info: known[name].description }));
   }
 
@@ -150,13 +189,13 @@ export class Columns {
     const [from, to] = [line.from + found.index, line.from + found.index + found[0].length];
     const place = this.at(state, to);
     const isKey = /^["']?\s*:/.test(line.text.slice(found.index + found[0].length));
-    const text = this.meaning(found[0], place, isKey);
+    const part = streamAt(state.doc.toString(), to) ? "stream" : place?.written ? "alternate" : "task";
+    const text = isKey ? this.keys[part][found[0]]?.description : this.meaning(found[0], place);
     if (!text) return null;
     return { pos: from, end: to, create: () => ({ dom: Object.assign(document.createElement("div"), { className: "cm-explained", textContent: text }) }) };
   }
 
-  meaning(word, place, isKey) {
-    if (isKey) return this.keys[place?.written ? "alternate" : "task"][word]?.description;
+  meaning(word, place) {
     if (place?.key === "guard") {
       const known = this.guards.words[word];
       return known ? `${known.example}: ${known.meaning}` : this.guards.figures[word];

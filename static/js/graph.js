@@ -44,11 +44,8 @@ function onOf(task) {
   return on ? `${on.name} · ` : "";
 }
 
-/** An alternate as its box says it: whether it is on, and the tasks along its path. */
-function wayText(way, width) {
-  const steps = way.tasks.length > 1 ? `: ${way.tasks.map((task) => task.id || task.type).join(" → ")}` : "";
-  return clipped(`${way.on ? "●" : "○"} ${way.name}${steps}`, width);
-}
+/** An alternate as its box says it: whether it is on, and what it does. */
+const wayText = (way, width) => clipped(`${way.on ? "●" : "○"} ${way.name}: ${way.does}`, width);
 
 const ruler = document.createElement("canvas").getContext("2d");
 

@@ -128,8 +128,7 @@ export class GraphPanel {
     ways.hidden = !task.ways || Boolean(this.data.large);
     ways.textContent = task.open ? "Close its alternates" : "Open its alternates";
     for (const way of task.ways ?? []) {
-      const steps = way.tasks.map(({ type }) => type).join(" → ");
-      line(list, way.name, [way.on ? "on" : "", steps, way.guard ? `while ${way.guard}` : ""].filter(Boolean).join(", "));
+      line(list, way.name, [way.on ? "on" : "", way.does, way.guard ? `while ${way.guard}` : ""].filter(Boolean).join(", "));
     }
     if (task.unchained) line(list, "chain", "never: in a query of its own");
     const config = this.card.querySelector("[data-part='config']");

@@ -34,6 +34,7 @@ STEPS = 12  # readings of an hour
 WIDTH = 24 * STEPS
 FOLDS = 3
 NEAR = 0.02  # a choice whose error is by so much larger than the least is as good as right
+NEAR_CUSTOMER = 1.05  # and by customer and week, one that is so many times the least
 _LEAST_ERROR = 1e-3  # of the errors whose logarithms the second network reads
 
 
@@ -152,6 +153,7 @@ def evaluate(hours: Hours, *, training_h: int, neurons: int, bound: float, seed:
         second = learn_choice(more[others, learning].reshape(-1, more.shape[2]), labels, neurons=neurons)
         usual = _best_over(hours.errors[others, learning])
         steady = learn_choice(rows, [NAMES[place] for place in np.repeat(usual, training_h)], neurons=neurons)
+        commonest = Counter(usual.tolist()).most_common(1)[0][0]
         by_customer = []
         for customer in held:
             taken = chosen_by(model, hours, customer, tested, bound=bound)
@@ -167,7 +169,7 @@ def evaluate(hours: Hours, *, training_h: int, neurons: int, bound: float, seed:
             by_customer.append(NAMES.index(votes.most_common(1)[0][0]))
         folds.append({"fold": number, "customers": len(held), **_fold_figures(
             errors[held], picked["learned"][held], picked["learned, always asked"][held], evaluated[held],
-            by_customer)})
+            by_customer), **_without_network(errors[held], commonest, _best_over(hours.errors[held, learning]))})
     ways = {name: errors[:, :, place] for place, name in enumerate(NAMES)}
     ways |= {name: _errors_at(errors, places) for name, places in picked.items()}
     fixed = _best_over(errors)
@@ -212,6 +214,18 @@ def _fold_figures(
         "deviation, customer": float(steady / least - 1), "MAPE learned": float(got), "MAPE oracle": float(oracle),
         "deviation, hour": float(got / oracle - 1), "against best fixed": float(got / least - 1),
         "asked": float(evaluated.mean()), "switches a day": float((np.diff(learned, axis=1) != 0).mean() * 24)}
+
+
+def _without_network(errors: np.ndarray, commonest: int, before: np.ndarray) -> dict[str, Any]:
+    """How well a customer's best method of the week is named without a network: always the one that is the best of
+    most others; and the customer's own of the weeks before. And how many customers have a second that is nearly as
+    good."""
+    week = np.nanmean(errors, axis=1)
+    best, ordered = week.argmin(axis=1), np.sort(week, axis=1)
+    own = week[np.arange(len(week)), before].mean()
+    return {"right, commonest": float((best == commonest).mean()), "right, own past": float((best == before).mean()),
+            "deviation, own past": float(own / ordered[:, 0].mean() - 1),
+            "second is near": float((ordered[:, 1] <= NEAR_CUSTOMER * ordered[:, 0]).mean())}
 
 
 def _distribution(errors: np.ndarray) -> dict[str, Any]:

@@ -139,7 +139,7 @@ def test_a_dynamic_task_opens_in_the_graph_by_keyboard(alarms: str, page_of: Pag
     page.locator(".graph-canvas").press("Enter")
     expect(page.locator("[data-graph-do='ways']")).to_have_text("Close its alternates")
     ways = page.evaluate(nodes)
-    assert {text[2:] for text in ways} == {"coarse", "exact", "sampled"}
+    assert {text[2:] for text in ways} == {"coarse: sql", "exact: sql", "sampled: sql"}
     assert sum(text.startswith("●") for text in ways) == 1
     page.locator(".graph-canvas").press("Enter")
     expect(page.locator("[data-graph-do='ways']")).to_have_text("Open its alternates")
@@ -164,8 +164,13 @@ def test_the_editor_completes_and_explains_guards(site: RunningSite, page_of: Pa
     explained = page.evaluate("""() => { const editor = window.weirEditor, text = editor.text(), say = (part, more) => {
         const found = editor.columns.explain(editor.view.state, text.indexOf(part) + more);
         return found && found.create().dom.textContent; };
-        return [say("guard:", 2), say("latency_ms", 3), say("exact", 2)]; }""")
+        return [say("guard:", 2), say("latency_ms", 3), say("exact", 2), say("from: work", 2)]; }""")
     assert explained[0] == "When it may be on." and "mean age" in explained[1] and explained[2] is None
+    assert explained[3] == "The id of one task, whose events it carries."
+    page.evaluate("""() => { const editor = window.weirEditor, at = editor.text().indexOf("to: keep") + 8;
+        editor.view.dispatch({selection: {anchor: at}}); editor.view.focus(); }""")
+    page.keyboard.type(", o")
+    expect(options).to_have_text(["output"])  # of the keys of a stream those that it does not have
 
 
 def test_an_emergency_stop_asks_for_a_reason_and_enter_sends_it(site: RunningSite, page_of: PageOf) -> None:

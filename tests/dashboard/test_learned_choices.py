@@ -184,11 +184,13 @@ def test_without_a_learned_guard_nobody_chooses(world: World, broker_of_choices:
 def test_the_recorded_sequence_has_what_changed_for_which_keys(
     record: DataflowRecord, monkeypatch: pytest.MonkeyPatch, world: World
 ) -> None:
-    noted = KeySwitch({"m0": "tree"}, "q", 8, 71, 5)
+    noted = (KeySwitch({"m0": "tree", "m1": "tree", "m2": "casce"}, "q", 8, 71, 5),
+             KeySwitch({"m1": "casce", "m2": ""}, "q", 9, 90, 6))
     monkeypatch.setattr(
-        jobs, "switches_of", lambda tasks, of_keys=False: dict.fromkeys(tasks, (noted,) if of_keys else ()))
+        jobs, "switches_of", lambda tasks, of_keys=False: dict.fromkeys(tasks, noted if of_keys else ()))
     [task] = with_switches(viewer_of(world.carla), dynamic_tasks(viewer_of(world.carla), record.pk))
-    assert task.by == ("meter",) and task.key_switches == (noted,)
+    assert task.by == ("meter",) and task.key_switches == noted
+    assert task.keys_by_alternate == {"tree": 1, "casce": 1}, "of each key what was noted last"
 
 
 @pytest.mark.parametrize("wrong", [

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from django.core.management.base import CommandError
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
@@ -358,4 +359,10 @@ def test_a_dry_run_plays_other_tasks_and_posted_events(
     assert [(each.before, each.alternate) for each in trial.switches] == [
         ("all", "few"), ("few", "all"), ("all", "few"), ("few", "all")]
     assert trial.switches[2].at_ms == (end_s - 100) * 1000
+    out = StringIO()
+    call_command("policy", str(record.pk), "work", "--guard", f"few={draft.guards['few']}", "--value", "few=9",
+                 "--dry-run", "1", username="carla", stdout=out)
+    assert out.getvalue().strip() == trial.text
+    with pytest.raises(CommandError, match="over 1 to 168 hours"):
+        call_command("policy", str(record.pk), "work", "--dry-run", "169", username="carla", stdout=out)
     assert not Proposal.objects.filter(plan__kind="set").exists()

@@ -25,7 +25,7 @@ from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.pages.dynamic_charts import AlternateSpan, chart_name, spans_on
 from dashboard.pages.graphs import dataflow_graph
-from scheduler.contracts.switches import AlternateSwitch
+from scheduler.contracts.switches import AlternateSwitch, KeySwitch
 from scheduler.guards.policy_sources import RULES
 from scheduler.guards.task_figures import subject_of
 from tests.dashboard.building import World, approved, document, enacted, running
@@ -183,8 +183,8 @@ def test_a_graph_has_the_alternates_of_a_dynamic_task_and_which_is_on(
     graph = client_of("vera").get(f"/dataflows/{record.pk}/graph.json").json()
     [work] = [task for task in graph["tasks"] if task["id"] == "work"]
     assert "dynamic" in work["marks"]
-    assert [(way["name"], way["on"], [step["type"] for step in way["tasks"]]) for way in work["ways"]] == [
-        ("all", True, ["sql"]), ("few", False, ["sql"])]
+    assert [(way["name"], way["on"], way["does"]) for way in work["ways"]] == [
+        ("all", True, "sql"), ("few", False, "sql")]
     assert all("ways" not in task for task in graph["tasks"] if task["id"] != "work")
 
 
@@ -205,8 +205,7 @@ def test_a_path_is_drawn_by_its_tasks() -> None:
         {"tasks": [{"id": "w", "type": "dynamic", "kind": "transform", "config": config}], "streams": []},
         shared_with={}, on={"w": "long"})
     [work] = graph["tasks"]
-    assert [(way["on"], [step["id"] for step in way["tasks"]]) for way in work["ways"]] == [
-        (True, ["a", "b"]), (False, [""])]
+    assert [(way["on"], way["does"]) for way in work["ways"]] == [(True, "sql → sql"), (False, "sql")]
 
 
 TEXT = """\
@@ -250,8 +249,11 @@ def test_the_same_in_json_and_where_a_text_is_written_with_escapes() -> None:
 
 @pytest.mark.parametrize("is_by_key", [False, True])
 def test_the_page_says_that_keys_have_alternates_of_their_own(
-    world: World, client_of: ClientOf, is_by_key: bool
+    world: World, client_of: ClientOf, is_by_key: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    noted = (KeySwitch({"m0": "arima", "m1": "arima"}, "q", 1, 1, 1),)
+    monkeypatch.setattr(
+        jobs, "switches_of", lambda tasks, of_keys=False: dict.fromkeys(tasks, noted if of_keys else ()))
     config = {"by": ["meter"], "value": "kwh", "at": "at"}
     ways = [{"name": name, "type": "forecast", "config": config | {"method": name}} for name in ("tree", "arima")]
     record = running(world.carla, world.city, json.dumps({
@@ -263,6 +265,7 @@ def test_the_page_says_that_keys_have_alternates_of_their_own(
     page = client_of("carla").get(f"/dataflows/{record.pk}/dynamic").text
     assert ("Each meter may have an alternate of its own" in page) is is_by_key
     assert "only people switch" in page
+    assert re.findall(r'data-label="Keys">(\d+)<', page) == (["2", "0"] if is_by_key else [])
 
 
 @given(first=st.text(max_size=12), second=st.text(max_size=12))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from hypothesis import strategies as st
 
 from scheduler.model.dataflow import Dataflow, Stream, Task
+from scheduler.model.documents import read_document
 from scheduler.model.duplicates import deduplicate
 
 from .catalogue import TYPES
@@ -34,11 +38,70 @@ TRANSFORMS = [
         {"name": "a", "type": "scale", "config": {"by": 1}}, {"name": "b", **path}]}) for path in PATHS),
 ]
 SINKS = [("archive", {}), ("archive", {"name": "other"}), ("alarm", {})]
+AT_PORTS = [(kind, {"port": port}) for kind in ("into_port", "from_port") for port in ("left", "high", "low")]
+
+
+@st.composite
+def with_ports(draw: st.DrawFn) -> dict[str, Any]:
+    """A valid document with a dynamic task, between which and its sources and sinks streams have ports."""
+    inputs = draw(st.sampled_from([[], ["left"], ["left", "right"]]))
+    outputs = draw(st.sampled_from([["high"], ["high", "low"]] if inputs else [["high", "low"]]))
+    sources = [f"s{number}" for number in range(draw(st.integers(1, 2)))]
+    kinds = draw(st.sampled_from([SOURCES[:2], SOURCES[1:], SOURCES[1::-1]]))  # the first and the last are one
+    tasks = [{"id": name, "type": kind, "config": config} for name, (kind, config) in zip(sources, kinds, strict=False)]
+    before = [*sources]
+    streams = []
+    if draw(st.booleans()):
+        tasks.append({"id": "t", "type": "count"})
+        streams.append({"from": sources[-1], "to": "t"})
+        before[-1] = "t"
+    streams += _by_ports(draw, before, "work", "to", inputs)
+    tasks.append({"id": "work", "alternates": [
+        {"name": name, "value": value, **_path(draw, inputs, outputs, all_inputs=name == "a")}
+        for name, value in (("a", draw(st.sampled_from([1, 1.0, 2]))), ("b", 1))]})
+    sinks = ["o0", "o1"][:draw(st.integers(1, 2))]
+    tasks += [{"id": name, "type": kind, "config": config} for name, (kind, config) in zip(sinks, SINKS, strict=False)]
+    streams += _by_ports(draw, sinks, "work", "from", outputs)
+    return {"name": "random", "tasks": tasks, "streams": draw(st.permutations(streams)),
+            "visibility": draw(st.sampled_from(["shared"] * 4 + ["private"]))}
+
+
+def _by_ports(draw: st.DrawFn, ends: list[str], task: str, side: str, ports: list[str]) -> list[dict[str, Any]]:
+    """Streams between a task and all of what is around it, by all of its ports."""
+    key, other = ("input", "from") if side == "to" else ("output", "to")
+    if not ports:
+        return [{other: end, side: task} for end in ends]
+    by = [(end, draw(st.sampled_from(ports))) for end in ends]
+    by += [(draw(st.sampled_from(ends)), port) for port in ports if port not in {port for _, port in by}]
+    return [{other: end, side: task, key: port} for end, port in by]
+
+
+def _path(draw: st.DrawFn, inputs: list[str], outputs: list[str], *, all_inputs: bool) -> dict[str, Any]:
+    """A path in which every task is fed and read, no two do the same, and something leaves by each output."""
+    within = draw(st.lists(st.sampled_from(["scale", "thin", "double"]), min_size=1, max_size=3, unique=True))
+    tasks = [{"id": f"p{number}", "type": "scale" if name == "double" else name, "config": {
+        "scale": {"by": draw(st.sampled_from([1, 1.0]))}, "double": {"by": 2}}.get(name, {})}
+        for number, name in enumerate(within)]
+    entering = [{"from": "input", "input": port} for port in inputs] or [{"from": "input"}]
+    leaving = [{"to": "output", "output": port} for port in outputs] or [{"to": "output"}]
+    known, unread, streams = [*entering], [*entering] if all_inputs else [], []
+    for task in tasks:
+        read = draw(st.lists(st.sampled_from(known), min_size=1, max_size=2, unique_by=repr))
+        streams += [{**one, "to": task["id"]} for one in read]
+        unread = [one for one in unread if one not in read] + [{"from": task["id"]}]
+        known.append({"from": task["id"]})
+    for number, end in enumerate(leaving):
+        read = draw(st.lists(st.sampled_from(known), max_size=2, unique_by=repr)) or known[-1:]
+        read += [one for one in unread if one not in read] if number == 0 else []
+        streams += [{**one, **end} for one in read]
+    return {"tasks": tasks, "streams": streams}
 
 
 @st.composite
 def dataflows(draw: st.DrawFn, *, largest: int = 8) -> Dataflow:
-    """A valid, de-duplicated dataflow: a random graph in which every task is fed and read."""
+    """A valid, de-duplicated dataflow: a random graph in which every task is fed and read, or one with ports."""
+    if draw(st.integers(0, 3)) == 3:
+        return read_document(json.dumps(draw(with_ports())), task_types=TYPES)
     sources = [(f"s{number}", *draw(st.sampled_from(SOURCES))) for number in range(draw(st.integers(1, 2)))]
     tasks, streams, unread = list(sources), [], [task_id for task_id, *_ in sources]
     for number in range(draw(st.integers(0, largest - 3))):
@@ -69,7 +132,8 @@ def changed(draw: st.DrawFn, dataflow: Dataflow) -> Dataflow:
     """The dataflow with one of its tasks another, or with its tasks under other ids."""
     tasks = list(dataflow.tasks)
     chosen = draw(st.integers(0, len(tasks) - 1))
-    others = next(kind for kind in (SOURCES, TRANSFORMS, SINKS) if tasks[chosen].type in {name for name, _ in kind})
+    kinds = (SOURCES, TRANSFORMS, SINKS, AT_PORTS)
+    others = next(kind for kind in kinds if tasks[chosen].type in {name for name, _ in kind})
     tasks[chosen] = Task(tasks[chosen].id, *draw(st.sampled_from(others)))
     ids = {task.id: task.id + draw(st.sampled_from(["", "", "-new"])) for task in tasks}
     return deduplicate(Dataflow(

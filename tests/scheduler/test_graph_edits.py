@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from scheduler.model.documents import dump_document, to_document
 from scheduler.model.graph_edits import (
+    GraphNotEditable,
     add_task,
     configure_task,
     editable,
@@ -137,6 +138,25 @@ def test_the_only_limit_goes_with_its_task():
 def test_what_goes_round_is_no_reader():
     assert possible_readers(LIMITED, "b") == [] and possible_readers(LIMITED, "a") == ["c", "d"]
     assert possible_readers(LIMITED, "c") == ["d"]
+
+
+def test_edits_around_a_dynamic_task_keep_its_ports():
+    value = {"name": "x", "tasks": [{"id": name} for name in ("s", "t", "w", "o")], "streams": [
+        {"from": "s", "to": "t"}, {"from": "t", "to": "w", "input": "left", "selectivity": 0.5},
+        {"from": "w", "to": "o", "output": "high"}]}
+    assert remove_task(value, "t")["streams"] == [
+        {"from": "s", "to": "w", "input": "left"}, {"from": "w", "to": "o", "output": "high"}]
+    assert remove_task(value, "w")["streams"] == [
+        {"from": "s", "to": "t"}, {"from": "t", "to": "o", "selectivity": 0.5}]
+    before = add_task(value, {"id": "new"}, source="t", target="w")
+    assert before["streams"][1:3] == [
+        {"from": "t", "to": "new", "selectivity": 0.5}, {"from": "new", "to": "w", "input": "left"}]
+    behind = add_task(value, {"id": "new"}, source="w", target="o")
+    assert behind["streams"][2:] == [{"from": "w", "to": "new", "output": "high"}, {"from": "new", "to": "o"}]
+    twice = {**value, "streams": [*value["streams"], {"from": "w", "to": "o", "output": "low"}]}
+    with pytest.raises(GraphNotEditable, match="two streams") as refused:
+        editable(twice)
+    assert "change the text" in refused.value.remedy, "both streams are right"
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_a_path_is_read_and_written_in_every_form(format: str) -> None:
     work = dataflow.task("work")
     _, careful = alternates_in(work.type, work.config)
     assert careful.type == PATH and [step.id for step in careful.tasks] == ["first", "less", "more"]
-    assert careful.summary == "3 tasks: scale, thin, scale"
+    assert careful.summary == "scale → scale + thin"
     assert read(dump_document(dataflow, format)) == dataflow
     assert dataflow_from_json(json.loads(json.dumps(to_document(dataflow)))) == dataflow
     assert PATH in TYPES and PATH not in list(TYPES)

@@ -6,8 +6,9 @@ import json
 from copy import deepcopy
 
 import pytest
+from hypothesis import example, given, settings
 
-from scheduler.model.alternates import selectivity_at_work
+from scheduler.model.alternates import alternates_in, selectivity_at_work
 from scheduler.model.documents import dump_document, read_document
 from scheduler.model.errors import InvalidDataflow
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
@@ -15,12 +16,10 @@ from scheduler.performance.rates import input_rates_per_s
 from scheduler.reuse.fingerprint import fingerprints
 
 from .catalogue import TYPES as PLAIN_TYPES
+from .strategies import with_ports
 
-_PORT = (Parameter("port", "string", "Its name.", required=True),)
 TYPES = TaskTypes([
     *PLAIN_TYPES.values(),
-    TaskType("into_port", "transform", "In.", "none:none", _PORT, effects=()),
-    TaskType("from_port", "transform", "Out.", "none:none", _PORT, effects=(), selectivity=0.5),
     TaskType("key_split", "transform", "By key.", "none:none", (
         Parameter("by", "list", "Key.", required=True, items="string"), Parameter("of", "integer", "How many."),
         Parameter("part", "integer", "Which.")), effects=()),
@@ -74,25 +73,49 @@ def changed(*where, to=None, **keys) -> dict:
     return whole
 
 
-def test_ports_are_tasks_that_somebody_could_have_written() -> None:
-    written = deepcopy(SHORT)
-    first, second = written["tasks"][2]["alternates"]
-    first["tasks"] += [port("input.left", "from_port"), port("input.right", "from_port"),
-                     port("output.high", "into_port"), port("output.low", "into_port")]
-    second["tasks"] += [*map(dict, first["tasks"][2:])]
-    first["streams"] = [stream(text) for text in (
-        "input input.left", "input.left a", "input input.right", "input.right b", "a output.high",
-        "output.high output", "b output.low", "output.low output")]
-    second["streams"] = [*first["streams"], stream("input.left b"), stream("b output.high")]
-    written["tasks"] += [port("work.left", "into_port"), port("work.right", "into_port"),
-                         port("work.high", "from_port"), port("work.low", "from_port")]
-    written["streams"] = [stream(text) for text in (
-        "s work.left", "work.left work", "z work.right", "work.right work", "work work.high", "work.high out",
-        "work work.low", "work.low more", "work.high all", "z all")]
-    dataflow = read(SHORT)
+def written_out(document: dict) -> dict:
+    """The document with the task at each port written out."""
+    def expanded(tasks: list, streams: list, ends_of: list) -> tuple[list, list]:
+        tasks, flat = [*tasks], []
+        for each in streams:
+            ends = {"from": each["from"], "to": each["to"]}
+            for side, kind, end in ends_of:
+                if side in each:
+                    name = f"{each[end]}.{each[side]}"
+                    if port(name, kind) not in tasks:
+                        tasks.append(port(name, kind))
+                        whole = {"from": each["from"], "to": each["to"]}
+                        flat.append({**whole, "to" if end == "from" else "from": name})
+                    ends[end] = name
+            flat.append(ends)
+        return tasks, flat
+
+    tasks = []
+    for task in document["tasks"]:
+        ways = [dict(way) for way in task.get("alternates", ())]
+        for way in ways:
+            way["tasks"], way["streams"] = expanded(
+                way["tasks"], way["streams"], [("input", "from_port", "from"), ("output", "into_port", "to")])
+        tasks.append({**task, "alternates": ways} if ways else task)
+    around = [("output", "from_port", "from"), ("input", "into_port", "to")]
+    tasks, streams = expanded(tasks, document["streams"], around)
+    return {**document, "tasks": tasks, "streams": streams}
+
+
+@settings(max_examples=60, deadline=None)
+@given(with_ports())
+@example(SHORT)
+def test_ports_are_tasks_that_somebody_could_have_written(document) -> None:
+    written, dataflow = written_out(document), read(document)
     assert fingerprints(dataflow, task_types=TYPES) == fingerprints(read(written), task_types=TYPES)
     assert {task.id for task in dataflow.tasks} == {task["id"] for task in written["tasks"]}
     assert read(json.loads(dump_document(dataflow, "json"))) == dataflow
+
+
+def test_an_alternate_says_its_ports() -> None:
+    work = read(SHORT).task("work")
+    assert alternates_in(work.type, work.config)[0].summary == (
+        "from_port left + from_port right → scale + scale → into_port high + into_port low")
 
 
 def test_ports_and_parts_of_a_stream_go_together() -> None:

@@ -84,6 +84,7 @@ class AlternateRow:
     known: AlternateFigures | None  # None where a type of it is not installed
     form_guard: str
     form_value: str
+    keys: int = 0  # for how many keys it works, of a task that is switched by key
 
     @property
     def cost_us(self) -> float | None:
@@ -150,7 +151,7 @@ def dynamic(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     record = catalog.dataflow(request.viewer, dataflow_id)
     span = chosen_or_default(request.GET, now_s=int(timezone.now().timestamp()))
     tasks = with_figures(request.viewer, dataflow_id, dynamic_tasks(request.viewer, dataflow_id))
-    if any(task.warming for task in tasks):
+    if any(task.warming or task.by for task in tasks):
         with suppress(jobs.BrokerAway):
             tasks = with_switches(request.viewer, tasks)
     panels = [_panel(request, dataflow_id, task, span) for task in tasks]
@@ -271,12 +272,14 @@ def _panel(request: HttpRequest, dataflow_id: UUID, task: DynamicTask, span: Cho
 def _rows(task: DynamicTask, policy: ToldPolicy, draft: PolicyDraft) -> list[AlternateRow]:
     alternates = {each.name: each for each in task.alternates}
     figures = {each.name: each for each in task.figures}
+    keys = task.keys_by_alternate
     known = [each.worth for each in policy.guards if isinstance(each.worth, float | int) and each.worth > 0]
     most = max(known, default=1)
     return [
         AlternateRow(
             each, alternates[each.name], each.worth / most if isinstance(each.worth, float | int) else None,
-            figures.get(each.name), draft.guards[each.name], str(draft.values[each.name]))
+            figures.get(each.name), draft.guards[each.name], str(draft.values[each.name]),
+            keys.get(each.name, 0))
         for each in policy.guards]
 
 

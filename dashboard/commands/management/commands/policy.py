@@ -1,4 +1,5 @@
-"""`./weir policy DATAFLOW TASK`: by what a dynamic task is switched, and its versions; or propose another policy."""
+"""`./weir policy DATAFLOW TASK`: by what a dynamic task is switched, and its versions; or try or propose another
+policy."""
 
 from __future__ import annotations
 
@@ -9,10 +10,11 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
-from dashboard.approvals.policy_drafts import PolicyDraft
+from dashboard.approvals.policy_drafts import PolicyDraft, trial_of
 from dashboard.approvals.services import propose_policy, release_alternate, release_key
 from dashboard.catalog.models import DataflowRecord
 from dashboard.commands.proposing import DataflowCommand
+from dashboard.operations.guard_dry_runs import MOST_HOURS
 from dashboard.operations.policy_reader import ToldPolicy, policy_told
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
@@ -20,7 +22,7 @@ from scheduler.guards.guard_values import ACTIVATION, VALUE
 
 
 class Command(DataflowCommand):
-    help = "Say by what a dynamic task is switched, propose another policy, or release an alternate that is held."
+    help = "Say by what a dynamic task is switched, try or propose another policy, or release what is held."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
@@ -33,6 +35,8 @@ class Command(DataflowCommand):
         parser.add_argument("--source", help="which policy source decides: rules, people, …")
         parser.add_argument("--version-again", type=int, metavar="NUMBER", help="propose an earlier version, 0 is the "
                             "document's")
+        parser.add_argument("--dry-run", type=int, metavar="HOURS", help="only say what the policy would have done "
+                            f"over the last hours, {MOST_HOURS} at most")
         parser.add_argument("--why", default="", help="what it is for")
         parser.add_argument("--release", action="store_true", help="let the policy decide again where somebody holds")
         parser.add_argument("--key", action="append", default=[], metavar="VALUE", help="with --release: of this key "
@@ -48,12 +52,17 @@ class Command(DataflowCommand):
             return f"Nobody holds {task} any more."
         policy = policy_told(viewer_of(actor), record.pk, task)
         changes = options["guard"], options["value"], options["kind"], options["source"]
-        if again is None and not any(changes):
+        if again is None and not any(changes) and options["dry_run"] is None:
             return "\n".join(_lines(policy))
         draft = None if again is not None else PolicyDraft(
             {**policy.policy.guards, **_by_alternate(options["guard"])},
             {**policy.policy.values, **{name: _value(text) for name, text in _by_alternate(options["value"]).items()}},
             options["kind"] or policy.policy.kind, options["source"] or policy.policy.source)
+        if options["dry_run"] is not None:
+            if draft is None or not 1 <= options["dry_run"] <= MOST_HOURS:
+                raise CommandError(f"A dry run is of guards and values, over 1 to {MOST_HOURS} hours.")
+            return trial_of(
+                viewer_of(actor), record.pk, task, hours=options["dry_run"], draft=draft if any(changes) else None).text
         proposal = propose_policy(
             actor=actor, dataflow_id=record.pk, task=task, draft=draft, version=again, reason=options["why"])
         return f"Proposed for {record.name}: /proposals/{proposal.pk}/"
