@@ -161,6 +161,11 @@ def refinement(task_type: TaskType, wide: Mapping[str, Any], narrow: Mapping[str
     return registry.refinement(task_type, wide, narrow)
 
 
+def plugin_problems() -> tuple[registry.PluginProblem, ...]:
+    """Packages whose task types could not be loaded."""
+    return registry.plugin_problems()
+
+
 def models_of(team: str) -> tuple[ModelVersion, ...] | None:
     """The models that a team keeps, by name and the newest version first; None where the broker is away."""
     with suppress(redis.RedisError), model_store.connected(settings.REDIS_URL) as client:

@@ -21,6 +21,7 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import QueryReport, Reports, SlotReport
 from tests.dashboard.building import World, document, running
 from workers.engine.observed import Flows, TaskFlow
+from workers.library.registry import PluginProblem
 
 AT_MS = 1_000_000
 RUNS = QueryReport(state="running", batch=3)
@@ -288,6 +289,15 @@ def test_probes_answer_anybody_and_say_what_is_away(db, monkeypatch: pytest.Monk
     answer = client.get("/readyz")
     assert (answer.status_code, answer.json()["ready"], answer.json()["checks"]["disk"]) == (503, False, "full")
     assert client.post("/readyz").status_code == 405
+
+
+def test_a_package_of_task_types_that_cannot_be_read_is_named(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = PluginProblem("alarms", "plant-alarms", "it raises RuntimeError: boom")
+    monkeypatch.setattr(jobs, "plugin_problems", lambda: (problem,))
+    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading())
+    [finding] = [each for each in health.findings(view_for(viewer_of(world.carla))) if each.part == "package"]
+    assert (finding.name, finding.severity) == ("alarms", "warn")
+    assert "plant-alarms" in finding.cause and "boom" in finding.cause and "start Weir again" in finding.remedy
 
 
 def test_a_broker_without_its_replica_is_told_and_serves(world, monkeypatch) -> None:

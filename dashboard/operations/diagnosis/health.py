@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 
 from django.conf import settings
 
+from dashboard import jobs
 from dashboard.operations.diagnosis.slow_queries import stuck_queries
 from dashboard.operations.diagnosis.slow_readers import held_up, spilled
 from dashboard.operations.latency_control.batch_modes import wanted_modes
@@ -119,6 +120,11 @@ def _site(view: View) -> Iterator[Finding]:
     finding = view.worked.once("disk", site_disk)
     if finding is not None:
         yield finding
+    for problem in jobs.plugin_problems():
+        yield Finding(
+            "package", problem.entry_point, "unreadable", WARN,
+            f"Task types of {problem.package} are left out: {problem.message}",
+            "Mend or remove that package, then start Weir again. Other task types work.")
 
 
 def _nodes(view: View) -> Iterator[Finding]:

@@ -17,9 +17,9 @@ class Finding:
     """One thing that is wrong.
 
     ``part`` is one of ``node``, ``slot``, ``query``, ``channel``, ``spill``, ``source``, ``broker``, ``disk``,
-    ``worker``, ``limit`` (of a dataflow's latency), ``alert`` and ``dataflow``; ``severity`` is ``bad`` (something
-    stands still), ``warn`` (it goes on, or comes back by itself) or ``note``. ``dataflows`` are those of the viewer
-    that it concerns.
+    ``worker``, ``package`` (of task types), ``limit`` (of a dataflow's latency), ``alert`` and ``dataflow``;
+    ``severity`` is ``bad`` (something stands still), ``warn`` (it goes on, or comes back by itself) or ``note``.
+    ``dataflows`` are those of the viewer that it concerns.
     """
 
     part: str

@@ -35,7 +35,8 @@ _LATENCIES = ("latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "latency_mea
 _LAG = "watermark_lag_ms"
 _KINDS_OF_PARTS = {  # what a finding is of, in history
     "query": QUERY, "channel": QUERY, "spill": QUERY, "source": QUERY, "sink": TASK, "task": TASK, "slot": SLOT,
-    "node": NODE, "disk": NODE, "broker": ESTATE, "worker": ESTATE, "limit": DATAFLOW, "dataflow": DATAFLOW}
+    "node": NODE, "disk": NODE, "broker": ESTATE, "worker": ESTATE, "package": ESTATE, "limit": DATAFLOW,
+    "dataflow": DATAFLOW}
 _TASK_ID = 32  # characters
 
 
