@@ -17,6 +17,7 @@ from dashboard.approvals.services import (
     choose_joining,
     delete_savepoint,
     prepare_proposal,
+    roll_back_proposal,
     submit_dataflow,
     take_savepoint,
 )
@@ -269,6 +270,53 @@ def test_other_tasks_are_refused_one_by_one_and_nothing_is_stored(world, traffic
     assert not DataflowRecord.objects.filter(name="again").exists()
 
 
+def test_a_version_of_what_runs_begins_from_one_and_is_taken_back_without_it(world, traffic):
+    row = whole(world, traffic)
+    former = load_estate().submitted[str(traffic.pk)].running
+    with pytest.raises(SavepointDiffers, match="average has another window"):
+        change_dataflow(actor=world.carla, dataflow_id=traffic.pk, text=document("traffic", window=7),
+                        begin_from="monday")
+    proposal = prepare_proposal(proposal_id=change_dataflow(
+        actor=world.carla, dataflow_id=traffic.pk, text=document("traffic"), begin_from="monday").pk)
+    assert proposal.status == "pending" and proposal.plan.version == 2, "the document is the one that runs"
+    with pytest.raises(InvalidTransition, match="A proposal of traffic begins from savepoint monday"):
+        delete_savepoint(actor=world.carla, dataflow_id=traffic.pk, savepoint_id=row.pk)
+    with pytest.raises(InvalidBeginning, match="savepoint"):
+        choose_joining(actor=world.carla, proposal_id=proposal.pk, fresh=True)
+    plan = plan_of(proposal.plan)
+    assert not plan.reused and {task.id for task in plan.stopped} == set(former.values())
+    assert "average begins with its state of then" in plan.notes[0] and "sense goes on with event 17" in plan.notes[0]
+    proposal = approved(proposal, world.ana)
+    told = told_to()
+    [wanted] = [fragment for fragment in told.wanted.values() if fragment.restores]
+    assert {place.task for place in wanted.restores.values()} == {row.tasks[task][0] for task in ("sense", "average")}
+    assert not set(former.values()) & set(load_estate().tasks)
+    rolled = roll_back_proposal(actor=world.ana, proposal_id=proposal.pk)
+    assert rolled.rollback_plan.options == {"anew": True, "former": 2}
+    assert load_estate().submitted[str(traffic.pk)].running == former, "as it was, from nothing: none of what it began"
+    assert all(not fragment.restores for fragment in told_to().wanted.values())
+
+
+def test_the_editor_says_of_each_task_how_it_would_begin(world, traffic):
+    whole(world, traffic)
+    client = Client()
+    client.force_login(world.carla)
+
+    def previewed(text: str, **more: str) -> dict:
+        form = {"team": "city", "text": text, "format": "json", "from": "monday"} | more
+        return client.post("/dataflows/preview", form, headers={"accept": "application/json"}).json()
+
+    of = {"of": str(traffic.pk)}
+    shown = previewed(document("traffic"), **of)["html"]
+    for words in ("goes on with event 17", "begins with its state of then", "keeps no state", "stop"):
+        assert words in shown
+    refused = previewed(document("traffic", window=7), **of)
+    assert 'data-begins="refused"' in refused["html"] and "has another window than then" in refused["html"]
+    assert len(refused["graph"]["tasks"]) == 4, "the graph as the text has it"
+    assert "has no savepoint" in previewed(document("traffic"), **of, **{"from": "tuesday"})["message"]
+    assert "average</span>" in previewed(document("again"))["html"], "so of a submission"
+
+
 def test_stateless_tasks_may_be_others(world, traffic):
     whole(world, traffic)
     text = json.loads(document("again"))
@@ -329,6 +377,10 @@ def test_the_api_takes_lists_begins_and_deletes(world, traffic):
         "text": document("again"), "team": "city", "begin_from": "monday"}, content_type="application/json")
     assert submitted.status_code == 201, submitted.content
     cancel_proposal(actor=world.carla, proposal_id=submitted.json()["proposal"]["id"])
+    version = client.post(f"/api/dataflows/{traffic.pk}/versions", {
+        "text": document("traffic"), "begin_from": "monday"}, content_type="application/json")
+    assert version.status_code == 201, version.content
+    cancel_proposal(actor=world.carla, proposal_id=version.json()["proposal"]["id"])
     assert client.delete(f"{address}/{row.pk}").json()["savepoints"] == []
     assert client.delete(f"{address}/{row.pk}").status_code == 404
 
@@ -344,7 +396,11 @@ def test_a_terminal_takes_lists_begins_and_deletes(world, traffic, tmp_path):
     assert "monday  whole  version 1  on n1" in weir("savepoints", "traffic")
     (tmp_path / "again.json").write_text(document("again"))
     assert "submitted" in weir("submit", str(tmp_path / "again.json"), "--from-savepoint", "monday")
-    for proposal in DataflowRecord.objects.get(name="again").proposals.all():
+    (tmp_path / "same.json").write_text(document("traffic"))
+    said = weir("submit", str(tmp_path / "same.json"), "--change", "--from-savepoint", "monday")
+    assert "Version 2 of traffic is proposed" in said and "average begins with its state of then" in said
+    proposals = [*DataflowRecord.objects.get(name="again").proposals.all(), traffic.proposals.get(plan__version=2)]
+    for proposal in proposals:
         cancel_proposal(actor=world.carla, proposal_id=proposal.pk)
     assert "is deleted" in weir("savepoints", "traffic", "--delete", "monday")
     assert "has no savepoints" in weir("savepoints", "traffic")
@@ -361,9 +417,9 @@ def test_a_page_takes_lists_begins_and_deletes(world, traffic):
     follow_savepoints(reported(row))
     page = client.get(address).content.decode()
     assert "monday &amp; co" in page and "before the fair" in page and "event 17" in page
-    assert f"again={traffic.pk}&amp;from=monday%20%26%20co" in page
+    assert f"of={traffic.pk}&amp;from=monday%20%26%20co" in page
     editor = client.get(f"/dataflows/new?again={traffic.pk}&from=monday%20%26%20co").content.decode()
-    assert 'name="from" value="monday &amp; co"' in editor
+    assert '<option value="monday &amp; co" data-team="city" selected>' in editor
     form = {"team": "city", "text": document("again"), "format": "json", "from": "monday & co"}
     submitted = client.post("/dataflows/new", form | {"text": document("again", window=7)})
     assert submitted.status_code == 409 and "average has another window" in submitted.content.decode()
