@@ -73,7 +73,7 @@ class Walk:
     def addresses(self) -> Iterator[str]:
         """Every page of what runs, and all that tell of it."""
         yield from ("/", "/wall/", "/problems/", "/dataflows/", "/estate/slots", "/proposals/", "/estate/nodes/n1",
-                    "/alerts/", "/fragmentation/")
+                    "/alerts/", "/fragmentation/", "/estate/deployment/")
         pages = -(-len(self.dataflows) // 25)
         yield from (f"/dataflows/?page={number}" for number in range(2, pages + 1))
         for key, dataflow in self.dataflows.items():

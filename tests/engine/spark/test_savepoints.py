@@ -23,7 +23,7 @@ name: sums
 tasks:
   - {id: count, type: numbers}
   - {id: sum, type: total, config: {name: sum}}
-  - {id: out, type: kept, config: {keep_events: 100000}}
+  - {id: out, type: output, config: {name: sums, keep_events: 100000}}
 streams: [{from: count, to: sum}, {from: sum, to: out}]
 rates: {count: 100}
 """
