@@ -136,8 +136,8 @@ def test_a_version_that_begins_from_one_takes_the_place_of_the_whole_dataflow_an
 def test_how_each_task_begins_is_said_of_each():
     estate = submit(EMPTY, LINE)
     states = saved(estate, LINE)
-    told = {each.task: (each.begins, each.why) for each in beginnings(states, LINE, TYPES)}
-    assert told == {
+    of_tasks = {each.task: (each.begins, each.why) for each in beginnings(states, LINE, TYPES)}
+    assert of_tasks == {
         "s": ("position", "goes on with event 17, due when it starts"), "a": ("nothing", "keeps no state"),
         "c": ("state", "begins with its state of then"), "o": ("nothing", "keeps no state")}
     other = flow("d", {"s": ("sensors", {"seed": 4}), "t": "count", "o": "archive"}, "s > t > o")

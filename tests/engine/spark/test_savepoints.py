@@ -41,9 +41,9 @@ def parts(rig: Rig):
     return None if report is None else report.savepoints
 
 
-def asked(node: PlannedEstate, *, saving: dict, kept: tuple) -> None:
+def order(node: PlannedEstate, *, saving: dict, keeps: tuple) -> None:
     """Ask the node for parts of savepoints, and to keep some."""
-    node.rig.saving, node.rig.kept_savepoints = saving, kept
+    node.rig.saving, node.rig.kept_savepoints = saving, keeps
     node.estate = replace(node.estate, revision=node.estate.revision + 1)
     node.rig.want(node.estate)
 
@@ -60,12 +60,12 @@ def taken(node: PlannedEstate, dataflow: Dataflow) -> SavedStates:
     fragment, tasks = savepoint_of(
         node.estate, dataflow, dataflow_id=dataflow.name, task_types=node.rig.task_types)
     run = node.rig.fragment(fragment)["run_id"]
-    asked(node, saving={fragment: (MONDAY,)}, kept=(MONDAY,))
+    order(node, saving={fragment: (MONDAY,)}, keeps=(MONDAY,))
     node.rig.wait(lambda: parts(node.rig), what="a part of the savepoint")
     part = parts(node.rig)[MONDAY]
     held_to_an_undisturbed_run(grown(node, dataflow.name), since=0)
     assert node.rig.fragment(fragment)["run_id"] == run, "it was not restarted for that"
-    asked(node, saving={}, kept=(MONDAY,))
+    order(node, saving={}, keeps=(MONDAY,))
     assert part.fragment == fragment and part.next_event > 40
     return SavedStates(MONDAY, "monday", NODE, fragment, part.at_ms, part.next_event, tasks)
 
@@ -92,6 +92,6 @@ def test_what_begins_from_a_savepoint_has_the_rows_of_an_undisturbed_run(rig: Ri
         node.estate, replace(dataflow, name="later"), dataflow_id="later", team="city", begin_from=saved, **here))
     rig.wait_running(*node.estate.fragments)
     held_to_an_undisturbed_run(grown(node, "later"), since=saved.next_event)
-    asked(node, saving={}, kept=())
+    order(node, saving={}, keeps=())
     rig.wait(lambda: parts(rig) == {}, what="the part deleted")
     node.remove("later")
