@@ -14,7 +14,7 @@ from dashboard.approvals.services import (
 )
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.plans.joining_options import InvalidBeginning
+from dashboard.plans.joining_options import InvalidBeginning, last_options
 from dashboard.plans.selectors import plan_of
 from scheduler.exact_savepoints import SavepointDiffers
 from scheduler.model.errors import InvalidTransition
@@ -52,6 +52,7 @@ def test_a_version_of_what_runs_begins_from_one_and_is_taken_back_without_it(wor
     rolled = roll_back_proposal(actor=world.ana, proposal_id=proposal.pk)
     assert rolled.rollback_plan.options == {"anew": True, "former": 2}
     assert load_estate().submitted[str(traffic.pk)].running == former, "as it was, from nothing: none of what it began"
+    assert last_options(rolled.dataflow) == {}, "so a removal that is taken back submits it as it was"
     assert all(not fragment.restores for fragment in told_to().wanted.values())
 
 

@@ -178,7 +178,7 @@ def _states(address: str, page: Markup) -> Iterator[tuple[Fact, str]]:
         elif matched := re.fullmatch(r"/estate/(slots|queries)/([\w/-]+)", own):
             yield ({"slots": "slot", "queries": "query"}[matched[1]], matched[2], "state"), row.statuses[0]
     for name, cell in page.by("data-slot").items():
-        if cell.attributes["data-use"] != "silent":
+        if cell.attributes.get("data-use", "silent") != "silent":
             yield ("slot", name, "state"), next(iter(cell.every("summary")[0].statuses), "running")
 
 
@@ -229,6 +229,8 @@ def observed(
                       ages_ms={"n1": 0})
     reading = jobs.LiveReading(reports=reports, flows=flows, measured=True)
     monkeypatch.setattr(jobs, "read_live", lambda *_: reading)
+    monkeypatch.setattr(jobs, "event_bytes", lambda channels: dict.fromkeys(channels, 50.0))
+    monkeypatch.setattr(jobs, "waiting_events", lambda *_: {})
 
 
 def filled(world: World, count: int) -> list[DataflowRecord]:
