@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import count
 from types import MappingProxyType
 
+from .exact_savepoints import beginning_note, identity_apart, restored
 from .model.dataflow import Dataflow
 from .model.errors import InvalidTransition
 from .model.estate import Submitted
@@ -20,6 +22,7 @@ from .model.plan import BillChange, Plan, Price
 from .model.plan_kinds import CHANGE
 from .model.ports import EstateView
 from .model.prices import Prices
+from .model.saved_states import SavedStates, SavedTask
 from .model.secrets import with_scoped_secrets
 from .model.settings_of_fragments import FragmentSettings, first_settings
 from .model.task_types import TaskTypes, require_types
@@ -49,6 +52,8 @@ def plan_change(
     longest_chain: int = LONGEST_CHAIN,
     remarks: Sequence[str] = (),
     settings: Mapping[str, FragmentSettings] = MappingProxyType({}),
+    begin_from: SavedStates | None = None,
+    anew: bool = False,
 ) -> Plan:
     """Plan that another version of a dataflow takes the place of the one that runs.
 
@@ -63,6 +68,12 @@ def plan_change(
     settings : mapping of str to FragmentSettings, optional
         By task of the dataflow: what its query is to begin with, where that is not as usual; nothing of it counts where
         the version that runs has a schedule.
+    begin_from : SavedStates, optional
+        The named savepoint from which the new version begins: then nothing goes on, all of its tasks start, on that
+        one's node, and those that run stop unless others need them.
+    anew : bool, optional
+        Nothing of the version that runs goes on, also where the two are the same: that one began from a savepoint, and
+        is taken back.
 
     Returns
     -------
@@ -80,6 +91,8 @@ def plan_change(
         A task's type is not installed.
     NoSlots
         Something has to start and there is no slot.
+    SavepointDiffers
+        Its tasks are others than those of the savepoint from which it is to begin.
     """
     before = submitted_in(estate, dataflow_id)
     if before.paused:
@@ -92,11 +105,20 @@ def plan_change(
     newcomer = Newcomer(
         estate, alone, dataflow_id=dataflow_id, team=team, scope=scope, task_types=task_types, prices=prices,
         longest_chain=longest_chain,
-        unchanged=_unchanged(
+        unchanged={} if begin_from or anew else _unchanged(
             alone, with_scoped_secrets(former, team=team, task_types=task_types), before, scope=scope,
             task_types=task_types))
-    version = _Version(estate, before, newcomer, newcomer.merged(fresh=fresh))
+    if begin_from is not None:
+        newcomer = _begun_apart(newcomer, begin_from)
+    version = _Version(estate, before, newcomer, newcomer.merged(fresh=fresh), begin_from)
     return version.plan(dataflow, begin=begin, otherwise=not fresh, remarks=remarks, settings=settings)
+
+
+def _begun_apart(newcomer: Newcomer, saved: SavedStates) -> Newcomer:
+    """The same with a past of its own: also where the version that runs began from that savepoint, too."""
+    apart = identity_apart(newcomer.dataflow_id, saved)
+    tried = (replace(newcomer, restored=f"{apart}:{again}" if again else apart) for again in count())
+    return next(each for each in tried if not each.merged(fresh=False).reused)
 
 
 def _unchanged(
@@ -122,6 +144,7 @@ class _Version:
     before: Submitted
     newcomer: Newcomer
     merged: Merge
+    begin_from: SavedStates | None = None
 
     @cached_property
     def running(self) -> Mapping[str, str]:
@@ -170,12 +193,12 @@ class _Version:
         """The plan; ``otherwise`` is the other choice of starting fresh, for its price."""
         estate, newcomer = self.estate, self.newcomer
         started = newcomer.started(self.merged)
-        chains = newcomer.chains(self.merged)
+        chains, saved = newcomer.chains(self.merged), self.begin_from
         resumed = resting(estate, self.reused)
         adjusted = adjust(estate, {**dict.fromkeys(resumed, "works"), **self.left})
         change = attach(
-            estate, chains, newcomer.least_loaded(chains, started), team=newcomer.team, started=started,
-            resumed=adjusted, begin=begin)
+            estate, chains, newcomer.least_loaded(chains, started, node=saved.node if saved else ""),
+            team=newcomer.team, started=started, resumed=adjusted, begin=begin)
         stopped = tuple(estate.tasks[task_id] for task_id, stands in self.left.items() if stands == "leaves")
         return plan_of_change(
             CHANGE, estate,
@@ -187,15 +210,22 @@ class _Version:
             heads=self._noticed(change), reused=self.reused, started=tuple(started.values()), stopped=stopped,
             rested=tuple(task_id for task_id in self.ceased if self.left[task_id] == "rests"), resumed=resumed,
             fresh=self.merged.fresh, replaced=self.before,
-            settings_after={} if self.before.scheduled else first_settings(
-                change.before, change.after, self.running, settings),
+            settings_after=first_settings(
+                change.before, change.after, self.running, {} if self.before.scheduled else settings,
+                restores=self._restores()),
             price=self._price(adjusted, queries=len(chains), stopped=len(stopped)),
-            otherwise=self._price_otherwise(fresh=otherwise),
+            otherwise=None if saved else self._price_otherwise(fresh=otherwise),
             bill_changes=self._bill_changes(),
             notes=tuple(filter(None, [
+                beginning_note(saved, newcomer.dataflow, newcomer.task_types) if saved else "",
                 order_note(reads_divided(estate, started, task_types=newcomer.task_types), started),
                 crowding_note(estate, adjusted, own=self.reused), self._state_note(), self._schedule_note(),
                 chained_note(estate, {task: self.running[task] for task in dataflow.unchained}), *remarks])))
+
+    def _restores(self) -> Mapping[str, SavedTask]:
+        if self.begin_from is None:
+            return {}
+        return restored(self.begin_from, self.newcomer.dataflow, self.running, task_types=self.newcomer.task_types)
 
     def _noticed(self, change: FragmentChange) -> list[str]:
         """Running tasks whose users notice: what is joined, most upstream, and the heads of fragments that change."""

@@ -7,6 +7,7 @@ a dataflow and all its tasks that keep state have to be in one query. What canno
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from .model.alternates import is_dynamic
@@ -31,6 +32,20 @@ class SavepointDiffers(WeirError):
     """The dataflow's tasks are others than those whose states the savepoint has."""
 
     code = "savepoint_differs"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskBeginning:
+    """How one task begins from a savepoint.
+
+    ``begins`` is ``state`` (with its state of then), ``position`` (a source, with the next event of then), ``nothing``
+    (it keeps no state) or ``refused`` (it is not the task that was saved); ``why`` says it in words that follow the
+    task's id.
+    """
+
+    task: str
+    begins: str
+    why: str
 
 
 def savepoint_of(
@@ -109,11 +124,8 @@ def require_restorable(saved: SavedStates, dataflow: Dataflow, *, task_types: Ta
     SavepointDiffers
         A task is not in the savepoint, is another there, or is in the savepoint alone; the error says why of each.
     """
-    own = {task.id: task for task in _kept(dataflow, task_types)}
-    why = {task_id: _difference(saved.tasks.get(task_id), dataflow, task, task_types) for task_id, task in own.items()}
-    why |= {task_id: "is in the savepoint, and the dataflow has no such task with state or source"
-            for task_id in saved.tasks.keys() - own.keys()}
-    differing = {task_id: reason for task_id, reason in sorted(why.items()) if reason}
+    differing = {
+        each.task: each.why for each in beginnings(saved, dataflow, task_types) if each.begins == "refused"}
     if differing:
         raise SavepointDiffers(
             f"It cannot begin from savepoint {saved.name}: "
@@ -122,14 +134,33 @@ def require_restorable(saved: SavedStates, dataflow: Dataflow, *, task_types: Ta
             tasks=differing)
 
 
+def beginnings(saved: SavedStates, dataflow: Dataflow, task_types: TaskTypes) -> list[TaskBeginning]:
+    """How each task of a dataflow begins from a savepoint, in the document's order; then what the savepoint alone has.
+
+    Parameters
+    ----------
+    dataflow : Dataflow
+        With its team's secrets.
+    """
+    keeping = {task.id for task in _kept(dataflow, task_types)}
+    of_dataflow = [_beginning(saved, dataflow, task, task_types) if task.id in keeping
+                   else TaskBeginning(task.id, "nothing", "keeps no state") for task in dataflow.tasks]
+    lacking = sorted(saved.tasks.keys() - keeping)
+    return of_dataflow + [
+        TaskBeginning(task, "refused", "is in the savepoint, and the dataflow has no such task with state or source")
+        for task in lacking]
+
+
 def beginning_note(saved: SavedStates, dataflow: Dataflow, task_types: TaskTypes) -> str:
-    """For reviewers: from which moment its states and events are."""
-    states = sum(task_types[task.type].stateful for task in _kept(dataflow, task_types))
+    """For reviewers: from which moment its states and events are, and which tasks begin without any."""
     moment = datetime.fromtimestamp(saved.at_ms / 1000, tz=UTC)
+    tasks = beginnings(saved, dataflow, task_types)
+    begun = _named(f"{each.task} {each.why}" for each in tasks if each.begins in ("state", "position"))
+    stateless = _named(each.task for each in tasks if each.begins == "nothing")
     return (
-        f"It begins from savepoint {saved.name}, taken {moment:%Y-%m-%d %H:%M:%S} UTC, on node {saved.node}: "
-        f"{states} task{'s' * (states != 1)} with the states of then, and its source with event "
-        f"{saved.next_event or 0}, due when it starts. It shares no task with dataflows of another past.")
+        f"It begins from savepoint {saved.name}, taken {moment:%Y-%m-%d %H:%M:%S} UTC, on node {saved.node}: {begun}. "
+        + (f"Without state: {stateless}. " if stateless else "")
+        + "It shares no task with dataflows of another past.")
 
 
 def identity_apart(dataflow_id: str, saved: SavedStates) -> str:
@@ -147,6 +178,14 @@ def _identity(dataflow: Dataflow, task: Task, task_types: TaskTypes) -> tuple[st
     task_type = task_types[task.type]
     config = identity_config(dataflow, task, task_type)
     return task_type.name, task_type.version, {name: value for name, value in config.items() if value is not None}
+
+
+def _beginning(saved: SavedStates, dataflow: Dataflow, task: Task, task_types: TaskTypes) -> TaskBeginning:
+    if difference := _difference(saved.tasks.get(task.id), dataflow, task, task_types):
+        return TaskBeginning(task.id, "refused", difference)
+    if task_types[task.type].kind == "source":
+        return TaskBeginning(task.id, "position", f"goes on with event {saved.next_event or 0}, due when it starts")
+    return TaskBeginning(task.id, "state", "begins with its state of then")
 
 
 def _difference(saved: SavedIdentity | None, dataflow: Dataflow, task: Task, task_types: TaskTypes) -> str:

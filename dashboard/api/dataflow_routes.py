@@ -128,7 +128,7 @@ def change(request: HttpRequest, dataflow_id: UUID, version: schemas.VersionIn) 
     """Propose a new version of a dataflow that runs: 201 with its proposal, whose plan is being computed."""
     proposal = services.change_dataflow(
         actor=request.user, dataflow_id=dataflow_id, text=version.text, format=version.format, fresh=version.fresh,
-        begin=version.begin)
+        begin=version.begin, begin_from=version.begin_from)
     return Status(201, {
         "dataflow": schemas.dataflow_row(proposal.dataflow), "proposal": schemas.proposal_row(proposal)})
 

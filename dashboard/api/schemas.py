@@ -90,10 +90,14 @@ class LookIn(DocumentIn):
 
 
 class VersionIn(DocumentIn):
-    """A document that is to take the place of the one that runs, and how what is new of it joins what is under way."""
+    """A document that is to take the place of the one that runs, and how what is new of it joins what is under way.
+
+    ``begin_from`` is the name of the team's savepoint from which all of it begins.
+    """
 
     fresh: bool = False
     begin: Beginning = "now"
+    begin_from: str = Field("", max_length=80)
 
 
 class ControllerIn(Schema):

@@ -8,12 +8,18 @@ from uuid import UUID
 
 from dashboard import jobs
 from dashboard.approvals.services.savepoint_commands import exact_savepoint
+from dashboard.catalog.document_checks import parse_document
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.selectors import fragments_where
 from dashboard.savepoint_records.models import SavepointRow
+from dashboard.savepoint_records.selectors import savepoint_of
+from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from dashboard.teams.team_limits import SAVEPOINTS
+from scheduler.exact_savepoints import TaskBeginning, beginnings
 from scheduler.model.errors import WeirError
+from scheduler.model.saved_states import SavedStates
+from scheduler.model.secrets import with_scoped_secrets
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +56,39 @@ class SavepointsOfDataflow:
     most: int
     expected_bytes: int | None
     hindrance: str
+
+
+@dataclass(frozen=True, slots=True)
+class BeginningsFromSavepoint:
+    """How the tasks of a document would begin from a savepoint, and what the savepoint has of others."""
+
+    saved: SavedStates
+    tasks: list[TaskBeginning]
+
+    @property
+    def refused(self) -> bool:
+        """Whether it cannot begin from it, for one task at least."""
+        return any(task.begins == "refused" for task in self.tasks)
+
+    @property
+    def at(self) -> datetime:
+        """As of which moment the states are."""
+        return datetime.fromtimestamp(self.saved.at_ms / 1000, tz=UTC)
+
+
+def beginnings_told(team: Team, name: str, text: str, *, format: str | None = None) -> BeginningsFromSavepoint:
+    """How a team's document would begin from its savepoint of that name.
+
+    Raises
+    ------
+    InvalidDataflow
+        The document has problems.
+    NoSuchSavepoint
+        The team has none of that name that is whole.
+    """
+    saved, types = savepoint_of(team, name), jobs.task_types()
+    dataflow = with_scoped_secrets(parse_document(text, format=format), team=team.slug, task_types=types)
+    return BeginningsFromSavepoint(saved, beginnings(saved, dataflow, types))
 
 
 def savepoints_told(viewer: Viewer, dataflow_id: UUID | str) -> SavepointsOfDataflow:

@@ -80,6 +80,8 @@ class SiteProtocol(HttpToolsProtocol):
     def _end(self, status: str, text: str, header: str = "") -> None:
         """Say why, and close; who does not take that is cut off soon."""
         self._forget_timer()
+        if self.transport.is_closing():
+            return  # whoever asked has gone first
         self.transport.write((
             f"HTTP/1.1 {status}\r\n{header}connection: close\r\ncontent-type: text/plain; charset=utf-8\r\n"
             f"content-length: {len(text)}\r\n\r\n{text}").encode("ascii"))

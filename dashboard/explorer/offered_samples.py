@@ -1,4 +1,7 @@
-"""Samples as somebody is offered them: those first of which most runs already, so that sharing is seen at once."""
+"""Samples as somebody is offered them: those first of which most runs already, so that sharing is seen at once.
+
+One that runs whole is among the last: most often it was submitted as it is, and its name is taken.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +26,19 @@ class OfferedSample:
     sample: SampleDocument
     in_estate: int
 
+    @property
+    def runs_whole(self) -> bool:
+        """Whether all of it is in the estate already."""
+        return self.in_estate == self.sample.tasks > 0
+
 
 def offered_samples(viewer: Viewer) -> list[OfferedSample]:
-    """All samples: first those with most tasks in the estate, then by name; it takes one query."""
+    """All samples: first those with most tasks in the estate, then by name, at last what runs whole; in one query."""
     by_sample = _fingerprints()
     wanted = frozenset().union(*by_sample.values())
     running = frozenset(tasks_for(viewer).filter(pk__in=wanted).values_list("pk", flat=True))
     offered = [OfferedSample(sample, len(by_sample[sample.slug] & running)) for sample in catalog.samples()]
-    return sorted(offered, key=lambda each: (-each.in_estate, each.sample.name))
+    return sorted(offered, key=lambda each: (each.runs_whole, -each.in_estate, each.sample.name))
 
 
 @lru_cache(maxsize=1)

@@ -28,6 +28,7 @@ from scheduler import changing, planning
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import to_document
 from scheduler.model.plan import Plan
+from scheduler.model.saved_states import SavedStates
 
 NOT_STORED = str(UUID(int=0))  # stands for the id that a submission would get
 MOST_NAMED = 6
@@ -35,7 +36,7 @@ MOST_NAMED = 6
 
 def preview_submission(
     viewer: Viewer, *, team: Team, text: str, format: str | None = None, fresh: bool = False,
-    changed: DataflowRecord | None = None,
+    changed: DataflowRecord | None = None, begin_from: SavedStates | None = None,
 ) -> dict[str, Any]:
     """Plan a document for a team on the estate as it stands; nothing is stored.
 
@@ -47,6 +48,8 @@ def preview_submission(
         As for a submission.
     changed : DataflowRecord, optional
         The dataflow, which runs, of which it is to be a new version.
+    begin_from : SavedStates, optional
+        The named savepoint of the team from which it is to begin.
 
     Returns
     -------
@@ -70,7 +73,7 @@ def preview_submission(
     """
     dataflow = parse_document(text, format=format)
     estate = stored_estate()
-    plan = _planned(estate, dataflow, team, fresh=fresh, changed=changed)
+    plan = _planned(estate, dataflow, team, fresh=fresh, changed=changed, begin_from=begin_from)
     reused = set(plan.reused)
     tasks = {task_id: running for task_id, running in plan.dataflow.running.items() if running in reused}
     named = _named(viewer, estate, tasks.values())
@@ -104,7 +107,8 @@ def _asked(viewer: Viewer, plan: Plan, team: Team) -> list[dict[str, Any]]:
 
 
 def _planned(
-    estate: StoredEstate, dataflow: Dataflow, team: Team, *, fresh: bool, changed: DataflowRecord | None
+    estate: StoredEstate, dataflow: Dataflow, team: Team, *, fresh: bool, changed: DataflowRecord | None,
+    begin_from: SavedStates | None,
 ) -> Plan:
     document, task_types = to_document(dataflow), jobs.task_types()
     limits = limits_of(document, team) if changed is None else changed.limits_after(document)
@@ -115,11 +119,11 @@ def _planned(
     if changed is None:
         return planning.plan_submission(
             estate, dataflow, dataflow_id=NOT_STORED, team=team.slug, task_types=task_types, prices=priced,
-            containment=containment_of(team), fresh=fresh, remarks=remarks)
+            containment=containment_of(team), fresh=fresh, remarks=remarks, begin_from=begin_from)
     former = stored_dataflow(current_version(changed).document, installed=False)
     return changing.plan_change(
         estate, dataflow, former=former, dataflow_id=str(changed.pk), team=changed.team.slug,
-        task_types=task_types, prices=priced, fresh=fresh, remarks=remarks)
+        task_types=task_types, prices=priced, fresh=fresh, remarks=remarks, begin_from=begin_from)
 
 
 def _change(plan: Plan) -> dict[str, int] | None:

@@ -1,4 +1,4 @@
-"""Events as a table: Weir's own columns first, each column with its type where that is known."""
+"""Events as a table: the data's own columns, then Weir's, each column with its type where that is known."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def event_table(
         The columns that are known, with their types.
     """
     names = list(dict.fromkeys([*types, *(name for event in events for name in event)]))
-    names.sort(key=lambda name: (not name.startswith("_"), name != "_seq"))
+    names.sort(key=lambda name: (name.startswith("_"), name != "_seq"))
     if events:  # a recording has none of Weir's own yet
         names = [name for name in names if not name.startswith("_") or any(name in event for event in events)]
     return {

@@ -71,8 +71,8 @@ def last_options(dataflow: DataflowRecord) -> Mapping[str, Any]:
 
 
 def joined_by(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a plan's options those that a submission has: not which version it takes the place of."""
-    return {name: value for name, value in options.items() if name != "former"}
+    """Of a plan's options those that a submission has: not which version it takes the place of, and how."""
+    return {name: value for name, value in options.items() if name not in ("former", "anew")}
 
 
 def by_schedule(options: Mapping[str, Any], schedule: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -2,14 +2,17 @@
 
 - ``savepoint_of(team, name)``: one from which a dataflow of the team can begin
 - ``whole_savepoint(savepoint_id, team)``: the same by its id, as a plan asks for it
+- ``names_of_whole(teams)``: what one can choose from, in a form
+- ``version_saved(dataflow, name)``: of which version of a dataflow a savepoint was taken
 - ``asked_of_nodes()``: what nodes are told of savepoints
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from dashboard.catalog.models import DataflowRecord
 from dashboard.savepoint_records.lifecycle import FAILED, TAKING, WHOLE
 from dashboard.savepoint_records.models import SavepointRow
 from dashboard.teams.models import Team
@@ -45,6 +48,17 @@ def savepoint_of(team: Team, name: str) -> SavedStates:
 def whole_savepoint(savepoint_id: str, team: Team) -> SavedStates:
     """The team's savepoint of that id; raises as `savepoint_of` does."""
     return _whole(SavepointRow.objects.filter(team=team, pk=savepoint_id).first(), savepoint_id)
+
+
+def names_of_whole(teams: Iterable[Team]) -> list[tuple[str, str]]:
+    """The savepoints from which dataflows of some teams can begin: the team's short name and theirs, newest first."""
+    rows = SavepointRow.objects.filter(team__in=teams, state=WHOLE).order_by("-taken_at")
+    return list(rows.values_list("team__slug", "name"))
+
+
+def version_saved(dataflow: DataflowRecord, name: str) -> int | None:
+    """The number of the version of a dataflow that its savepoint of that name was taken of; None without one."""
+    return SavepointRow.objects.filter(dataflow=dataflow, name=name).values_list("version", flat=True).first()
 
 
 def asked_of_nodes() -> dict[str, AskedOfNode]:

@@ -119,7 +119,8 @@ def _check_value(
                 (f"Did you mean {near}? " if near else "") + f"The choices are {', '.join(parameter.choices)}.",
             )
         if parameter.pattern is not None and re.fullmatch(parameter.pattern, value) is None:
-            report("no_match", f"is {shown(value) or 'empty'}", f"Write text that matches {parameter.pattern}")
+            report("no_match", f"is {shown(value) or 'empty'}",
+                   f"Write {parameter.pattern_words or f'text that matches {parameter.pattern}'}")
 
 
 def _of_unit(parameter: Parameter, text: str, report) -> float | None:

@@ -30,7 +30,8 @@ class Parameter:
     """One declared parameter of a task type.
 
     ``minimum``/``maximum`` bound numbers and integers; ``choices`` closes a string's values;
-    ``items`` types a list's elements; ``pattern`` is a regular expression that a whole string must match.
+    ``items`` types a list's elements; ``pattern`` is a regular expression that a whole string must match, and
+    ``pattern_words`` say to people what it lets pass: "host or host:port".
     A parameter without ``default`` is required unless ``required`` is False.
 
     What makes two spellings one value, and nothing else does:
@@ -78,6 +79,7 @@ class Parameter:
     choices: tuple[str, ...] = ()
     items: ParameterType | None = None
     pattern: str | None = None
+    pattern_words: str = ""
     unit: str | None = None
     is_set: bool = False
     bounds: bool = False

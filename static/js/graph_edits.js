@@ -1,7 +1,8 @@
 // Edits of the document from its graph. The site answers with a form, then with changes of the text, which the editor
 // takes as one step of its history. On the graph: Enter configures the chosen task, Insert adds one after it, Delete
-// removes it, Ctrl+Z and Ctrl+Y go through the history of the text.
+// removes it, Ctrl+Z and Ctrl+Y go through the history of the text. Who drags from a task's outlet to another joins them.
 
+import { GraphJoining } from "./graph_joining.js";
 import { toast } from "./toasts.js";
 
 const AWAY = "The site did not answer. Nothing was changed: try again.";
@@ -16,6 +17,7 @@ class GraphEdits {
       if (button) this.begin(button.dataset.edit, button.dataset.of ?? this.chosen?.id ?? "");
     });
     panel.addEventListener("keydown", (event) => this.key(event), true); // before the graph's own keys
+    new GraphJoining(panel.querySelector(".graph-stage"), (task, target) => this.send("join", null, { task, target, apply: "1" }));
     dialog.addEventListener("submit", (event) => {
       event.preventDefault();
       this.send(event.target.dataset.graphForm, event.target, { apply: "1" }, event.submitter);

@@ -55,6 +55,8 @@ export function graphStyle({ large = false } = {}) {
     { selector: "node.branch", style: { "background-opacity": 0, "border-style": "dashed", color: c["ink-2"] } },
     { selector: "node.lit", style: { "background-fill": "solid", "background-opacity": 1, "background-color": large ? c.accent : c["accent-soft"], color: large ? c["accent-ink"] : c.ink, "border-color": c.accent, "border-width": 3, "z-index": 2 } },
     { selector: "node.dim", style: { opacity: large ? 0.4 : 0.3 } },
+    { selector: "node.joinable", style: { "border-color": c.accent, "border-style": "dashed", "border-width": 2 } },
+    { selector: "node.aimed", style: { "background-fill": "solid", "background-color": c["accent-soft"], "border-color": c.accent, "border-style": "solid", "border-width": 3 } },
     { selector: "node.absent", style: { opacity: 0.28 } },
     { selector: "node:selected", style: { "underlay-color": c.accent, "underlay-opacity": 0.28, "underlay-padding": 6, "underlay-shape": "round-rectangle" } },
     { selector: "edge", style: {

@@ -85,7 +85,7 @@ class Preview {
     form.addEventListener("weir:task", async (event) => (await this.graph)?.follow(event.detail));
     form.addEventListener("weir:edited", (event) => this.edited(event.detail));
     // Another team, or another way to join what runs: another plan. Text is checked first, the format with it.
-    form.addEventListener("change", (event) => this.valid && ["team", "fresh"].includes(event.target.name) && this.ask());
+    form.addEventListener("change", (event) => this.valid && ["team", "fresh", "from"].includes(event.target.name) && this.ask());
   }
 
   checked(state) {

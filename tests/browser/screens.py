@@ -23,7 +23,7 @@ PAGES = {
     "estate-time": "/estate/time?range=1h", "problems": "/problems/", "slot": "/estate/slots/n1/0",
     "node": "/estate/nodes/n1", "process-log": "/estate/nodes/n1/log/0",
     "wall": "/wall/", "pacing": "/estate/pacing", "tenancy": "/estate/tenancy",
-    "task-types": "/task-types/", "audit": "/audit/", "teams": "/teams/", "help": "/help/start",
+    "task-types": "/task-types/", "audit": "/audit/", "teams": "/teams/", "people": "/people/", "help": "/help/start",
     "help-documents": "/help/documents", "help-words": "/help/words", "password": "/password/",
     "not-found": "/no-such-page",
 }
@@ -75,7 +75,7 @@ def _listed(page: Page, url: str) -> dict[str, str]:
         for number, link in enumerate(page.locator(selector).all()[:4]):
             addresses[f"{name}-{number}"] = link.get_attribute("href")
     if "dataflow-0" in addresses:
-        addresses |= {"log": f"{addresses['dataflow-0']}log",
+        addresses |= {"log": f"{addresses['dataflow-0']}log", "savepoints": f"{addresses['dataflow-0']}savepoints",
             "schedule": f"{addresses['dataflow-0']}schedule",
             "outcome": f"{addresses['dataflow-0']}schedule/outcome"}
     return addresses

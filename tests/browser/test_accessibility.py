@@ -18,7 +18,9 @@ PLACES = [
     "/estate/slots/n1/0", "/estate/nodes/n1", "/problems/", "/wall/", "/dataflows/", "/dataflows/new",
     "/dataflows/own-data/?type=kafka",
     "/proposals/", "/bills/", "/profiles/", "/profiles/import", "/profiles/measure?type=senml_parse", "/task-types/",
-    "/audit/", "/alerts/notifications", "/teams/", "/help/start", "/help/documents", "/password/", "/no-such-page"]
+    "/task-types/?family=source-io", "/audit/", "/alerts/", "/alerts/rules", "/alerts/notifications", "/controllers/",
+    "/controllers/defragmentation/", "/estate/pacing", "/estate/tenancy",
+    "/teams/", "/help/start", "/help/documents", "/password/", "/no-such-page"]
 # The short run measures every page; axe looks at one of so many of them, and at the contrast of fewer: that takes
 # longer than all other rules. The markup of every page is checked by tests/pages/test_every_page.py, too.
 EVERY, EVERY_CONTRAST = 4, 8
@@ -56,7 +58,8 @@ def addresses(site: RunningSite, merged: dict[str, str]) -> list[str]:
         f"/dataflows/{scheduled}/schedule?rate=20", f"/bills/{stats.split('/')[2]}/", f"/profiles/{profile}/",
         f"/estate/tasks/{task}", f"/estate/streams/{parent}/{task}", f"/estate/queries/{query}",
         f"{etl}simulate", f"{urlsplit(merged['etl-proposal']).path}replay", f"{etl}adaptation",
-        f"{etl}?range=1h#plots", f"/estate/overlap/{etl.split('/')[2]}/{stats.split('/')[2]}"]
+        f"{etl}?range=1h#plots", f"{etl}savepoints", f"{etl}log",
+        f"/estate/overlap/{etl.split('/')[2]}/{stats.split('/')[2]}"]
 
 
 @pytest.mark.parametrize(("opened", "width", "themes"), [

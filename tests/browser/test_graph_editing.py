@@ -93,6 +93,41 @@ def test_a_dataflow_is_edited_in_its_graph_and_the_text_keeps_the_rest(editor: P
     assert text_of(editor) == TEXT
 
 
+def place_of(page: Page, task: str) -> tuple[float, float]:
+    """Where the middle of a task's box is on the screen."""
+    box = page.locator("#preview-graph .graph-canvas").bounding_box()
+    at = page.evaluate("task => weirGraphs[0].cy.getElementById(task).renderedPosition()", task)
+    return box["x"] + at["x"], box["y"] + at["y"]
+
+
+def drag(page: Page, source: str, target: str) -> None:
+    """From a task's outlet to another task."""
+    page.mouse.move(*place_of(page, source))
+    outlet = page.locator("#preview-graph .graph-outlet").bounding_box()
+    page.mouse.move(outlet["x"] + outlet["width"] / 2, outlet["y"] + outlet["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(*place_of(page, target), steps=4)
+    page.mouse.up()
+
+
+def test_streams_are_joined_by_pointer_and_only_where_a_stream_may_lead(editor: Page) -> None:
+    flows.write(editor, TEXT)
+    choose(editor, "mean")
+    editor.keyboard.press("Escape")
+    editor.locator("#preview-graph").scroll_into_view_if_needed()
+    for source, target in (("mean", "sense"), ("mean", "parse"), ("sense", "parse"), ("parse", "parse")):
+        drag(editor, source, target)  # a source, one that it reads, one that reads it, itself
+    editor.mouse.move(*place_of(editor, "out"))
+    expect(editor.locator("#preview-graph .graph-outlet")).to_be_hidden()  # a sink gives nothing
+    assert text_of(editor) == TEXT
+    drag(editor, "parse", "out")
+    joined = TEXT + "  - {from: parse, to: out}\n"
+    until(lambda: text_of(editor) == joined, "parse and out are joined")
+    until(lambda: editor.evaluate("weirGraphs[0].cy.edges().length") == 4, "and drawn so")
+    editor.locator("#preview-graph .graph-canvas").press("Control+z")
+    assert text_of(editor) == TEXT
+
+
 def test_an_empty_document_begins_with_a_source(editor: Page) -> None:
     flows.write(editor, "")
     editor.locator("#preview-graph").get_by_role("button", name="Add source").click()

@@ -329,6 +329,10 @@ def test_the_api_takes_lists_begins_and_deletes(world, traffic):
         "text": document("again"), "team": "city", "begin_from": "monday"}, content_type="application/json")
     assert submitted.status_code == 201, submitted.content
     cancel_proposal(actor=world.carla, proposal_id=submitted.json()["proposal"]["id"])
+    version = client.post(f"/api/dataflows/{traffic.pk}/versions", {
+        "text": document("traffic"), "begin_from": "monday"}, content_type="application/json")
+    assert version.status_code == 201, version.content
+    cancel_proposal(actor=world.carla, proposal_id=version.json()["proposal"]["id"])
     assert client.delete(f"{address}/{row.pk}").json()["savepoints"] == []
     assert client.delete(f"{address}/{row.pk}").status_code == 404
 
@@ -344,7 +348,11 @@ def test_a_terminal_takes_lists_begins_and_deletes(world, traffic, tmp_path):
     assert "monday  whole  version 1  on n1" in weir("savepoints", "traffic")
     (tmp_path / "again.json").write_text(document("again"))
     assert "submitted" in weir("submit", str(tmp_path / "again.json"), "--from-savepoint", "monday")
-    for proposal in DataflowRecord.objects.get(name="again").proposals.all():
+    (tmp_path / "same.json").write_text(document("traffic"))
+    answer = weir("submit", str(tmp_path / "same.json"), "--change", "--from-savepoint", "monday")
+    assert "Version 2 of traffic is proposed" in answer and "average begins with its state of then" in answer
+    proposals = [*DataflowRecord.objects.get(name="again").proposals.all(), traffic.proposals.get(plan__version=2)]
+    for proposal in proposals:
         cancel_proposal(actor=world.carla, proposal_id=proposal.pk)
     assert "is deleted" in weir("savepoints", "traffic", "--delete", "monday")
     assert "has no savepoints" in weir("savepoints", "traffic")
@@ -361,9 +369,9 @@ def test_a_page_takes_lists_begins_and_deletes(world, traffic):
     follow_savepoints(reported(row))
     page = client.get(address).content.decode()
     assert "monday &amp; co" in page and "before the fair" in page and "event 17" in page
-    assert f"again={traffic.pk}&amp;from=monday%20%26%20co" in page
+    assert f"of={traffic.pk}&amp;from=monday%20%26%20co" in page
     editor = client.get(f"/dataflows/new?again={traffic.pk}&from=monday%20%26%20co").content.decode()
-    assert 'name="from" value="monday &amp; co"' in editor
+    assert '<option value="monday &amp; co" data-team="city" selected>' in editor
     form = {"team": "city", "text": document("again"), "format": "json", "from": "monday & co"}
     submitted = client.post("/dataflows/new", form | {"text": document("again", window=7)})
     assert submitted.status_code == 409 and "average has another window" in submitted.content.decode()

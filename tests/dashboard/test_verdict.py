@@ -14,6 +14,8 @@ from django.utils import timezone
 
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.models import LatencyStatus
+from dashboard.operations.selectors import live_dataflow
+from dashboard.teams.permissions import viewer_of
 from scheduler.model.latency_limits import LatencyLimit, to_json
 from tests.dashboard.alerting import alert_of
 from tests.dashboard.building import World, document, running
@@ -116,3 +118,14 @@ def test_an_alert_of_another_team_is_not_told(world: World, monkeypatch: pytest.
     client = Client()
     client.force_login(world.mo)
     assert client.get("/api/estate").json()["health"] == {}
+
+
+@pytest.mark.parametrize(("query", "busy"), [
+    ({"batch_ms": 450, "trigger_ms": 500}, 0.9), ({"batch_ms": 9_000, "trigger_ms": 500}, 1.0),
+    ({"batch_ms": 9_000, "trigger_ms": 20, "real_time": True}, None)])
+def test_a_query_whose_batch_stays_open_is_not_busy_for_that(
+    world: World, monkeypatch: pytest.MonkeyPatch, query: dict[str, Any], busy: float | None
+) -> None:
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    observe(monkeypatch, query=query)
+    assert {task["busy"] for task in live_dataflow(viewer_of(world.carla), record.pk)["tasks"].values()} == {busy}

@@ -31,7 +31,8 @@ FILTERED = ["/dataflows/?q=none&team=city&status=running", "/proposals/?for=me",
             "/controllers/defragmentation/?phase=kept&team=city", "/controllers/defragmentation/dry-run?team=&hours=1",
             "/controllers/remeasuring/dry-run?team=&hours=6", "/audit/?q=zz", "/task-types/?q=filter",
             "/task-types/?q=nothing-like-it", "/estate/time?range=7d&over=week",
-            "/estate/time?from=2026-11-24T10:00&to=<b>", "/estate/slots/n1/0", "/estate/nodes/n1"]
+            "/estate/time?from=2026-11-24T10:00&to=<b>", "/estate/slots/n1/0", "/estate/nodes/n1",
+            "/task-types/?family=source-io"]
 
 
 @pytest.fixture
@@ -53,7 +54,8 @@ def addresses(world: World) -> list[str]:
         reverse("dataflow", args=[traffic.pk]), reverse("dataflow", args=[jams.dataflow_id]),
         reverse("proposal", args=[jams.pk]), reverse("proposal", args=[removal.pk]),
         reverse("proposal", args=[pause.pk]), reverse("proposal", args=[step.pk]),
-        f"{reverse('dataflow_new')}?again={traffic.pk}", f"{reverse('estate_graph')}?dataflow={traffic.pk}",
+        f"{reverse('dataflow_new')}?again={traffic.pk}", reverse("savepoints", args=[traffic.pk]),
+        f"{reverse('estate_graph')}?dataflow={traffic.pk}",
         reverse("simulate", args=[cars.pk]), reverse("simulate", args=[jams.dataflow_id]),
         reverse("proposal_replay", args=[jams.pk]),
         reverse("running_task", args=[parse.running_task_id]), reverse("overlap_pair", args=[traffic.pk, cars.pk]),

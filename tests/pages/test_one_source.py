@@ -73,7 +73,7 @@ class Walk:
     def addresses(self) -> Iterator[str]:
         """Every page of what runs, and all that tell of it."""
         yield from ("/", "/wall/", "/problems/", "/dataflows/", "/estate/slots", "/proposals/", "/estate/nodes/n1",
-                    "/alerts/", "/fragmentation/")
+                    "/alerts/", "/fragmentation/", "/estate/deployment/")
         pages = -(-len(self.dataflows) // 25)
         yield from (f"/dataflows/?page={number}" for number in range(2, pages + 1))
         for key, dataflow in self.dataflows.items():
@@ -178,7 +178,7 @@ def _states(address: str, page: Markup) -> Iterator[tuple[Fact, str]]:
         elif matched := re.fullmatch(r"/estate/(slots|queries)/([\w/-]+)", own):
             yield ({"slots": "slot", "queries": "query"}[matched[1]], matched[2], "state"), row.statuses[0]
     for name, cell in page.by("data-slot").items():
-        if cell.attributes["data-use"] != "silent":
+        if cell.attributes.get("data-use", "silent") != "silent":
             yield ("slot", name, "state"), next(iter(cell.every("summary")[0].statuses), "running")
 
 
@@ -189,10 +189,15 @@ def _findings(page: Markup) -> Iterator[tuple[Fact, str]]:
         look = re.search(r"note-(bad|warn|note)", element.attributes.get("class") or "")
         severity = element.attributes.get("data-severity") or (look[1] if look else "")
         yield ("finding", key, "severity"), severity
+        if key.startswith("slot/") and element.statuses:
+            yield ("slot", key.removeprefix("slot/"), "state"), element.statuses[0]
 
 
-def observed(monkeypatch: pytest.MonkeyPatch, *, killed: str = "", failing: str = "", full: str = "") -> None:
-    """Node n1 reports figures that are awkward to round; a driver has ended, a query fails, a channel is full."""
+def observed(
+    monkeypatch: pytest.MonkeyPatch, *, killed: str = "", returning: str = "", failing: str = "", full: str = ""
+) -> None:
+    """Node n1 reports figures that are awkward to round; a driver has ended, another starts again, a query fails, a
+    channel is full."""
     estate = load_estate()
     slots: dict[str, dict[str, Any]] = {
         slot.name.rpartition("/")[2]: {
@@ -211,6 +216,8 @@ def observed(monkeypatch: pytest.MonkeyPatch, *, killed: str = "", failing: str 
             slots[bundle.slot.rpartition("/")[2]]["fragments"][bundle.id] = report
     if killed:
         slots[killed.rpartition("/")[2]] |= {"state": "backoff", "restarts": 2, "error": "Killed.", "fragments": {}}
+    if returning:
+        slots[returning.rpartition("/")[2]] |= {"state": "starting", "restarts": 1, "fragments": {}}
     tasks = sorted(estate.tasks)
     flows = Flows(
         tasks={task: TaskFlow(RATES[number % len(RATES)], 1000 * number, LATENCIES_MS[number % len(LATENCIES_MS)],
@@ -222,6 +229,8 @@ def observed(monkeypatch: pytest.MonkeyPatch, *, killed: str = "", failing: str 
                       ages_ms={"n1": 0})
     reading = jobs.LiveReading(reports=reports, flows=flows, measured=True)
     monkeypatch.setattr(jobs, "read_live", lambda *_: reading)
+    monkeypatch.setattr(jobs, "event_bytes", lambda channels: dict.fromkeys(channels, 50.0))
+    monkeypatch.setattr(jobs, "waiting_events", lambda *_: {})
 
 
 def filled(world: World, count: int) -> list[DataflowRecord]:
@@ -233,12 +242,16 @@ def filled(world: World, count: int) -> list[DataflowRecord]:
 
 
 def things_go_wrong(world: World, records: list[DataflowRecord], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A driver was killed, a query fails, a channel is full; limits are missed, for long, for a moment, for ever; an
-    alert fires."""
+    """A driver was killed, another starts again, a query fails, a channel is full; limits are missed, for long, for a
+    moment, for ever; an alert fires."""
     fragments = list(load_estate().fragments.values())
     dead = fragments[-1].queries[0].slot
-    alive = [bundle.id for fragment in fragments for bundle in fragment.queries if bundle.slot != dead]
-    observed(monkeypatch, killed=dead, failing=alive[-1] if len(alive) > 1 else "", full=alive[0] if alive else "")
+    alive = [bundle for fragment in fragments for bundle in fragment.queries if bundle.slot != dead]
+    failing, full = (alive[-1] if len(alive) > 1 else None), (alive[0] if alive else None)
+    busy = {dead, *(bundle.slot for bundle in (failing, full) if bundle)}
+    returning = next((slot.name for slot in load_estate().slots if slot.name not in busy), "")
+    observed(monkeypatch, killed=dead, returning=returning, failing=failing.id if failing else "",
+             full=full.id if full else "")
     late(records[0], "missed")
     late(records[1], "missed", for_s=0.1)
     late(records[2], "impossible")

@@ -16,7 +16,7 @@ from dashboard.teams.services import set_secret
 from scheduler.contracts.looks import ColumnProposal, ProposedColumn
 from tests.dashboard.building import World
 from tests.pages.conftest import ClientOf
-from tests.pages.markup import assert_sound
+from tests.pages.markup import Markup, assert_sound
 
 pytestmark = pytest.mark.django_db
 PASSWORD = "a-password-of-the-city"
@@ -155,6 +155,20 @@ def test_one_goes_back_without_losing_answers_and_cancels_all_of_them(
     assert len(looks["begun"]) == 2, "another one is looked at anew"
     assert send(client, "columns", {}, go="cancel").headers["Location"] == reverse("dataflow_new")
     assert KEY not in client.session
+
+
+def test_columns_that_a_look_is_to_propose_are_awaited_and_one_may_go_on_without(
+    client_of: ClientOf, looks: dict[str, Any]
+) -> None:
+    looks["seen"] = source_looks.Look("a" * 32, "looking", False)
+    client = client_of("carla")
+    send(client, "source", SOURCE)
+    page = client.get(at("columns"))
+    assert_sound(page, "awaited")
+    assert "columns-awaited" in Markup(page.text).notes and not Markup(page.text).having("data-column-row")
+    assert send(client, "columns", {}).headers["Location"] == at("work")
+    assert send(client, "work", {"work": "as_is"}).headers["Location"] == at("target")
+    assert send(client, "target", {"to": "output", "p.name": "rooms"}).headers["Location"].endswith("?own=1")
 
 
 def test_a_look_that_failed_says_why_and_columns_can_be_written(client_of: ClientOf, looks: dict[str, Any]) -> None:

@@ -30,8 +30,8 @@ def test_events_are_a_table_with_columns_and_types(
 ) -> None:
     monkeypatch.setattr(jobs, "newest_events", lambda *_, **__: EVENTS)
     page = Markup(client_of("mo").get(reverse("running_task_events", args=[task])).text)
-    assert page.values("data-column") == ["_seq", "_time", "value"]
-    assert page.values("data-type") == ["bigint", "bigint", "double"]
+    assert page.values("data-column") == ["value", "_seq", "_time"]
+    assert page.values("data-type") == ["double", "bigint", "bigint"]
     assert len(page.having("data-event")) == 2 and not page.having("data-empty")
 
 

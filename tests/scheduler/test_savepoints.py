@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.applying import apply_plan
-from scheduler.exact_savepoints import NoExactSavepoint, SavepointDiffers, savepoint_of
+from scheduler.changing import plan_change
+from scheduler.exact_savepoints import NoExactSavepoint, SavepointDiffers, beginnings, savepoint_of
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.encoding import plan_from_json, plan_to_json
 from scheduler.model.errors import NoSlots
@@ -93,6 +94,56 @@ def test_it_is_carried_over_to_that_node_and_no_other():
     [(name, fragment)] = rebased.fragments_after.items()
     assert fragment.slot == "n2/0" and rebased.digest == plan.digest
     assert rebased.settings_after.keys() == {name} and rebased.settings_after[name].restores
+
+
+def changed(estate: Estate, dataflow: Dataflow, states: SavedStates | None, *, former: Dataflow, **more) -> Plan:
+    return plan_change(
+        estate, dataflow, former=former, dataflow_id=former.name, team="water", begin_from=states, **HERE, **more)
+
+
+@given(by=st.integers(1, 3), other=st.booleans(), again=st.integers(1, 3))
+def test_a_version_that_begins_from_one_takes_the_place_of_the_whole_dataflow_and_of_nothing_else(by, other, again):
+    """Also of the same document, and again and again from one savepoint: each time with the states of then."""
+    estate = submit(EMPTY, LINE)
+    estate = submit(estate, replace(LINE, name="e")) if other else estate
+    states, former = saved(estate, LINE, node="n2"), LINE
+    version = replace(LINE, tasks=tuple(
+        replace(task, config={"by": by}) if task.id == "a" else task for task in LINE.tasks))
+    for _ in range(again):
+        ran = estate.submitted["d"].running
+        plan = changed(estate, version, states, former=former)
+        assert plan.reused == () and plan.otherwise is None
+        runs = plan.dataflow.running
+        assert {task.id for task in plan.started} == set(runs.values()) and not set(runs.values()) & set(estate.tasks)
+        assert {task.id for task in plan.stopped} == (
+            set() if set(ran.values()) & set(estate.submitted.get("e", plan.dataflow).running.values())
+            else set(ran.values()))
+        [begun_fragment] = plan.fragments_after.keys() - plan.fragments_before.keys()
+        assert plan.fragments_after[begun_fragment].slot == "n2/0"
+        assert {task: place.task for task, place in plan.settings_after[begun_fragment].restores.items()} == {
+            runs[task]: states.tasks[task].running for task in ("s", "c")}
+        assert "c begins with its state of then" in plan.notes[0] and "Without state: a, o." in plan.notes[0]
+        assert plan_from_json(plan_to_json(plan)) == plan
+        estate, former = apply_plan(estate, plan), version
+    assert estate.submitted.get("e") is None or all(
+        task in estate.tasks for task in estate.submitted["e"].running.values())
+    # Taken back, nothing of it goes on, though both are the same document; as another version, all of it does.
+    back = changed(estate, version, None, former=version, anew=True)
+    assert not set(back.dataflow.running.values()) & set(estate.submitted["d"].running.values())
+    assert set(changed(estate, version, None, former=version).reused) == set(estate.submitted["d"].running.values())
+
+
+def test_how_each_task_begins_is_said_of_each():
+    estate = submit(EMPTY, LINE)
+    states = saved(estate, LINE)
+    of_tasks = {each.task: (each.begins, each.why) for each in beginnings(states, LINE, TYPES)}
+    assert of_tasks == {
+        "s": ("position", "goes on with event 17, due when it starts"), "a": ("nothing", "keeps no state"),
+        "c": ("state", "begins with its state of then"), "o": ("nothing", "keeps no state")}
+    other = flow("d", {"s": ("sensors", {"seed": 4}), "t": "count", "o": "archive"}, "s > t > o")
+    assert {each.task: each.why for each in beginnings(states, other, TYPES) if each.begins == "refused"} == {
+        "s": "has another seed than then", "t": "is not in the savepoint",
+        "c": "is in the savepoint, and the dataflow has no such task with state or source"}
 
 
 def test_a_node_without_slots_is_named():

@@ -40,7 +40,8 @@ HTTP_INGEST = TaskType(
         "posted again within a day under the same Idempotency-Key is taken once.",
     build="workers.library.live:http_ingest", effects=("network",), connector="",
     parameters=(
-        Parameter("name", "string", "The end of the address.", required=True, pattern=r"[a-z0-9][a-z0-9_-]{0,62}"),
+        Parameter("name", "string", "The end of the address.", required=True, pattern=r"[a-z0-9][a-z0-9_-]{0,62}",
+                  pattern_words="lower-case letters, digits, - and _"),
         Parameter("token", "string", "Who posts sends it as “Authorization: Bearer …”.", required=True, secret=True),
         written_as("json", "ndjson", "csv", "arrow", "text", "bytes"), *EVENTS,
     ),
@@ -55,7 +56,7 @@ MQTT = TaskType(
     connector="workers.engine.connectors.mqtt_source:open_mqtt",
     parameters=(
         Parameter("server", "string", "host or host:port; the operator must allow it (WEIR_CONNECTOR_HOSTS).",
-                  required=True, pattern=SERVER),
+                  required=True, pattern=SERVER, pattern_words="host or host:port"),
         Parameter("topics", "list", "Topics, with the wildcards + and #.", required=True, items="string", is_set=True),
         Parameter("qos", "integer", "Quality of service: 0 (may be lost), 1, or 2, which is read as 1: at least once.",
                   default=1, minimum=0, maximum=2),

@@ -35,7 +35,8 @@ FILES = TaskType(
         Parameter("start", "string", "Where it begins where nothing was read yet: newest (what appears from then on), "
                   "oldest, or an ISO time.", default="newest"),
         Parameter("endpoint", "string", "Of S3: host or host:port of another store than Amazon's; the operator must "
-                  "allow it (WEIR_CONNECTOR_HOSTS).", pattern=SERVER),
+                  "allow it (WEIR_CONNECTOR_HOSTS).", pattern=SERVER,
+                  pattern_words="host or host:port"),
         Parameter("region", "string", "Of S3.", default="us-east-1", pattern=r"[a-z0-9-]{1,40}"),
         Parameter("tls", "boolean", "Of S3: whether the connection is encrypted.", default=True),
         Parameter("access_key", "string", "Of S3: whose; none for what anybody may read.", secret=True),

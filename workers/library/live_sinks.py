@@ -121,7 +121,7 @@ TO_MQTT = TaskType(
     build="workers.library.live_sinks:to_mqtt", effects=("network",), writer="workers.engine.sinks.mqtt_sink:open_mqtt",
     parameters=(
         Parameter("server", "string", "host or host:port; the operator must allow it (WEIR_SINK_HOSTS).",
-                  required=True, pattern=SERVER),
+                  required=True, pattern=SERVER, pattern_words="host or host:port"),
         Parameter("topic", "string", "The topic; {column} in it stands for an event's value.", required=True,
                   pattern=r"[^+#\x00]{1,1000}"),
         Parameter("qos", "integer", "Quality of service: 1 or 2.", default=1, minimum=1, maximum=2),

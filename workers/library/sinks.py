@@ -27,7 +27,8 @@ OUTPUT = TaskType(
     doc="Keeps the newest events under a name, to browse on the page and to read through the API.",
     build="workers.library.sinks:output", effects=(),
     parameters=(
-        Parameter("name", "string", "Name of the output.", required=True, pattern=r"[a-z0-9][a-z0-9_-]{0,62}"),
+        Parameter("name", "string", "Name of the output.", required=True, pattern=r"[a-z0-9][a-z0-9_-]{0,62}",
+                  pattern_words="lower-case letters, digits, - and _"),
         Parameter("keep_events", "integer", "How many of the newest events are kept.", default=1000, minimum=1,
                   maximum=1_000_000),
     ),

@@ -15,6 +15,7 @@ class DeployedQuery(Answer):
     which slots it may go, and why it stays where it does."""
 
     id: str
+    state: str
     name: str
     cores: float | None
     waiting: int

@@ -25,6 +25,7 @@ class ParameterAnswer(Answer):
     choices: list[Any]
     items: str | None
     pattern: str | None
+    pattern_words: str
     unit: str | None
     is_set: bool
     bounds: bool

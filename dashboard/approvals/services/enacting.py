@@ -174,6 +174,8 @@ def take_back(audit: Audit, proposal: Proposal, *, generation: int, why: str = "
         require_undoable(proposal, actor=actor)
     back = SITE_PLAN_KINDS[PLAN_KINDS[proposal.plan.kind].undone_by]
     options = _options_as_it_was(proposal) if back.kind.has_document else {"why": why} if why else None
+    if back.kind.has_version and proposal.plan.options.get("begin_from"):
+        options = {"anew": True}
     former = proposal.plan.options["former"] if back.kind.has_version else None
     record = plans.request_plan(
         actor=actor, dataflow=proposal.dataflow, kind=back.name, options=options, version=former)

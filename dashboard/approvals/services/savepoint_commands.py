@@ -113,7 +113,7 @@ def delete_savepoint(*, actor: User, dataflow_id: UUID | str, savepoint_id: str)
         needed = begins.open().first() or begins.under_way().first()
         if needed is not None:
             raise InvalidTransition(
-                f"The submission of {needed.dataflow.name} begins from savepoint {row.name}, and has not begun.",
+                f"A proposal of {needed.dataflow.name} begins from savepoint {row.name}, and has not begun.",
                 remedy="Cancel it, or wait until it runs.", proposal=str(needed.pk))
         audit.subject, audit.team = row, record.team
         audit.details = {"name": row.name, "node": row.node, "query": row.fragment}

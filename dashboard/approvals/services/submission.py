@@ -43,9 +43,11 @@ from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.team_limits import PLANS, PROPOSALS, require_room
 from dashboard.teams.team_secrets import require_secrets
 from scheduler.exact_savepoints import require_restorable
+from scheduler.model.dataflow import Dataflow
 from scheduler.model.errors import InvalidTransition, WeirError
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS, SUBMIT
+from scheduler.model.saved_states import SavedStates
 from scheduler.model.secrets import with_scoped_secrets
 from scheduler.read_set import Reads
 
@@ -93,15 +95,14 @@ def submit_dataflow(
         It cannot begin from that savepoint; nothing was stored.
     """
     require_role(viewer_of(actor), team, Role.ENGINEER)
-    saved = savepoint_of(team, begin_from) if begin_from else None
+    saved = saved_states(team, begin_from)
     options = options_of(
         fresh=fresh, begin=begin, schedule=schedule.as_option() if schedule else None,
         begin_from=saved.id if saved else "")
     dataflow = parse_document(text, format=format)
     require_secrets(team, dataflow)
     if saved is not None:
-        types = jobs.task_types()
-        require_restorable(saved, with_scoped_secrets(dataflow, team=team.slug, task_types=types), task_types=types)
+        require_begins_from(saved, dataflow, team)
     if schedule is not None:  # before the estate is locked
         problem_of_new(dataflow, team=team, routing=schedule.routing, fresh=fresh).require(
             schedule.pair, schedule.rate_per_s)
@@ -114,6 +115,17 @@ def submit_dataflow(
         proposal = open_proposal(audit, record, SUBMIT.name, options=options)
         audit.subject, audit.details = record, {"proposal": str(proposal.pk), "version": record.version}
         return proposal
+
+
+def saved_states(team: Team, name: str) -> SavedStates | None:
+    """The team's savepoint of that name, which has to be whole; None for an empty name."""
+    return savepoint_of(team, name) if name else None
+
+
+def require_begins_from(saved: SavedStates, dataflow: Dataflow, team: Team) -> None:
+    """Raise ``SavepointDiffers`` unless a dataflow of a team can begin from a savepoint."""
+    types = jobs.task_types()
+    require_restorable(saved, with_scoped_secrets(dataflow, team=team.slug, task_types=types), task_types=types)
 
 
 def recompute_proposal(*, actor: User, proposal_id: UUID | str) -> Proposal:

@@ -9,7 +9,7 @@ from uuid import UUID
 from dashboard.approvals.lifecycle import CANCELLED
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.proposal_states import move_proposal
-from dashboard.approvals.services.submission import open_proposal, require_at_rest
+from dashboard.approvals.services.submission import open_proposal, require_at_rest, require_begins_from, saved_states
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog.document_checks import format_of, parse_document, stored_dataflow
 from dashboard.catalog.models import DataflowRecord
@@ -36,7 +36,7 @@ class OtherDataflow(WeirError):
 
 def change_dataflow(
     *, actor: User, dataflow_id: UUID | str, text: str, format: str | None = None, fresh: bool = False,
-    begin: str = "now",
+    begin: str = "now", begin_from: str = "",
 ) -> Proposal:
     """Store a new version of a dataflow that runs, and propose that it takes the place of the one that does.
 
@@ -52,6 +52,8 @@ def change_dataflow(
         The document, as for a submission. Its name and visibility are the dataflow's.
     fresh, begin
         How what is new joins what is under way (`joining_options.options_of`).
+    begin_from : str, optional
+        The name of the team's savepoint from which the new version begins; its document may be the one that runs.
 
     Raises
     ------
@@ -63,16 +65,21 @@ def change_dataflow(
         It says what the version says that runs.
     InvalidTransition
         The dataflow does not run, or a plan for it is being enacted.
+    NoSuchSavepoint, SavepointDiffers
+        It cannot begin from that savepoint; nothing was stored.
     """
     viewer = viewer_of(actor)
     record = dataflow_for(viewer, dataflow_id)
     require_role(viewer, record.team, Role.ENGINEER)
-    options, dataflow = options_of(fresh=fresh, begin=begin), parse_document(text, format=format)
+    saved, dataflow = saved_states(record.team, begin_from), parse_document(text, format=format)
+    options = options_of(fresh=fresh, begin=begin, begin_from=saved.id if saved else "")
     require_secrets(record.team, dataflow)
+    if saved is not None:
+        require_begins_from(saved, dataflow, record.team)
     with audited(actor=actor, verb="dataflow.propose_change") as audit:
         lock_generation()
         record = _changeable(audit.viewer, dataflow_id)
-        _require_version_of(record, dataflow)
+        _require_version_of(record, dataflow, again=saved is not None)
         stored = store_version(
             actor=actor, record=record, dataflow=dataflow, text=text, format=format or format_of(text))
         return _propose(audit, record, stored.number, options)
@@ -109,7 +116,7 @@ def _changeable(viewer: Viewer, dataflow_id: UUID | str) -> DataflowRecord:
     return record
 
 
-def _require_version_of(record: DataflowRecord, dataflow: Dataflow) -> None:
+def _require_version_of(record: DataflowRecord, dataflow: Dataflow, *, again: bool = False) -> None:
     if dataflow.name != record.name:
         raise OtherDataflow(
             f"The document is of {dataflow.name!r}, and this dataflow is {record.name!r}.",
@@ -119,7 +126,7 @@ def _require_version_of(record: DataflowRecord, dataflow: Dataflow) -> None:
             f"{record.name} is {record.visibility}, and its new version would be {dataflow.visibility}: none of its "
             "tasks could go on, and other people would see it.",
             remedy="Keep the visibility, or remove the dataflow and submit it again.", visibility=dataflow.visibility)
-    if to_document(dataflow) == current_version(record).document:
+    if not again and to_document(dataflow) == current_version(record).document:
         raise NothingToGain(
             f"That is what version {record.version} says, which runs.", remedy="There is nothing to change.",
             dataflow=str(record.pk))

@@ -159,7 +159,7 @@ def _slot_words(name: str, report: SlotReport) -> tuple[str, str, str, str]:
                 "Weir ends it after 20 s and starts it again. Its queries go on from their checkpoints.")
     if report.state == "backoff":
         return ("backoff", BAD, f"The driver of {name} ended. {report.error}".strip(),
-                "Weir starts it again, less and less often. Its log says more: `slot` lines of the agent's log.")
+                "Weir starts it again, less and less often. Administrators find its log on its page.")
     if report.restarts:
         return (RECOVERING, WARN, f"The driver of {name} is starting again. {report.error}".strip(),
                 "Its queries go on from their checkpoints as soon as it is up.")

@@ -103,10 +103,11 @@ def deployment_rows(viewer: Viewer, looked: Looked | None) -> dict[str, Any]:
     -------
     dict
         ``slots``: ``slot``, ``node``, ``cores``, ``load`` (``high``, ``normal`` or ``low``), ``closed`` (why nothing
-        more may go there; empty where it may) and ``queries``: ``id``, ``name`` (its tasks in words), ``cores`` (None:
-        not measured yet), ``waiting`` (events that wait for it), ``dataflow`` (id and name, the one to ask for),
-        ``targets`` and ``why_not``; ``traffic``: bytes and events a second by pair of slots, as rows; ``pairs``: the
-        same by pair of queries, most bytes first; ``between_nodes``: the part of the bytes that passes between nodes.
+        more may go there; empty where it may) and ``queries``: ``id``, ``state``, ``name`` (its tasks in words),
+        ``cores`` (None: not measured yet), ``waiting`` (events that wait for it), ``dataflow`` (id and name, the one
+        to ask for), ``targets`` and ``why_not``; ``traffic``: bytes and events a second by pair of slots, as rows;
+        ``pairs``: the same by pair of queries, most bytes first; ``between_nodes``: the part of the bytes that passes
+        between nodes.
         Whatever belongs to dataflows that the viewer may not know of counts in the load of its slot alone.
     """
     if looked is None:
@@ -166,7 +167,8 @@ def _query(
         user for user in view.users(fragment.active_tasks)
         if user["id"] in view.own and view.records[user["id"]].status == RUNNING]
     return {
-        "id": bundle.id, "name": " → ".join(estate.tasks[task].type for task in fragment.active_tasks),
+        "id": bundle.id, "state": view.bundle_report(bundle).state,
+        "name": " → ".join(estate.tasks[task].type for task in fragment.active_tasks),
         "cores": None if cores is None else round(cores, 4), "waiting": round(waiting),
         "users": view.users(fragment.active_tasks),
         "dataflow": users[0] if users else None, "why_not": why_not,

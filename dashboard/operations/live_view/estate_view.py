@@ -26,9 +26,9 @@ from dashboard.catalog.permissions import may_know_of, visible_to
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.live_view.document_fields import DataflowUser
 from dashboard.operations.live_view.live_documents import Totals
-from dashboard.operations.live_view.query_states import NODE_SILENT_MS, SILENT, WORST_FIRST, query_state
+from dashboard.operations.live_view.query_states import NODE_SILENT_MS, RECOVERING, SILENT, WORST_FIRST, query_state
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport
+from scheduler.contracts.reports import STARTING, NodeReport, QueryReport, SlotReport
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 
@@ -168,11 +168,13 @@ class View:
         return None if reports.age_ms(name) >= NODE_SILENT_MS else reports.node(name)
 
     def slot_report(self, name: str) -> SlotReport:
-        """What its node reports of a slot, its figures as every page shows them; ``silent`` or ``unknown`` without."""
+        """What its node reports of a slot, state and figures as every page shows them; ``silent`` or ``unknown``
+        without, ``recovering`` where its driver is starting again."""
         report = self.reading.reports.slot(name) if self.node_report(node_of(name)) is not None else None
         report = report or SlotReport(state=SILENT if self.reading.available else "unknown")
         return replace(
-            report, cpu=None if report.cpu is None else round(report.cpu, 3),
+            report, state=RECOVERING if report.state == STARTING and report.restarts else report.state,
+            cpu=None if report.cpu is None else round(report.cpu, 3),
             memory_mb=None if report.memory_mb is None else round(report.memory_mb))
 
     @property

@@ -12,14 +12,12 @@ from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
-from django.template.loader import render_to_string
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from dashboard import jobs
 from dashboard.approvals import selectors as approvals
 from dashboard.approvals import services
 from dashboard.approvals.emergency_stops import emergency_stops
-from dashboard.approvals.near_miss_search import near_misses_in
 from dashboard.audit import selectors as trail
 from dashboard.bills.dataflow_costs import cost_of
 from dashboard.catalog import selectors as catalog
@@ -29,7 +27,6 @@ from dashboard.controllers.adaptation_told import goals_told
 from dashboard.controllers.latency_told import latency_card_told
 from dashboard.core.http_errors import http_status
 from dashboard.explorer.offered_samples import offered_samples
-from dashboard.explorer.preview import preview_submission
 from dashboard.explorer.version_comparison import compared
 from dashboard.operations import selectors as operations
 from dashboard.operations.dynamic_reader import dynamic_tasks
@@ -41,9 +38,10 @@ from dashboard.operations.services import try_again
 from dashboard.pages import flash, own_data_answers
 from dashboard.pages.editor_words import GUARD_LANGUAGE
 from dashboard.pages.event_table import event_table
-from dashboard.pages.graphs import dataflow_graph, pair_graph, preview_graph
+from dashboard.pages.graphs import dataflow_graph, pair_graph
 from dashboard.pages.line_changes import line_changes
 from dashboard.pages.views.adaptation import goals_form
+from dashboard.savepoint_records.selectors import names_of_whole, version_saved
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import Role
 from scheduler.contracts.reports import FAILING
@@ -90,7 +88,8 @@ def dataflow_new(request: HttpRequest) -> HttpResponse:
     if changed is not None:
         may, record = may.filter(pk=changed.team_id), changed
     if request.method != "POST":
-        given = own_data_answers.written(request) if request.GET.get("own") else _start_with(record)
+        given = own_data_answers.written(request) if request.GET.get("own") else _start_with(
+            record, _savepoint_of(request))
         return render(request, "dataflow_new.html", _editor(request, may, record, **given))
     text, form_format = request.POST.get("text", ""), request.POST.get("format") or None
     team = may.filter(slug=request.POST.get("team", "")).first()
@@ -113,34 +112,13 @@ def _submit(
     request: HttpRequest, team: Team, changed: DataflowRecord | None, text: str, form_format: str | None
 ) -> Proposal:
     """Submit what the editor sends, or propose it as a new version of a dataflow that runs."""
-    options = {"fresh": request.POST.get("fresh") == "1", "begin": request.POST.get("begin", "now")}
+    options = {"fresh": request.POST.get("fresh") == "1", "begin": request.POST.get("begin", "now"),
+               "begin_from": _savepoint_of(request)}
     if changed is not None:
         return services.change_dataflow(
             actor=request.user, dataflow_id=changed.pk, text=text, format=form_format, **options)
     return services.submit_dataflow(
-        actor=request.user, team=team, text=text, format=form_format, begin_from=_savepoint_of(request), **options)
-
-
-@require_POST
-@login_required
-def preview(request: HttpRequest) -> JsonResponse:
-    """What the document would reuse if it were submitted now: the figures as markup, and the graph."""
-    team = teams.teams_to_submit_for(request.viewer).filter(slug=request.POST.get("team", "")).first()
-    if team is None:
-        raise NotFound("You cannot submit for that team.", remedy="Choose one of yours.")
-    text, form_format = request.POST.get("text", ""), request.POST.get("format") or None
-    changed = _record_to_change(request)
-    preview = preview_submission(
-        request.viewer, team=team, text=text, format=form_format, fresh=request.POST.get("fresh") == "1",
-        changed=changed)
-    context = {
-        "preview": preview, "currency": settings.CURRENCY,
-        "near_misses": [] if changed else near_misses_in(team, text, format=form_format)}
-    return JsonResponse({
-        "html": render_to_string("parts/preview.html", context, request=request),
-        "near_misses": render_to_string("parts/near_misses.html", context, request=request),
-        "graph": preview_graph(preview, task_types=jobs.task_types()), "reused": preview["reused"],
-        "tasks": preview["tasks"]})
+        actor=request.user, team=team, text=text, format=form_format, **options)
 
 
 @require_safe
@@ -364,20 +342,23 @@ def _record_to_change(request: HttpRequest) -> DataflowRecord | None:
     return catalog.dataflow(request.viewer, changed) if changed else None
 
 
-def _start_with(record: DataflowRecord | None) -> dict[str, Any]:
+def _start_with(record: DataflowRecord | None, savepoint: str) -> dict[str, Any]:
+    """The document that is edited: of the version that a savepoint of it was taken of, else the current one."""
     if record is None:
         return {}
-    version = catalog.current_version(record)
+    number = version_saved(record, savepoint) if savepoint else None
+    version = catalog.version(record, number) if number else catalog.current_version(record)
     return {"text": version.text, "format": version.format}
 
 
 def _editor(request: HttpRequest, may: Any, record: DataflowRecord | None, **given: Any) -> dict[str, Any]:
     chosen = request.POST.get("team") or (record.team.slug if record else given.pop("team", ""))
-    changed = _record_to_change(request)
+    changed, savepoint, savepoints = _record_to_change(request), _savepoint_of(request), names_of_whole(may)
     return {"teams": may, "record": record, "format": "yaml",
             "samples": () if changed else offered_samples(request.viewer),
             "chosen_team": chosen, "changed": changed, "guard_language": GUARD_LANGUAGE,
-            "savepoint": _savepoint_of(request), **given}
+            "savepoint": savepoint, "savepoints": savepoints,
+            "other_savepoint": savepoint if (chosen, savepoint) not in savepoints else "", **given}
 
 
 def _savepoint_of(request: HttpRequest) -> str:

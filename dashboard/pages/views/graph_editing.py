@@ -1,25 +1,57 @@
-"""The document beside its graph: the graph as the text has it, and edits of it as changes of the text."""
+"""The document beside its graph: what it would reuse, the graph as the text has it, edits as changes of the text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from django.conf import settings
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, JsonResponse
 from django.template.loader import render_to_string
 from django.views.decorators.http import require_POST
 
 from dashboard import jobs
+from dashboard.approvals.near_miss_search import near_misses_in
+from dashboard.approvals.savepoints_told import beginnings_told
+from dashboard.catalog import selectors as catalog
 from dashboard.catalog.document_checks import FORMATS
+from dashboard.explorer.preview import preview_submission
 from dashboard.pages.graph_forms import GraphForm, changes_to, document_of, graph_form
-from dashboard.pages.graphs import written_graph
+from dashboard.pages.graphs import preview_graph, written_graph
 from dashboard.pages.views.streams import team_to_submit_for
 from dashboard.teams import selectors as teams
 from scheduler.model.documents import Format
 from scheduler.model.text_changes import TextChange
 
 WIDE = "\uffff"  # characters beyond count as two in a browser
+
+
+@require_POST
+@login_required
+def preview(request: HttpRequest) -> JsonResponse:
+    """What the document would reuse if it were submitted now, or with which states it would begin from a savepoint: as
+    markup; and the graph."""
+    team = team_to_submit_for(request)
+    text, format = request.POST.get("text", ""), request.POST.get("format") or None
+    of, savepoint = request.POST.get("of", ""), request.POST.get("from", "").strip()
+    changed = catalog.dataflow(request.viewer, of) if of else None
+    begun = beginnings_told(team, savepoint, text, format=format) if savepoint else None
+    context: dict[str, Any] = {"begun": begun, "currency": settings.CURRENCY}
+    if begun is not None and begun.refused:
+        return JsonResponse({
+            "html": render_to_string("parts/beginnings.html", context, request=request), "near_misses": "",
+            "graph": written_graph(document_of(*_text(request)), task_types=jobs.task_types()), "reused": 0,
+            "tasks": len(begun.tasks)})
+    preview = context["preview"] = preview_submission(
+        request.viewer, team=team, text=text, format=format, fresh=request.POST.get("fresh") == "1", changed=changed,
+        begin_from=begun and begun.saved)
+    context["near_misses"] = [] if changed or begun else near_misses_in(team, text, format=format)
+    return JsonResponse({
+        "html": render_to_string("parts/preview.html", context, request=request),
+        "near_misses": render_to_string("parts/near_misses.html", context, request=request),
+        "graph": preview_graph(preview, task_types=jobs.task_types()), "reused": preview["reused"],
+        "tasks": preview["tasks"]})
 
 
 @require_POST

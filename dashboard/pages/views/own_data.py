@@ -227,9 +227,11 @@ def _shown(
         "errors": errors, "others": others, "may_keep_secrets": request.viewer.has_role(team.pk, Role.ADMIN)}
     if step == "columns":
         answers, context["seen"] = _seen(request, answers)
+        looking = context["seen"].get("is_under_way", False)
         context |= {"rows": [*answers.columns, *[ColumnAnswer("", taken=False)] * EMPTY_ROWS], "types": TYPES,
                     "units": UNITS,
-                    "has_looks": _has_looks(answers), "looking": context["seen"].get("is_under_way", False)}
+                    "has_looks": _has_looks(answers), "looking": looking,
+                    "awaited": looking and answers.proposes and not answers.columns}
     elif step == "work":
         taken = [column for column in answers.columns if column.taken] or [ColumnAnswer("value")]
         context |= {"works": WORKS, "comparisons": COMPARISONS, "columns": taken}

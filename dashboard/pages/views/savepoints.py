@@ -12,7 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from dashboard.approvals import services
 from dashboard.approvals.savepoints_told import savepoints_told
 from dashboard.catalog import selectors as catalog
-from dashboard.catalog.lifecycle import AT_REST
+from dashboard.catalog.lifecycle import RUNNING
 from dashboard.pages import flash
 from dashboard.teams.models import Role
 
@@ -24,7 +24,7 @@ def savepoints(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     record = catalog.dataflow(request.viewer, dataflow_id)
     return render(request, "savepoints.html", {
         "record": record, "told": savepoints_told(request.viewer, dataflow_id),
-        "may": request.viewer.has_role(record.team_id, Role.ENGINEER), "is_at_rest": record.status in AT_REST})
+        "may": request.viewer.has_role(record.team_id, Role.ENGINEER), "is_running": record.status == RUNNING})
 
 
 @require_POST

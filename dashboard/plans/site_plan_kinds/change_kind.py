@@ -10,6 +10,7 @@ from dashboard.plans.latency_remarks import choice_remarks, reach_of
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.price_settings import prices_and_settings
 from dashboard.plans.site_plan_kinds.site_plan_kind import SitePlanKind, computed_with
+from dashboard.savepoint_records.selectors import whole_savepoint
 from scheduler.changing import plan_change
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import CHANGE
@@ -25,10 +26,11 @@ def _change(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     document, running = versions[record.version].document, former.dataflow
     dataflow, limits = stored_dataflow(document), running.limits_after(document)
     opens = lets_open(running.team)
+    saved = options.pop("begin_from", None)
     priced, settings = prices_and_settings(limits, dataflow, opens=opens)
     return plan_change(
         estate, dataflow, former=stored_dataflow(former.document, installed=False), team=running.team.slug,
-        settings=settings,
+        settings=settings, begin_from=whole_savepoint(saved, running.team) if saved else None,
         remarks=(*choice_remarks(running, document), *reach_of(dataflow, limits, costs=priced.costs, opens=opens)),
         **computed_with(record, prices=priced), **options)
 

@@ -7,6 +7,7 @@ from argparse import ArgumentParser
 from django.core.management.base import BaseCommand, CommandError
 
 from dashboard.approvals.near_miss_search import near_misses_in
+from dashboard.approvals.savepoints_told import beginnings_told
 from dashboard.approvals.services import change_dataflow, submit_dataflow
 from dashboard.catalog.document_checks import parse_document
 from dashboard.catalog.selectors import dataflows
@@ -51,12 +52,10 @@ class Command(BaseCommand):
             raise CommandError(f"{actor.username} may not submit for {team or 'any team'}.")
         try:
             if change:
-                if from_savepoint:
-                    raise CommandError(
-                        "A new version goes on from what runs: remove that, and submit it without --change.")
                 if schedule:
                     raise CommandError("A new version has no schedule: propose one when it runs.")
-                self._change(actor, chosen, text_of(file), fresh=fresh, begin=begin)
+                self._change(
+                    actor, chosen, text_of(file), fresh=fresh, begin=begin, begin_from=from_savepoint)
                 return
             choice = ScheduleChoice.of(pair=schedule.split("-"), rate_per_s=rate) if schedule else None
             text = text_of(file)
@@ -72,14 +71,23 @@ class Command(BaseCommand):
         except WeirError as error:
             raise CommandError(error.full_message) from error
         self.stdout.write(f"{proposal.dataflow.name} is submitted for {chosen.name}: /proposals/{proposal.pk}/")
+        self._say_beginnings(chosen, from_savepoint, text)
         for miss in misses:
             self.stdout.write(f"Near miss: {miss['summary']}. {miss['why_beside']}".rstrip())
 
-    def _change(self, actor: User, team: Team, text: str, *, fresh: bool, begin: str) -> None:
+    def _change(
+        self, actor: User, team: Team, text: str, *, fresh: bool, begin: str, begin_from: str
+    ) -> None:
         name = parse_document(text).name
         record = dataflows(viewer_of(actor), team=team.slug).filter(name=name).first()
         if record is None:
             raise CommandError(f"{team.name} has no dataflow {name!r}: submit it without --change.")
-        proposal = change_dataflow(actor=actor, dataflow_id=record.pk, text=text, fresh=fresh, begin=begin)
+        proposal = change_dataflow(
+            actor=actor, dataflow_id=record.pk, text=text, fresh=fresh, begin=begin, begin_from=begin_from)
         self.stdout.write(
             f"Version {proposal.plan.version} of {name} is proposed for {team.name}: /proposals/{proposal.pk}/")
+        self._say_beginnings(team, begin_from, text)
+
+    def _say_beginnings(self, team: Team, savepoint: str, text: str) -> None:
+        for task in beginnings_told(team, savepoint, text).tasks if savepoint else ():
+            self.stdout.write(f"{task.task} {task.why}")
