@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def _format_type(name: str, doc: str, parameters: tuple[Parameter, ...], **facts) -> TaskType:
     return TaskType(name=name, kind="transform", family="parse", doc=doc, build=f"workers.library.format:{name}",
-                    parameters=parameters, effects=(), **facts)
+                    parameters=parameters, effects=(), opens=True, **facts)
 
 
 ANNOTATE = _format_type(
