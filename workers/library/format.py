@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def _format_type(name: str, doc: str, parameters: tuple[Parameter, ...], **facts) -> TaskType:
     return TaskType(name=name, kind="transform", family="parse", doc=doc, build=f"workers.library.format:{name}",
-                    parameters=parameters, effects=(), opens=True, **facts)
+                    parameters=parameters, effects=(), **facts)
 
 
 ANNOTATE = _format_type(
@@ -46,7 +46,7 @@ CSV_TO_SENML = _format_type(
         Parameter("fields", "list", "Columns to write; without it all of the event's own and its metadata.",
                   items="string", column="names"),
     ),
-    cost_us=9,
+    cost_us=9, opens=True,
 )
 
 
