@@ -62,7 +62,7 @@ class QueryReport:
     survives: int | None = None
     copied_at_ms: int | None = None
     not_copied: str | None = None
-    real_time: bool = False  # its batches stay open, and events go on as they come
+    real_time: bool = False  # its batches stay open
     alternates: Mapping[int, str] = field(default_factory=dict)  # that dynamic tasks were told, by position
     not_real_time: str | None = None  # why its batches cannot stay open, in words; empty where they can
 

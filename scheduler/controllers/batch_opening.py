@@ -124,7 +124,7 @@ class BatchOpening:
 
     name = "open_batches"
     title = "Open batches"
-    about = ("Leaves a query's batches open, so that events go on as they come, where a latency limit needs that or it "
+    about = ("Leaves a query's batches open, so that events wait for no batch, where a latency limit needs that or it "
              "takes less CPU; and gives it micro-batches again where neither is so.")
     reads = "modes"
     every_s = 10.0

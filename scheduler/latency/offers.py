@@ -77,7 +77,7 @@ class Alone:
 
 def able_chains(dataflow: Dataflow, chains: Sequence[Sequence[str]], able_types: Collection[str]) -> frozenset[str]:
     """Those of a dataflow's queries, named by their first tasks, whose batches may stay open as far as can be told
-    before they run: they read one stream, and all their tasks are of types that were seen in such a query."""
+    before they run: they read one stream, and all their tasks are of types that may be in such a query."""
     parents, types = dataflow.parents(), {task.id: task.type for task in dataflow.tasks}
     return frozenset(
         chain[0] for chain in chains

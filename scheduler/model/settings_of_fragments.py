@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from .plan import Plan
 
 MOST_OPEN_A_SLOT = 100  # queries of one slot whose batches stay open: each holds a thread of its driver
+LEAST_THREADS = MOST_OPEN_A_SLOT + 28  # of a driver some of whose queries leave their batches open
 # For how long a batch stays open that has taken many events, and any; between the two it ends with so many events or
 # blocks: they are read again where it is repeated, and channels keep them meanwhile.
 OPEN_S, LONGEST_OPEN_S = 10.0, 300.0

@@ -124,6 +124,8 @@ class TaskType:
     ``by_key`` says of a stateful type that the results of a key follow from that key's events alone, in their order: a
     schedule may divide it over bundles that have some keys each. ``passes_key`` says that a result has the columns of
     the key as its event had them, so that what reads it gets the events of a key in their order.
+    ``opens`` says that the batches of a query of such tasks may stay open, whatever their config: an event goes through
+    without Python, or its state is kept by the slot's fold host. Of a type that does not say so a slot finds out.
     ``version`` changes when the logic changes: it is part of a task's identity.
     ``connector`` makes a source live: ``"package.module:function"``, which opens what it reads (see
     ``workers.engine.connectors``). Its ``inputs`` are then the events that the node's connector host has written, and
@@ -151,6 +153,7 @@ class TaskType:
     movable_state: bool = False
     by_key: bool = False
     passes_key: bool = False
+    opens: bool = False
     connector: str | None = None
     writer: str | None = None
     keeps_on_node: bool = False

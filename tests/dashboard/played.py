@@ -54,6 +54,7 @@ class Played:
     refusal: str = "it is played"  # why batches cannot stay open; empty where they can: then all takes 5 ms
     open_ms: float = 5.0
     began_s: int | None = None  # when the drivers of its slots began; None: long ago
+    threads: int = 64  # of a slot's driver
     by_managers_ms: int | None = None  # how far apart batches are, as managers on the nodes chose it
     qos: int = 0  # the version of the set-up that the node works by
     steps: bool = True  # whether the loop of controllers takes its turns
@@ -137,7 +138,8 @@ class Played:
         return jobs.LiveReading(
             available=self.available, measured=True, flows=Flows(tasks, streams, queries),
             reports=Reports.of({
-                "n1": {"node": "n1", "qos": self.qos, "at_ms": 1000 * self.now_s, "slots": slots}}))
+                "n1": {"node": "n1", "threads": self.threads, "qos": self.qos, "at_ms": 1000 * self.now_s,
+                       "slots": slots}}))
 
     def _slot(self) -> dict[str, object]:
         return {"state": "running", "fragments": {}} | (

@@ -10,6 +10,7 @@ from dashboard.operations.models import BatchFigures
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
+from scheduler.model.settings_of_fragments import LEAST_THREADS
 from tests.dashboard.building import World, document, planned, running
 from tests.dashboard.played import OPEN_BATCHES, Played, opened
 
@@ -66,3 +67,14 @@ def test_prices_and_bills_know_of_open_batches(world: World, played: Played, set
     micro = planned(world.carla, world.city, document("later", latency="100 ms")).plan
     assert "open, which takes" not in plan_of(micro).price.basis
     assert plan_of(priced).price.cores_alone < plan_of(micro).price.cores_alone
+
+
+def test_the_first_dataflow_begins_with_open_batches_where_its_types_say_so(world: World, played: Played) -> None:
+    """Nothing of its types ran before; a driver with too few threads opens none."""
+    def begin_open(name: str) -> bool:
+        return bool(plan_of(planned(
+            world.carla, world.city, document(name, latency="100 ms", visibility="private")).plan).settings_after)
+
+    assert not begin_open("few")
+    played.threads = LEAST_THREADS
+    assert begin_open("enough")

@@ -6,9 +6,14 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import functions
 
 from scheduler.model.columns import ColumnError, Columns, require_told_apart
+from scheduler.model.dataflow import Task
+from workers.engine.channels import open_streams
+from workers.engine.spark.hosted_folds import HostedFolds, can_be_hosted
 from workers.library import registry
+from workers.library.state import going_on
 
 from .conftest import build
 from .package import install_package
@@ -139,6 +144,19 @@ def test_a_task_has_the_columns_that_its_type_declares(name, ddl, config, spark,
     declared = registry.columns_of(task_type, columns_of_ddl(spark, ddl), config)
     assert declared.complete
     assert list(declared.types.items()) == build(name, empty_stream(ddl), **config).dtypes
+
+
+@pytest.mark.parametrize("name,ddl,config", [case for case in CASES if registry.task_types()[case[0]].opens], ids=str)
+def test_batches_of_a_type_that_says_so_may_stay_open(name, ddl, config, spark, tmp_path):
+    """As its slot finds by Spark's plan: folds are at the host, and nothing else keeps state or runs Python."""
+    task_type = registry.task_types()[name]
+    assert task_type.terminal not in ("parquet", "json") and not {"idle"} & {each.name for each in task_type.parameters}
+    assert can_be_hosted(spark, [Task("t", name, config)], registry.task_types(), tmp_path)
+    nulls = [functions.lit(None).cast(column.dataType).alias(column.name)
+             for column in spark.createDataFrame([], ddl).schema]
+    events = spark.readStream.format("rate").load().select(*nulls).coalesce(1)
+    with going_on("t", hosted=HostedFolds(tmp_path, is_open=True).fold):
+        assert open_streams.refusal(build(name, events, **config)) == ""
 
 
 def test_every_type_has_a_case_here():

@@ -20,7 +20,7 @@ LIBRARY = "workers.library"
 SCHEME = "modules"  # digests of another scheme are of the same code for all that is known
 DIGITS = 16
 DECLARES = ("TaskType", "Parameter")
-NOT_LOGIC = frozenset({"doc", "family", "cost_us", "near", "near_ratio", "version"})  # of a declaration
+NOT_LOGIC = frozenset({"doc", "family", "cost_us", "near", "near_ratio", "opens", "version"})  # of a declaration
 
 
 def code_digest(task_type: TaskType) -> str:

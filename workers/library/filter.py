@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 RANGE_FILTER = TaskType(
     name="range_filter", kind="transform", family="filter",
     doc="Drops readings that are out of their range, or blanks them for an interpolation to fill.",
-    build="workers.library.filter:range_filter", effects=(),
+    build="workers.library.filter:range_filter", effects=(), opens=True,
     parameters=(
         Parameter("ranges", "object", "By observation (or column): [lowest, highest], both inclusive.", required=True,
                   bounds=True, near="ratio"),
@@ -31,7 +31,7 @@ RANGE_FILTER = TaskType(
 BLOOM_FILTER = TaskType(
     name="bloom_filter", kind="transform", family="filter",
     doc="Keeps events whose key is a member of a set, held in a Bloom filter: no member is lost, few others pass.",
-    build="workers.library.filter:bloom_filter", effects=(),
+    build="workers.library.filter:bloom_filter", effects=(), opens=True,
     parameters=(
         Parameter("field", "string", "Column that holds the key.", default="sensor_id", pattern=r"\w+", column="names"),
         Parameter("members", "list", "The members.", items="string", is_set=True, near="ratio"),

@@ -46,7 +46,7 @@ CSV_TO_SENML = _format_type(
         Parameter("fields", "list", "Columns to write; without it all of the event's own and its metadata.",
                   items="string", column="names"),
     ),
-    cost_us=9,
+    cost_us=9, opens=True,
 )
 
 

@@ -57,7 +57,7 @@ def source_type(name: str, doc: str, *, sensors: int, sensors_doc: str, cost_us:
     """
     return TaskType(
         name=name, kind="source", family="source", doc=doc, build=build or f"workers.library.generators:{name}",
-        parameters=_parameters(sensors, sensors_doc), cost_us=cost_us, effects=(),
+        parameters=_parameters(sensors, sensors_doc), cost_us=cost_us, effects=(), opens=True,
     )
 
 

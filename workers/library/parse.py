@@ -33,7 +33,7 @@ def _text(name: str) -> Parameter:
 
 def _parse_type(name: str, doc: str, parameters: tuple[Parameter, ...], **facts) -> TaskType:
     return TaskType(name=name, kind="transform", family="parse", doc=doc, build=f"workers.library.parse:{name}",
-                    parameters=parameters, effects=(), **facts)
+                    parameters=parameters, effects=(), opens=True, **facts)
 
 
 SENML_PARSE = _parse_type(

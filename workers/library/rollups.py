@@ -27,7 +27,7 @@ EXACT_AVERAGE = TaskType(
     name="exact_average", kind="transform", family="statistics",
     doc="Averages each block of readings, as block_average does, but from an exact sum, which it gives along: averages "
         "of longer blocks can be made of it.",
-    build="workers.library.rollups:exact_average", effects=(),
+    build="workers.library.rollups:exact_average", effects=(), opens=True,
     parameters=(
         Parameter("window", "integer", "Readings in a block.", default=10, minimum=1, maximum=1_000_000),
         Parameter("fields", "list", "Observations to work on; without it all. Others are not passed on.",
@@ -39,7 +39,7 @@ EXACT_AVERAGE = TaskType(
 ROLL_UP = TaskType(
     name="roll_up", kind="transform", family="statistics",
     doc="Puts blocks of exact_average together: the average of so many, to the last bit what exact_average would give.",
-    build="workers.library.rollups:roll_up", effects=(),
+    build="workers.library.rollups:roll_up", effects=(), opens=True,
     parameters=(
         Parameter("blocks", "integer", "Blocks that make one.", required=True, minimum=1, maximum=1_000_000), _BY,
     ),

@@ -25,7 +25,7 @@ MOST_CHARACTERS = 200  # of a folder's path, which gets a name of the task behin
 OUTPUT = TaskType(
     name="output", kind="sink", family="sink",
     doc="Keeps the newest events under a name, to browse on the page and to read through the API.",
-    build="workers.library.sinks:output", effects=(),
+    build="workers.library.sinks:output", effects=(), opens=True,
     parameters=(
         Parameter("name", "string", "Name of the output.", required=True, pattern=r"[a-z0-9][a-z0-9_-]{0,62}",
                   pattern_words="lower-case letters, digits, - and _"),

@@ -34,7 +34,7 @@ SMART_METERS = TaskType(
     name="smart_meters", kind="source", family="source",
     doc="Generates households' electricity meters for demand response: habits by kind, weather, holidays, and sudden "
         "changes of variance.",
-    build="workers.library.smart_meters:smart_meters", effects=(),
+    build="workers.library.smart_meters:smart_meters", effects=(), opens=True,
     parameters=(
         Parameter("seed", "integer", "Which stream of chance: the same seed gives the same events.", default=1,
                   minimum=0, maximum=2**31 - 1, near="never"),

@@ -89,6 +89,7 @@ class Inherited:
 class FoldedStream:
     """A stream and the function that it goes through (`fold_batches`): ``frame`` has the columns for it, and ``_key``;
     ``gives`` are the columns that come out. ``keep`` takes what ``keeping`` does, where that does not keep the states.
+    Where the function is `fold_stream`'s, it takes events as lists by column, too: the fold host gives it those.
     """
 
     frame: DataFrame
@@ -183,7 +184,7 @@ def fold_stream(
     tells, idle_ms = hasattr(fold, "late"), getattr(fold, "idle", None)
     nobody = _nobody(ddl) if tells else ()
 
-    def work(states: StatesByKey, frame: pd.DataFrame | None) -> Sequence[list]:
+    def work(states: StatesByKey, frame: pd.DataFrame | Mapping[str, list] | None) -> Sequence[list]:
         before = _late(fold, states) if tells else 0
         if frame is None:
             rows = list(fold.silence(states.get(ONE))) if states.get(ONE) is not None else []
@@ -367,7 +368,9 @@ def _kept_type(inputs: DataFrame, name: str) -> str:
     return str(kept_type(name, inputs.schema[name].dataType.simpleString()))
 
 
-def _values(column: pd.Series) -> list:
+def _values(column: pd.Series | list) -> list:
     """A column as a list; pandas says a missing number with NaN, which is None here."""
+    if isinstance(column, list):
+        return column
     values = column.tolist()
     return [None if value != value else value for value in values] if column.dtype.kind == "f" else values

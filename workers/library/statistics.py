@@ -38,7 +38,7 @@ _SENSOR_AND_OBS = "sensor_id, obs"
 def _statistic(name: str, doc: str, parameters: tuple[Parameter, ...], **facts) -> TaskType:
     return TaskType(name=name, kind="transform", family="statistics", doc=doc, stateful=True, movable_state=True,
                     by_key=True, passes_key=True, build=f"workers.library.statistics:{name}", effects=(),
-                    parameters=parameters, **facts)
+                    parameters=parameters, opens=True, **facts)
 
 
 KALMAN_FILTER = _statistic(

@@ -23,14 +23,14 @@ _SEED = Parameter("seed", "integer", "Which stream of chance: the same seed give
 SENTENCES = TaskType(
     name="sentences", kind="source", family="source",
     doc="Generates sentences of a small vocabulary in which some words are much more frequent than others.",
-    build="workers.library.stories:sentences", effects=(),
+    build="workers.library.stories:sentences", effects=(), opens=True,
     parameters=(_SEED, Parameter("words", "integer", "Words in a sentence.", default=8, minimum=1, maximum=100)),
     cost_us=8,
 )
 STOCK_TICKS = TaskType(
     name="stock_ticks", kind="source", family="source",
     doc="Generates a stock market's trades (price, volume) and offers to sell (ask, ask_volume), symbol after symbol.",
-    build="workers.library.stories:stock_ticks", effects=(),
+    build="workers.library.stories:stock_ticks", effects=(), opens=True,
     parameters=(
         _SEED,
         Parameter("symbols", "integer", "How many stocks are traded.", default=20, minimum=1, maximum=10_000),

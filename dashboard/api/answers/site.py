@@ -57,6 +57,7 @@ class TaskTypeRow(Answer):
     movable_state: bool
     by_key: bool
     passes_key: bool
+    opens: bool
     effects: list[str] | None
     connector: str | None
     writer: str | None

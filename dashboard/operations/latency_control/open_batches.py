@@ -18,7 +18,7 @@ from scheduler.controllers.loop_values import OFF
 from scheduler.model.errors import InvalidTransition
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
-from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT, USUAL
+from scheduler.model.settings_of_fragments import LEAST_THREADS, MOST_OPEN_A_SLOT, USUAL
 
 
 def may_be_open() -> bool:
@@ -49,22 +49,23 @@ def lets_open(team: Team) -> bool:
 
 
 def able_types() -> frozenset[str]:
-    """The types of tasks that work now in queries which may leave their batches open.
+    """The types of tasks whose queries may leave their batches open, as far as is known before one runs: those that say
+    so (`TaskType.opens`), where every node's drivers have the threads for it, and those that work in such queries now.
 
-    Whether a chain may is known when a node has compiled it. Of one that does not run yet it is taken to be so where
-    all of its types were seen in such queries: an estimate, for a task's config may be what decides.
+    Whether a chain may is known when a node has compiled it: the config of a type that was seen may be what decides.
     """
     if not may_be_open():
         return frozenset()
+    reports = jobs.read_live((), {}).reports
+    has_threads = bool(reports) and all((report.threads or 0) >= LEAST_THREADS for report in reports.values())
+    declared = {task_type.name for task_type in jobs.task_types().values() if task_type.opens and has_threads}
     able = [
-        name for name, report in jobs.read_live((), {}).reports.queries()
-        if report.state == RUNNING and report.not_real_time == ""]
-    if not able:
-        return frozenset()
+        name for name, report in reports.queries() if report.state == RUNNING and report.not_real_time == ""]
     tasks = {
-        task for fragment in fragments_where(pk__in=able).values() if not fragment.divided
+        task for fragment in (fragments_where(pk__in=able).values() if able else ()) if not fragment.divided
         for task in fragment.active_tasks}
-    return frozenset(RunningTaskRow.objects.filter(pk__in=tasks).values_list("type", flat=True))
+    seen = RunningTaskRow.objects.filter(pk__in=tasks).values_list("type", flat=True) if tasks else ()
+    return frozenset(declared.union(seen))
 
 
 def why_not_set(plan: Plan) -> InvalidTransition | None:

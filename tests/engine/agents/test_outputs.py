@@ -250,3 +250,18 @@ def test_a_query_that_takes_a_task_over_begins_with_what_was_chosen_for_its_keys
     assert told_by_key(control, 1) == {"m0": "slow"}
     assert [control[name] for name in control if name.startswith("1:keys:") and name.endswith(":from")] == ["4"], (
         "batches that are done, and one that would be repeated, keep theirs")
+
+
+def test_another_interval_throws_no_start_away(broker: redis.Redis) -> None:
+    """While a chain is compiled, intervals are chosen for all that is new; what else is wanted otherwise is begun anew.
+    """
+    wanted = replace(WHOLE, routes={}, trigger_ms=500)
+    slower, other = replace(wanted, trigger_ms=8_000), replace(wanted, active=0)
+    desired = [DesiredState(slots={"0": WantedSlot((wanted,))}, version=1)]
+    for version, (newest, starts) in enumerate(((slower, True), (other, False)), start=2):
+        started = Writer(broker, CheckpointProgress(), lambda: desired[0])
+        desired[0], before = DesiredState(slots={"0": WantedSlot((newest,))}, version=version), desired[0]
+        started.run = FragmentRun(wanted.id, now_ms=0)
+        started._executor.perform(started.run, before, [Start(before.slots["0"].fragments[0])])
+        assert (started.run.query is not None) == starts
+        desired[0] = before

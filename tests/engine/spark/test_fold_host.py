@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 from scheduler.model.dataflow import Task
 from tests.launcher.waiting import wait_until
 from workers.engine.spark import fold_files
-from workers.engine.spark.fold_host import BEGIN, DONE, FAILED, HEAD, SAVE, WORK, FoldDefinition, FoldHost
+from workers.engine.spark.fold_host import BEGIN, DONE, FAILED, HEAD, SAVE, WORK, FoldBatch, FoldDefinition, FoldHost
 from workers.engine.spark.hosted_folds import can_be_hosted
 from workers.library.registry import task_types
 from workers.library.state import Inherited
@@ -148,6 +148,31 @@ def test_a_fold_begins_with_what_it_inherits_and_a_failure_names_its_code(tmp_pa
     assert batch.work([("a", 2)]) == [("a", 42)]
     assert __file__ in (failure := batch.refused([("a", -1)])) and "-1 is negative" in failure
     assert fold_files.newest(tmp_path / "folds" / "0", upto=7) is None, "nothing was saved"
+
+
+def echo(_: Any, events: dict[str, list]) -> Sequence[Sequence]:
+    return [events["x"], [None if value is None else -value for value in events["x"]], events["text"]]
+
+
+@given(values=st.lists(st.tuples(st.floats() | st.none(), st.text() | st.none()), min_size=1, max_size=9))
+def test_a_number_that_is_none_is_missing_on_the_way_in_and_out(
+    tmp_path_factory: pytest.TempPathFactory, values: list[tuple[float | None, str | None]]
+) -> None:
+    """As it is to Spark's own operator, which reads frames of pandas."""
+    reads = pa.schema([("x", pa.float64()), ("text", pa.string())])
+    gives = pa.schema([("same", pa.float64()), ("less", pa.float64()), ("text", pa.string())])
+    kinds = {"same": "double", "less": "double", "text": "string"}
+    fold = FoldDefinition(echo, {}, reads, gives, kinds, None, None)
+    columns = zip(*values, strict=True)
+    events = pa.RecordBatch.from_arrays(
+        [pa.array(column, of.type) for column, of in zip(columns, reads, strict=True)], schema=reads)
+    folder = tmp_path_factory.mktemp("host")
+    batch = FoldBatch(fold, folder, 0)
+    made = pa.ipc.read_record_batch(pa.py_buffer(batch.work(events.serialize().to_pybytes())), gives)
+    frame = events.to_pandas()
+    assert made.column("same").to_pylist() == [None if pd.isna(x) else x for x in frame["x"]]
+    assert made.column("less").to_pylist() == [None if pd.isna(x) else -x for x in frame["x"]]
+    assert made.column("text").to_pylist() == [text for _, text in values]
 
 
 @given(batches=st.lists(st.integers(0, 60), unique=True, max_size=40), at=st.integers(0, 61))

@@ -23,7 +23,7 @@ from scheduler.model.dataflow import Task
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.errors import WeirError
 from scheduler.model.paths import TaskPath
-from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT
+from scheduler.model.settings_of_fragments import LEAST_THREADS
 from scheduler.model.task_types import DYNAMIC_FOLD, TaskType
 from scheduler.model.warm_up import warm_s
 from workers.engine.channels import open_streams
@@ -53,7 +53,6 @@ from .failure_messages import FragmentFailed, TaskCode, explain_error
 from .hosted_folds import HostedFolds, can_be_hosted
 
 NO_FENCE = -1  # a token that no channel gives
-LEAST_THREADS = MOST_OPEN_A_SLOT + 28  # of a driver some of whose queries leave their batches open
 
 
 @dataclass(frozen=True, slots=True)

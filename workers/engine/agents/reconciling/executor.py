@@ -6,6 +6,7 @@ It decides nothing itself. ``observation.py`` looks, ``decisions.py`` decides, t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from workers.engine.spark.failure_messages import FragmentFailed, explain_error
@@ -170,7 +171,7 @@ class FragmentExecutor:
         if newest is desired or newest == desired:
             return newest
         if isinstance(action, Start) and _where_wanted(newest, run.id) == _where_wanted(desired, run.id) is not None:
-            return newest  # else a compiled chain would be thrown away whenever anybody's plan is enacted
+            return newest  # else a compiled chain would be thrown away with each plan, and each choice of intervals
         raise Superseded
 
     def _check(self, snapshot: Snapshot) -> None:
@@ -219,9 +220,12 @@ class FragmentExecutor:
 
 
 def _where_wanted(desired: DesiredState, fragment_id: str) -> tuple[str, WantedFragment] | None:
-    """The slot that is to run a fragment, and how; None where none is, or where the fragment hands over."""
+    """The slot that is to run a fragment, and how; None where none is, or where the fragment hands over.
+
+    The interval of its batches is left out: a query that runs takes another one between two batches.
+    """
     if fragment_id in desired.outgoing:
         return None
     return next(
-        ((name, fragment) for name, slot in desired.slots.items() for fragment in slot.fragments
+        ((name, replace(fragment, trigger_ms=0)) for name, slot in desired.slots.items() for fragment in slot.fragments
          if fragment.id == fragment_id), None)
