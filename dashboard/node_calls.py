@@ -88,3 +88,11 @@ def key_loads(writers: Mapping[str, Iterable[str]]) -> dict[str, KeyLoads]:
         return key_meters.key_loads(broker(settings.REDIS_URL), writers) if writers else {}
     except redis.RedisError:
         return {}
+
+
+def zones() -> dict[str, str]:
+    """The fault zone of each node that has named one; none where the broker is away."""
+    try:
+        return lost.zones(broker(settings.REDIS_URL))
+    except redis.RedisError:
+        return {}
