@@ -129,11 +129,11 @@ def test_a_key_that_alone_is_too_much_is_a_problem_that_does_not_name_it(
     owner = fragment.ring(("k",)).owner(HOT.group)
     for full, cpu, is_hot in ((owner, 0.99, True), ("", 0.99, False), (owner, 0.5, False)):
         reported(monkeypatch, fragment, full=full, cpu=cpu)
-        found = [finding for finding in health(view_for(viewer_of(keyed.carla))) if finding.part == "key"]
-        assert len(found) == is_hot
+        hot = [finding for finding in health(view_for(viewer_of(keyed.carla))) if finding.part == "key"]
+        assert len(hot) == is_hot
         if is_hot:
-            assert found[0].name == owner and "about 80% of its events" in found[0].cause and found[0].remedy
-            assert "m1" not in found[0].cause and [user["name"] for user in found[0].dataflows] == ["means"]
+            assert hot[0].name == owner and "about 80% of its events" in hot[0].cause and hot[0].remedy
+            assert "m1" not in hot[0].cause and [user["name"] for user in hot[0].dataflows] == ["means"]
             assert any(row.hot for row in ring_of(viewer_of(keyed.carla), fragment.tasks[0]).ranges)
 
 

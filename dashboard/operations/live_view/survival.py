@@ -29,8 +29,8 @@ class DataflowSurvival(TypedDict):
 def survival_of(reports: Iterable[QueryReport], *, copy_s: float) -> DataflowSurvival:
     """What the queries of a dataflow survive, with copies so many seconds apart."""
     known = list(reports)
-    asked = [report for report in known if report.survives is not None]
-    least = min(asked, key=lambda report: report.survives or 0, default=None)
+    with_copies = [report for report in known if report.survives is not None]
+    least = min(with_copies, key=lambda report: report.survives or 0, default=None)
     words = survival_in_words(least) if least else None
     # Of one that is not copied there would not be one more copy either.
     sizes = [report.state_kb * 1024 for report in known if report.state_kb is not None and not report.not_copied]
