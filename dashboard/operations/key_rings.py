@@ -12,7 +12,7 @@ from uuid import UUID
 from dashboard import node_calls
 from dashboard.operations.live_view.document_fields import DataflowUser
 from dashboard.operations.live_view.estate_view import View, view_for
-from dashboard.operations.live_view.key_loads import hot_bundles, key_columns, measured_key_loads
+from dashboard.operations.live_view.measured_keys import hot_bundles, key_columns, measured_key_loads
 from dashboard.operations.selectors import running_task_of
 from dashboard.teams.permissions import Viewer
 from scheduler.elasticity.copies import BundleHome, holders, survival

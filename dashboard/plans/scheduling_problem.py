@@ -23,8 +23,8 @@ from dashboard import jobs
 from dashboard.catalog.document_checks import stored_dataflow
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
 from dashboard.operations.estate_store.estate_loader import stored_estate
-from dashboard.operations.live_view.key_loads import divided_keys
 from dashboard.operations.live_view.learned_costs import costs_here
+from dashboard.operations.live_view.measured_keys import divided_keys
 from dashboard.operations.live_view.schedulable_slots import supply
 from dashboard.plans.defragment_evidence import measured_selectivities
 from dashboard.plans.joining_options import last_options

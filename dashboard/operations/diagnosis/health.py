@@ -20,8 +20,8 @@ from dashboard.operations.latency_control.batch_modes import wanted_modes
 from dashboard.operations.latency_control.limit_statuses import late_limits
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import BAD, NOTE, WARN, Finding, Verdict, verdict
-from dashboard.operations.live_view.key_loads import hot_key_findings
 from dashboard.operations.live_view.live_sources import report_of
+from dashboard.operations.live_view.measured_keys import hot_key_findings
 from dashboard.operations.live_view.query_states import (
     GAVE_UP,
     NODE_SILENT_MS,
