@@ -1,15 +1,17 @@
-"""What the site asks of nodes while somebody waits for it."""
+"""What the site asks of nodes, and of what they keep in the broker, while somebody waits for it."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import redis
 from django.conf import settings
 
 from dashboard.jobs import broker, broker_needed
 from scheduler.contracts.logs import LogAnswer, LogOrder
-from workers.engine import log_store, search_store
+from scheduler.model.key_loads import KeyLoads
+from workers.engine import key_meters, log_store, search_store
 from workers.engine import lost_nodes as lost
 from workers.engine.search_store import CopiedBlock, SearchProgress
 from workers.engine.taps import Tapped
@@ -77,3 +79,20 @@ def let_go_on(nodes: Collection[str], *, at_ms: int) -> None:
     """Let queries of these nodes go on elsewhere; one that is heard again takes that back; raises ``BrokerAway``."""
     with broker_needed("so no query goes on elsewhere."):
         lost.declare_lost(broker(settings.REDIS_URL), dict.fromkeys(nodes, at_ms))
+
+
+def key_loads(writers: Mapping[str, Iterable[str]]) -> dict[str, KeyLoads]:
+    """How the events of fragments that are divided by key spread over keys, by fragment, by what the queries count that
+    write for each; none where the broker is away, or not enough was counted."""
+    try:
+        return key_meters.key_loads(broker(settings.REDIS_URL), writers) if writers else {}
+    except redis.RedisError:
+        return {}
+
+
+def zones() -> dict[str, str]:
+    """The fault zone of each node that has named one; none where the broker is away."""
+    try:
+        return lost.zones(broker(settings.REDIS_URL))
+    except redis.RedisError:
+        return {}

@@ -7,10 +7,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isinf
 
-from .key_division import ranges_of, whole_groups
+from .key_division import ranges_of, ring_sizes, whole_groups
 from .model.allocated import Allocation
 from .model.errors import InsufficientSlots, StalePlan
 from .model.fragment import Fragment, RunningBundle
+from .model.key_loads import NEAR
 from .model.promise import BundlePromise, Load, ProfileUsed, Promise
 from .model.resources import TOLERANCE, Supply
 from .model.task_types import TaskTypes
@@ -33,9 +34,11 @@ def parts_of(schedule: Schedule) -> dict[str, tuple[WantedBundle, ...]]:
     """
     require_slots(schedule)
     placement = schedule.placement
+    sizes = {task: sizes_of(schedule, task) for task in schedule.job.by_key & placement.counts.keys()}
     return {
         task: tuple(
-            WantedBundle(placement.slots[position].name, counts[position], weight)
+            WantedBundle(
+                placement.slots[position].name, counts[position], weight, sizes[task][position] if task in sizes else 0)
             for position, weight in weights_of(schedule, task).items())
         for task, counts in placement.counts.items()}
 
@@ -45,6 +48,13 @@ def weights_of(schedule: Schedule, task: str) -> dict[int, float]:
     shares = schedule.prediction.routed.shares[task]
     shares = {position: shares[position] for position in sorted(schedule.placement.counts[task])}
     return whole_groups(shares) if task in schedule.job.by_key else _rounded(shares)
+
+
+def sizes_of(schedule: Schedule, task: str) -> dict[int, int]:
+    """How many key groups each slot of a task that is divided by key has, by position."""
+    shares = weights_of(schedule, task)
+    slots = {position: schedule.placement.slots[position].name for position in shares}
+    return ring_sizes(shares, slots, schedule.job.keys.get(task))
 
 
 @dataclass(frozen=True)
@@ -87,7 +97,7 @@ def lay_out(schedule: Schedule, running: Mapping[str, str], started: Collection[
         for task, own_bundles in parts.items() if task not in job.one_thread and task not in job.by_key}
     for task in job.by_key & parts.keys():
         if len(parts[task]) > 1:
-            ranges = ranges_of([part.weight for part in parts[task]])
+            ranges = ranges_of([part.of_ring for part in parts[task]])
             divided[running[task]] = tuple(
                 RunningBundle("", part.slot, part.threads, part.weight, key_ranges=(own,))
                 for part, own in zip(parts[task], ranges, strict=True))
@@ -189,12 +199,29 @@ def notes_of(schedule: Schedule, *, task_types: TaskTypes) -> list[str]:
         notes.append(
             f"It is predicted to sustain {schedule.sustained_per_s * job.sources:.4g} of the "
             f"{schedule.rate_per_s * job.sources:g} events/s{of_sources} that it is planned for{why}.")
+    notes += _hot_notes(schedule)
     if shared := schedule.placement.taken:
         named = ", ".join(
             f"{taken.cpu:.0%} of {schedule.placement.slots[position].name}" for position, taken in shared.items())
         notes.append(
             f"Others run on {len(shared)} of its slots and are expected to take CPU there ({named}): by what their "
             "types declare, not by what was measured.")
+    return notes
+
+
+def _hot_notes(schedule: Schedule) -> list[str]:
+    """That some keys alone have more events than their bundle is to have: nothing that divides keys helps there."""
+    notes = []
+    for task in sorted(schedule.job.by_key & schedule.placement.counts.keys()):
+        keys, shares = schedule.job.keys.get(task), weights_of(schedule, task)
+        if keys is None or keys.loads is None or len(shares) < 2:
+            continue
+        loads, most = keys.loads, max(shares.values())
+        hot = [key for key in loads.frequent if loads.share_of(key) > most * (1 + NEAR)]
+        if hot:
+            notes.append(
+                f"The most frequent key of {task} has {loads.share_of(hot[0]):.0%} of its events, and a bundle is to "
+                f"have {most:.0%} at most: its bundle will be late, however keys are divided. The page Ring says more.")
     return notes
 
 

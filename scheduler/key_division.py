@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from graphlib import TopologicalSorter
 
 from .model.dataflow import Dataflow
-from .model.ring import KEY_GROUPS
+from .model.key_loads import NEAR, DividedKeys, KeyLoads
+from .model.ring import KEY_GROUPS, KeyRange
 from .model.task_types import TaskType
 
 VALUE = "value"  # statistics read it as a number with a fraction, whose text as a key is another one
@@ -59,6 +60,40 @@ def whole_groups(shares: Mapping[int, float]) -> dict[int, float]:
     largest = max(groups, key=lambda place: (groups[place], -place))
     groups[largest] += KEY_GROUPS - sum(groups.values())
     return {place: number / KEY_GROUPS for place, number in groups.items()}
+
+
+def ring_sizes(shares: Mapping[int, float], slots: Mapping[int, str], keys: DividedKeys | None) -> dict[int, int]:
+    """How many key groups each of a task's bundles has, by place: so many that each gets its share of the events, as
+    far as it is known how these spread over keys.
+
+    Ranges that are there stay, for keys that change hands cost a pause: unless others would spare the bundle that has
+    most, for its share, a tenth of it.
+
+    Parameters
+    ----------
+    shares : mapping of int to float
+        Of the task's events; they add up to 1.
+    slots : mapping of int to str
+        Where each bundle is to be.
+    """
+    if keys is None or keys.loads is None:
+        return {place: round(weight * KEY_GROUPS) for place, weight in whole_groups(shares).items()}
+    sizes = keys.loads.sizes(list(shares.values()))
+    if keys.ranges.keys() == {slots[place] for place in shares}:
+        own = [keys.ranges[slots[place]] for place in shares]
+        anew = _clockwise(sizes)
+        if fullest(own, shares, keys.loads) <= (1 + NEAR) * fullest(anew, shares, keys.loads):
+            sizes = tuple(each.size for each in own)
+    return dict(zip(shares, sizes, strict=True))
+
+
+def fullest(ranges: Sequence[KeyRange], shares: Mapping[int, float], loads: KeyLoads) -> float:
+    """What the range with most to do gets for each event that its bundle was to get; 1 where all get their shares."""
+    return max(loads.share(own) / share for own, share in zip(ranges, shares.values(), strict=True) if share)
+
+
+def _clockwise(sizes: Sequence[int]) -> list[KeyRange]:
+    return [KeyRange(first, size, "") for first, size in ranges_of([size / KEY_GROUPS for size in sizes])]
 
 
 def ranges_of(weights: Sequence[float]) -> tuple[tuple[int, int], ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal
 
 from .allocation.acquisition import NANO, Acquisition, acquisition_of, cheapest_machines
@@ -17,6 +18,7 @@ from .model.costs import DECLARED as DECLARED_COSTS
 from .model.costs import Costs
 from .model.dataflow import Dataflow
 from .model.errors import InvalidResources, RateNotHeld, WeirError
+from .model.key_loads import DividedKeys
 from .model.placement import Placement
 from .model.profile import Profile, Profiles
 from .model.resources import Supply
@@ -35,7 +37,8 @@ class Job:
     """What is to be scheduled: a dataflow's tasks with their rates, streams and profiles.
 
     Each ``one_slot`` task has all its threads on one slot. A ``one_thread`` task is one of these, with one thread. A
-    ``by_key`` task has one thread on each of its slots, and each has some of its keys.
+    ``by_key`` task has one thread on each of its slots, and each has some of its keys; ``keys`` says of those that run
+    how they are divided now.
     """
 
     dataflow: Dataflow
@@ -47,6 +50,7 @@ class Job:
     one_thread: frozenset[str] = frozenset()
     by_key: frozenset[str] = frozenset()
     sources: int = 1  # as many as ``rate_per_s`` is of each
+    keys: Mapping[str, DividedKeys] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_finite(self)
@@ -120,6 +124,7 @@ def prepare(
     among: Collection[str] | None = None,
     trigger_s: float = 0.5,
     costs: Costs = DECLARED_COSTS,
+    keys: Mapping[str, DividedKeys] = MappingProxyType({}),
 ) -> Job:
     """Rates, streams and profiles of a dataflow that is to be scheduled.
 
@@ -141,6 +146,9 @@ def prepare(
         Only these tasks are to be scheduled: the others run already, or are another's.
     costs : Costs, optional
         What was learned of sources and sinks on this class of machine, for those without a profile.
+    keys : mapping of str to DividedKeys, optional
+        How tasks that run divided by key are divided, and how their events spread over keys. Without it, ranges are of
+        one size for bundles that sustain as much.
 
     Raises
     ------
@@ -169,7 +177,7 @@ def prepare(
         {task_id: profile.of_one_thread if task_id in by_key else profile for task_id, profile in _profiles(
             dataflow, profiles, types, rates, ours, trigger_s=trigger_s, costs=costs).items()},
         one_slot=one_slot & ours, one_thread=one_thread & ours, by_key=by_key & ours,
-        sources=1 if rate_per_s is None else len(sources),
+        sources=1 if rate_per_s is None else len(sources), keys=keys,
     )
 
 

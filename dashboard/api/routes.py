@@ -18,7 +18,13 @@ from dashboard import jobs
 from dashboard.api import schemas
 from dashboard.api.alert_routes import router as alert_router
 from dashboard.api.answers.common import Page
-from dashboard.api.answers.dataflows import CheckedAnswer, DataflowFragmentation, StreamAnswer, StreamEvents
+from dashboard.api.answers.dataflows import (
+    CheckedAnswer,
+    DataflowFragmentation,
+    StreamAnswer,
+    StreamEvents,
+    TaskRingAnswer,
+)
 from dashboard.api.answers.deployment import DeploymentAnswer
 from dashboard.api.answers.looks import Look, LookBegun
 from dashboard.api.answers.proposals import NearMissOfText
@@ -46,7 +52,7 @@ from dashboard.approvals.near_miss_search import near_misses_in
 from dashboard.audit.selectors import entries_for
 from dashboard.catalog.document_checks import check_document
 from dashboard.explorer import source_looks, streams
-from dashboard.operations import fragmentation_reader
+from dashboard.operations import fragmentation_reader, key_rings
 from dashboard.operations import selectors as operations
 from dashboard.teams import selectors as teams
 from scheduler.model.schema import dataflow_schema
@@ -146,6 +152,12 @@ def running_task_events(
 ) -> dict[str, Any]:
     """The newest events of a running task's stream; who asks again within 15 seconds goes on looking."""
     return asdict(streams.stream_events(request.viewer, task_id, count=count))
+
+
+@api.get("/estate/tasks/{str:task_id}/ring", response=TaskRingAnswer)
+def task_ring(request: HttpRequest, task_id: str) -> dict[str, Any]:
+    """Who has which keys of a running task that is divided by key, and what the loss of a node would take."""
+    return asdict(key_rings.ring_of(request.viewer, task_id))
 
 
 @api.get("/fragmentation", response=list[DataflowFragmentation])

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import F
 
 from dashboard import jobs
@@ -41,7 +42,7 @@ from dashboard.operations.live_view.live_documents import (
 )
 from dashboard.operations.live_view.live_sources import sources_of
 from dashboard.operations.live_view.sink_statuses import sinks_of
-from dashboard.operations.live_view.survival import copied
+from dashboard.operations.live_view.survival import DataflowSurvival, copied, survival_of
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import QueryReport
 from scheduler.model.alternates import is_dynamic, on_in
@@ -90,9 +91,19 @@ def live_dataflow(viewer: Viewer, dataflow_id: UUID | str, *, look: Look = view_
         sources=sources_of(view, key) if inside else {},
         sinks=sinks_of(view, key) if inside else {},
         health={name: asdict(finding) for name, finding in own_findings.items()},
-        when_behind=record.behind_choice, lost_events=lost_by(record.pk)["events"],
+        survival=dataflow_survival(view, key), when_behind=record.behind_choice,
+        lost_events=lost_by(record.pk)["events"],
         proposal=LiveProposal(
             id=str(newest["pk"]), kind=newest["kind"], status=newest["status"]) if newest else None)
+
+
+def dataflow_survival(view: View, dataflow_id: str) -> DataflowSurvival:
+    """Which losses of machines the queries that a dataflow works in survive."""
+    submitted = view.estate.submitted.get(dataflow_id) if dataflow_id in view.records else None
+    running = set(submitted.running.values()) if submitted else set()
+    return survival_of(
+        (view.bundle_report(bundle) for fragment in view.fragments() if not running.isdisjoint(fragment.active_tasks)
+         for bundle in fragment.queries if not bundle.leaving), copy_s=settings.COPY_S)
 
 
 def live_part(reading: jobs.LiveReading) -> Freshness:

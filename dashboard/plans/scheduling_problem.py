@@ -24,6 +24,7 @@ from dashboard.catalog.document_checks import stored_dataflow
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
 from dashboard.operations.estate_store.estate_loader import stored_estate
 from dashboard.operations.live_view.learned_costs import costs_here
+from dashboard.operations.live_view.measured_keys import divided_keys
 from dashboard.operations.live_view.schedulable_slots import supply
 from dashboard.plans.defragment_evidence import measured_selectivities
 from dashboard.plans.joining_options import last_options
@@ -35,6 +36,7 @@ from scheduler.model.costs import DECLARED, Costs
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.errors import NotEnactable, WeirError
 from scheduler.model.fragment import Fragment, RunningTask
+from scheduler.model.key_loads import DividedKeys
 from scheduler.model.ports import EstateView
 from scheduler.model.profile import Profiles
 from scheduler.model.resources import Supply
@@ -65,6 +67,7 @@ class SchedulingProblem:
     blocked: str = ""  # why none of its schedules can be proposed; empty where they can
     team: str = ""  # short name of the team whose own profiles count, too
     costs: Costs = DECLARED  # of sources and sinks without a profile
+    keys: Mapping[str, DividedKeys] = field(default_factory=dict)  # by task: how those that run divided by key are
 
     @property
     def cut(self) -> int:
@@ -75,7 +78,8 @@ class SchedulingProblem:
         """Rates, streams and profiles at a rate; each source's own without one."""
         return prepare(
             self.dataflow, task_types=jobs.task_types(), profiles=self.profiles, rate_per_s=rate_per_s,
-            measured=self.measured, among=self.among, trigger_s=self.options.trigger_s, costs=self.costs)
+            measured=self.measured, among=self.among, trigger_s=self.options.trigger_s, costs=self.costs,
+            keys=self.keys)
 
     def compare(self, rate_per_s: float | None = None, *, pairs: Iterable[Pair] = PAIRS) -> Comparison:
         """A schedule for each pair, with its slots chosen so that most of what runs stays; an error for each other."""
@@ -177,7 +181,8 @@ def problem_of(
     return SchedulingProblem(
         **_known(dataflow, record.team, routing), supply=supply(
             estate, team=record.team.slug, own=_own_loads(running, ids, estate.tasks)),
-        among=among, running=running, blocked=blocked, measured=measured_selectivities(estate, ids, dataflow))
+        among=among, running=running, blocked=blocked, measured=measured_selectivities(estate, ids, dataflow),
+        keys=divided_keys(estate, running))
 
 
 def problem_of_new(

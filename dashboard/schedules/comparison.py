@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.allocation.acquisition import Acquisition
-from scheduler.enactment import weights_of
+from scheduler.enactment import sizes_of, weights_of
 from scheduler.model.errors import MissingProfile, WeirError
 from scheduler.model.fragment import RunningBundle, node_of
 from scheduler.model.placement import Bound
@@ -194,7 +194,8 @@ def changes(schedule: Schedule, today: Today) -> Changes:
             count["start"] += len(counts)
             continue
         weights = weights_of(schedule, task)  # as they would be stored: those that run are
-        if task in schedule.job.by_key and sorted(weights.values()) != sorted(own.weight for own in running.values()):
+        if task in schedule.job.by_key and sorted(sizes_of(schedule, task).values()) != sorted(
+                bundle.key_groups for bundle in running.values()):
             count["start"] += len(counts)  # its keys change hands
             count["leave"] += len(running)
             continue

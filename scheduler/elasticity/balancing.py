@@ -12,13 +12,14 @@ helps there.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate, pairwise
 from typing import Literal
 
+from scheduler.model.key_loads import nearest_cut
 from scheduler.model.ring import KEY_GROUPS, KeyRange, Ring
 
 HOT_SHARE = 0.5  # of its bundle's load, from which on a key group is to be alone
@@ -208,11 +209,8 @@ class _Round:
         """The group from which on a range has about so much to do; one group at least is on either side."""
         if not self.summed:
             return (mine.token + mine.size - max(1, min(mine.size - 1, round(part)))) % KEY_GROUPS
-        total = self.load_of(mine.token, mine.size)
-        rest = total - part
-        size = bisect_left(range(mine.size), rest, key=lambda groups: self.load_of(mine.token, groups))
-        nearer = min((size - 1, size), key=lambda groups: abs(self.load_of(mine.token, max(0, groups)) - rest))
-        return (mine.token + max(1, min(mine.size - 1, nearer))) % KEY_GROUPS
+        rest = self.load_of(mine.token, mine.size) - part
+        return (mine.token + nearest_cut(partial(self.load_of, mine.token), mine.size, rest)) % KEY_GROUPS
 
     def remove_idle(self) -> None:
         """Let bundles go whose neighbour has room for what they have: it takes their ranges over, token and all."""

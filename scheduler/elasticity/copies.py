@@ -121,19 +121,3 @@ def _drawn(left: dict[str, list[str]], homes: Mapping[str, BundleHome]) -> Itera
             del left[zone]
         before = homes[bundle]
         yield bundle
-
-
-def home_between(
-    ring: Ring, group: int, homes: Mapping[str, BundleHome], free: Sequence[BundleHome]
-) -> BundleHome | None:
-    """Where a bundle that gets a token at a group is to begin; None where nothing is free.
-
-    On a machine and in a zone that neither neighbour has, as far as that can be, and where fewest bundles are.
-    """
-    before = ring.range_of(group)
-    behind = next(ring.clockwise(before.token), before)
-    beside = [homes[each.bundle] for each in (before, behind)]
-    bundles = Counter(homes[bundle].machine for bundle in ring.served)
-    return min(free, default=None, key=lambda home: (
-        sum(home.machine == other.machine for other in beside), sum(home.zone == other.zone for other in beside),
-        bundles[home.machine], home))

@@ -66,8 +66,9 @@ class RunningBundle:
     of the node ``origin`` where that is another. Its parts and channels stay those of the first of that line, ``root``.
 
     Where the fragment is divided by key, ``key_ranges`` are its ranges of the ring (the first key group of each, and
-    how many it has), or were until it was to leave; its weight is what they are of it. One that begins with the keys of
-    others of its fragment, at new parts and channels, ``inherits`` from all of them and has no ``root``.
+    how many it has), or were until it was to leave; its weight is their part of the events, as it was planned. One that
+    begins with the keys of others of its fragment, at new parts and channels, ``inherits`` from all of them and has no
+    ``root``.
     """
 
     id: str  # of the same shape as a fragment's, and never reused either
@@ -82,6 +83,11 @@ class RunningBundle:
     @property
     def leaving(self) -> bool:
         return self.weight == 0
+
+    @property
+    def key_groups(self) -> int:
+        """How many key groups its ranges have."""
+        return sum(size for _, size in self.key_ranges)
 
     @property
     def takes_keys(self) -> bool:

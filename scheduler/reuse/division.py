@@ -12,6 +12,7 @@ from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.plan import Step
 from scheduler.model.ports import EstateView
+from scheduler.model.ring import KEY_GROUPS
 from scheduler.step_kinds import (
     HAND_OVER_BUNDLE,
     LEAVE_BUNDLE,
@@ -28,11 +29,23 @@ from .activity import FragmentChange
 
 @dataclass(frozen=True, slots=True)
 class WantedBundle:
-    """A bundle as a schedule wants it: threads on a slot, with their part of the task's events."""
+    """A bundle as a schedule wants it: threads on a slot, with their part of the task's events. Where it is divided by
+    key, ``groups`` is how many key groups they have; 0: as many as their part of the events."""
 
     slot: str
     threads: int
     weight: float
+    groups: int = 0
+
+    @property
+    def key_groups(self) -> int:
+        """How many key groups they have, where it is divided by key."""
+        return self.groups or round(self.weight * KEY_GROUPS)
+
+    @property
+    def of_ring(self) -> float:
+        """Their part of the ring."""
+        return self.key_groups / KEY_GROUPS
 
 
 def is_scheduled(estate: EstateView, fragment: Fragment) -> bool:
@@ -60,7 +73,7 @@ def divided_back(
     changes = []
     for fragment_id, fragment in now.items():
         was = working_bundles(before[fragment_id]) if fragment_id in before else []
-        parts = [WantedBundle(old.slot, old.threads, old.weight) for old in was]
+        parts = [WantedBundle(old.slot, old.threads, old.weight, old.key_groups) for old in was]
         parts = parts or [WantedBundle(fused[fragment.tasks[0]].slot, 1, 1.0)]
         changes.append(
             keys_divided_anew(fragment.tasks[0], fragment, parts, ids=ids) if fragment.divided_by_key
@@ -162,10 +175,11 @@ def keys_divided_anew(
     """
     own = working_bundles(fragment)
     already = [bundle for bundle in fragment.queries if bundle.leaving and bundle.id not in left]
-    weights = sorted(bundle.weight for bundle in own)
-    stays = fragment.divided_by_key and sorted(part.weight for part in parts) == weights
+    stays = fragment.divided_by_key and sorted(part.key_groups for part in parts) == sorted(
+        bundle.key_groups for bundle in own)
     if stays and is_changing_hands(fragment):  # who has not begun has nothing to hand over
-        stays = sorted((part.weight, part.slot) for part in parts) == sorted((own_.weight, own_.slot) for own_ in own)
+        stays = sorted((part.key_groups, part.slot) for part in parts) == sorted(
+            (bundle.key_groups, bundle.slot) for bundle in own)
     ends_at = _homes(parts, own) if stays else [parts[0]] * len(own)
     for bundle, part in zip(own, ends_at, strict=True):
         if {node_of(bundle.slot)} != {node_of(other.slot) for other in ([part] if stays else parts)}:
@@ -206,7 +220,7 @@ def keyed_bundles(
     parts: Sequence[WantedBundle], ids: Iterator[str], *, inherits: tuple[str, ...]
 ) -> list[RunningBundle]:
     """New bundles that have these parts of the ring, one behind the other, and go on with the keys of others."""
-    ranges = ranges_of([part.weight for part in parts])
+    ranges = ranges_of([part.of_ring for part in parts])
     return [
         RunningBundle(next(ids), part.slot, 1, part.weight, inherits=inherits, key_ranges=(own,))
         for part, own in zip(parts, ranges, strict=True)]
@@ -221,7 +235,7 @@ def _homes(parts: Sequence[WantedBundle], own: Sequence[RunningBundle]) -> list[
     ):
         for bundle in own:
             near_part = None if bundle.id in homes else next(
-                (part for part in left if part.weight == bundle.weight and near(part, bundle)), None)
+                (part for part in left if part.key_groups == bundle.key_groups and near(part, bundle)), None)
             if near_part is not None:
                 homes[bundle.id] = near_part
                 left.remove(near_part)

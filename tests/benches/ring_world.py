@@ -8,13 +8,14 @@ copy; a bundle that is added first gets the state of its range, which takes as l
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from scheduler.elasticity.balancing import KeyedLoad, LoadThresholds, RingChange, balance_ring
-from scheduler.elasticity.copies import BundleHome, holders, home_between, survival, zones_in_turn
+from scheduler.elasticity.copies import BundleHome, holders, survival, zones_in_turn
 from scheduler.elasticity.takeover import found_by, inherit
 from scheduler.model.ring import KEY_GROUPS, Ring
 
@@ -121,7 +122,7 @@ class RingWorld:
         course.kinds[change.kind] = course.kinds.get(change.kind, 0) + 1
         lasts = 1
         if change.added:
-            home = home_between(self.ring, change.moves[0][0].token, self.homes, self._spare)
+            home = _home_between(self.ring, change.moves[0][0].token, self.homes, self._spare)
             assert home is not None, "there are four spare machines for each"
             self._spare.remove(home)
             self.homes[change.added] = home
@@ -199,3 +200,17 @@ def lines_of_loss(bundles: int, zones: int, *, copies: int, seed: int) -> list[d
     """The lines of the table of losses for a ring as it begins."""
     world = RingWorld(replace(WorldOf(bundles), zones=zones), seed=seed)
     return [{"zones": zones, **line} for line in world.losses(copies)]
+
+
+def _home_between(
+    ring: Ring, group: int, homes: Mapping[str, BundleHome], free: Sequence[BundleHome]
+) -> BundleHome | None:
+    """Where a bundle that gets a token at a group begins: on a machine and in a zone that neither neighbour has, as far
+    as that can be, and where fewest bundles are; None where nothing is free."""
+    before = ring.range_of(group)
+    behind = next(ring.clockwise(before.token), before)
+    beside = [homes[each.bundle] for each in (before, behind)]
+    bundles = Counter(homes[bundle].machine for bundle in ring.served)
+    return min(free, default=None, key=lambda home: (
+        sum(home.machine == other.machine for other in beside), sum(home.zone == other.zone for other in beside),
+        bundles[home.machine], home))

@@ -14,8 +14,10 @@ from dashboard.approvals.services import prepare_proposal
 from dashboard.approvals.services.following import follow_plans
 from dashboard.operations.estate_store.estate_loader import current_estate, load_part_of
 from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
+from dashboard.operations.live_reader import live_dataflow
 from dashboard.operations.models import NodeRow
 from dashboard.operations.services import register_node
+from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import NodeReport, QueryReport, Reports, SlotReport
 from scheduler.model.fragment import node_of
 from tests.dashboard.building import World, document, running
@@ -101,7 +103,12 @@ def test_pages_say_how_many_machines_a_querys_state_survives(
         return tuple(client.get(path).text for path in paths)
 
     client.force_login(world.root)
-    dataflow, of_query, node, estate = shown(survives=1, copied_at_ms=2_000)
+    dataflow, of_query, node, estate = shown(survives=1, copied_at_ms=2_000, state_kb=3_000)
+    survival = live_dataflow(viewer_of(world.root), record.pk)["survival"]
+    assert (survival["words"], survival["more_per_s"], survival["more_in_broker"]) == (
+        "any one machine", 307_200, 3_072_000), "the whole state each ten seconds, at most"
+    compare = client.get(f"/dataflows/{record.pk}/schedule").text
+    assert all("sends 300 kB a second at most, and takes 2.9 MB" in page for page in (dataflow, compare))
     assert "any one machine" in dataflow and "newest copy" in dataflow and "any one machine" in of_query
     assert "1 of 1 queries go on elsewhere" in node and "1 of 1<span" in estate
     dataflow, of_query, node, estate = shown(survives=0, not_copied="it is paused")
@@ -109,5 +116,5 @@ def test_pages_say_how_many_machines_a_querys_state_survives(
     assert "0 of 1 queries go on elsewhere" in node and "0 of 1<span" in estate
     call_command("estate")
     assert "If a node is lost, 0 of 1 queries go on elsewhere." in capsys.readouterr().out
-    assert not any("machine" in page and "survives" in page for page in shown()[:1]), "no copies are asked for"
+    assert "no machine: no copies of state are asked for" in shown()[0]
     assert not any("go on elsewhere" in page for page in shown()[2:])

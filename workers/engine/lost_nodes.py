@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 
 import redis
 
@@ -12,6 +14,15 @@ from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import TICKS, freed_in
 from workers.engine.channels.channel_info import texts
 from workers.engine.channels.channel_registry import Channels
+
+
+def zones(broker: redis.Redis) -> dict[str, str]:
+    """The fault zone of each node that has named one; raises ``redis.RedisError``."""
+    named = {}
+    for node, text in texts(broker.hgetall(keys.HOLDERS)).items():
+        with suppress(ValueError, KeyError, TypeError):
+            named[node] = str(json.loads(text)["zone"])
+    return {node: zone for node, zone in named.items() if zone}
 
 
 def read_copies(broker: redis.Redis, queries: Iterable[str]) -> dict[str, dict[str, CopyReport]]:

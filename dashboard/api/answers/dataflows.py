@@ -6,6 +6,7 @@ from typing import Any
 
 from dashboard.bills import dataflow_costs
 from dashboard.operations import dynamic_reader, guard_dry_runs, policy_reader
+from dashboard.operations.key_rings import TaskRing
 from dashboard.operations.live_view import live_documents
 from dashboard.operations.live_view.failing_queries import Failure
 from scheduler.model import dataflow
@@ -130,6 +131,9 @@ class StreamEvents(Answer):
 
     types: dict[str, str | None]
     events: list[dict[str, Any]]
+
+
+TaskRingAnswer = answer_of(TaskRing)
 
 
 class StreamAnswer(Answer):

@@ -11,6 +11,7 @@ from typing import Annotated, Any, TypedDict, get_args, get_type_hints, is_typed
 
 from dashboard.operations.live_view.document_fields import DataflowUser, Figure, Moving, MovingCount
 from dashboard.operations.live_view.findings import Finding
+from dashboard.operations.live_view.survival import DataflowSurvival
 
 
 class Freshness(TypedDict):
@@ -135,6 +136,7 @@ class LiveDataflow(TypedDict):
     sources: dict[str, LiveSource]
     sinks: dict[str, LiveSink]
     health: dict[str, Finding]
+    survival: DataflowSurvival
     when_behind: str
     lost_events: Annotated[int, Moving()]
     proposal: LiveProposal | None

@@ -34,9 +34,9 @@ Named = Iterator[tuple[Series, float | None]]
 _LATENCIES = ("latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "latency_mean_ms")
 _LAG = "watermark_lag_ms"
 _KINDS_OF_PARTS = {  # what a finding is of, in history
-    "query": QUERY, "channel": QUERY, "spill": QUERY, "source": QUERY, "sink": TASK, "task": TASK, "slot": SLOT,
-    "node": NODE, "disk": NODE, "broker": ESTATE, "worker": ESTATE, "package": ESTATE, "limit": DATAFLOW,
-    "dataflow": DATAFLOW}
+    "query": QUERY, "key": QUERY, "channel": QUERY, "spill": QUERY, "source": QUERY, "sink": TASK, "task": TASK,
+    "slot": SLOT, "node": NODE, "disk": NODE, "broker": ESTATE, "worker": ESTATE, "package": ESTATE,
+    "limit": DATAFLOW, "dataflow": DATAFLOW}
 _TASK_ID = 32  # characters
 
 

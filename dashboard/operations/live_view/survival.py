@@ -3,9 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypedDict
 
+from dashboard.operations.live_view.document_fields import MovingCount
 from scheduler.contracts.reports import QueryReport
 from scheduler.elasticity.copies import Survival
+
+
+class DataflowSurvival(TypedDict):
+    """Which losses at once the state of a dataflow's queries survives, by the one that survives least, and what one
+    more copy takes.
+
+    ``copied`` of its ``queries`` go on elsewhere; null where no copies are asked for. ``more_per_s`` (bytes of state
+    sent a second) and ``more_in_broker`` (bytes while they are on their way) are at most: as if all of the state
+    changed between two copies. Null where the state of none is known.
+    """
+
+    words: str
+    queries: int
+    copied: int | None
+    more_per_s: MovingCount
+    more_in_broker: MovingCount
+
+
+def survival_of(reports: Iterable[QueryReport], *, copy_s: float) -> DataflowSurvival:
+    """What the queries of a dataflow survive, with copies so many seconds apart."""
+    known = list(reports)
+    with_copies = [report for report in known if report.survives is not None]
+    least = min(with_copies, key=lambda report: report.survives or 0, default=None)
+    words = survival_in_words(least) if least else None
+    # Of one that is not copied there would not be one more copy either.
+    sizes = [report.state_kb * 1024 for report in known if report.state_kb is not None and not report.not_copied]
+    return DataflowSurvival(
+        words=words or f"{Survival(0, ())}: no copies of state are asked for", queries=len(known), copied=copied(known),
+        more_per_s=round(sum(sizes) / copy_s) if sizes else None, more_in_broker=sum(sizes) if sizes else None)
+
+
+def more_in_words(survival: DataflowSurvival) -> str:
+    """What one more copy takes; empty where that is not known."""
+    if survival["more_per_s"] is None or survival["more_in_broker"] is None:
+        return ""
+    return (f"One more copy of it sends {_size(survival['more_per_s'])} a second at most, and takes "
+            f"{_size(survival['more_in_broker'])} of the broker's memory meanwhile.")
+
+
+def _size(count: int) -> str:
+    """So many bytes, in kB or MB."""
+    return f"{count / 1024:,.0f} kB" if count < 1 << 20 else f"{count / (1 << 20):,.1f} MB"
 
 
 def survival_in_words(report: QueryReport) -> str | None:

@@ -18,6 +18,7 @@ from dashboard.catalog.document_checks import columns_in
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations import selectors as operations
 from dashboard.operations.elements import QueryDetail, queries_with, query_of
+from dashboard.operations.key_rings import is_ring
 from dashboard.pages.graphs import stream_id
 from scheduler.model.alternates import is_dynamic
 from scheduler.model.errors import NotFound
@@ -56,6 +57,7 @@ def dataflow_task(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRes
     return render(request, "parts/task_panel.html", {
         "record": record, "task": described, "live": running, "columns": columns.outputs.types if columns else {},
         "queries": _queries(request, running), "source": live["sources"].get(task), "sink": live["sinks"].get(task),
+        "ring": running is not None and is_ring(request.viewer, running["running"]),
         "shared_shown": SHARED_SHOWN, "is_dynamic": is_dynamic(described["type"]),
         "incoming": [
             {**stream, "id": stream_id(stream["source"], task), "live": live["streams"].get(

@@ -34,6 +34,7 @@ from dashboard.operations.elements import queries_of
 from dashboard.operations.fragmentation_reader import fragmentation_of
 from dashboard.operations.live_view.failing_queries import failures
 from dashboard.operations.live_view.query_states import GAVE_UP
+from dashboard.operations.live_view.survival import more_in_words
 from dashboard.operations.services import try_again
 from dashboard.pages import flash, own_data_answers
 from dashboard.pages.editor_words import GUARD_LANGUAGE
@@ -163,6 +164,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "record": record, "live": live, "tasks": tasks, "tabs": TABS,
         "graph": _graph_as_it_runs(graph, live), "site": request.build_absolute_uri("/").rstrip("/"),
         "queries": queries, "survives": any(query.survives for query in queries),
+        "one_more": more_in_words(live["survival"]),
         "outputs": _outputs(request, record, live),
         "document": catalog.current_version(record), "proposals": proposals[:10],
         "versions": catalog.versions(record)[:catalog.VERSIONS_SHOWN],

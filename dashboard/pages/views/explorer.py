@@ -12,6 +12,8 @@ from dashboard import jobs
 from dashboard.explorer import merged
 from dashboard.explorer import task as explorer
 from dashboard.operations.elements import queries_with
+from dashboard.operations.key_rings import is_ring
+from dashboard.operations.selectors import one_look
 from dashboard.pages.graphs import merged_graph, task_graph
 
 COMPACT = {"separators": (",", ":")}
@@ -38,13 +40,14 @@ def estate_graph_json(request: HttpRequest) -> JsonResponse:
 
 @require_safe
 @login_required
+@one_look()
 def running_task(request: HttpRequest, task_id: str) -> HttpResponse:
     """One running task: users, cost, surroundings, and what stops if it goes."""
     task = explorer.running_task(request.viewer, task_id)
     live, around = task["live"], explorer.around(request.viewer, task_id)
     return render(request, "running_task.html", {
         "task": task, "around": around, "live": live, "streams": _streams(around["tasks"], task_id),
-        "queries": queries_with(request.viewer, task_id),
+        "queries": queries_with(request.viewer, task_id), "ring": is_ring(request.viewer, task_id),
         "declared": jobs.task_types().get(task["type"]), "currency": settings.CURRENCY,
         "more_users": task["user_count"] - len(task["users"]),
         "live_topic": f"dataflow:{live['dataflow']}" if live else None,

@@ -20,7 +20,10 @@ from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.core.http_errors import http_status
 from dashboard.operations.latency_control.latency_view import offer_of
+from dashboard.operations.live_reader import dataflow_survival
+from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.learned_costs import costs_here
+from dashboard.operations.live_view.survival import more_in_words
 from dashboard.pages import flash
 from dashboard.pages.plots import curve_figure
 from dashboard.pages.templatetags.schedules import exact_rate
@@ -79,8 +82,16 @@ def schedule(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     return render(request, "schedules/compare.html", {
         "record": record, "failure": failure, **missing_part(request, record, answer),
         **_answer(request, record, answer), **_frame(request, record, answer), **offer_of(record),
-        "trigger_ms": settings.TRIGGER_MS,
+        "trigger_ms": settings.TRIGGER_MS, **_survival(request, record),
     }, status=http_status(refused) if refused else 200)
+
+
+def _survival(request: HttpRequest, record: DataflowRecord) -> dict[str, Any]:
+    """Which losses of machines a running dataflow survives, and what one more copy of its state takes."""
+    if record.status != RUNNING:
+        return {}
+    survival = dataflow_survival(view_for(request.viewer), str(record.pk))
+    return {"survival": survival, "one_more": more_in_words(survival)}
 
 
 @require_safe

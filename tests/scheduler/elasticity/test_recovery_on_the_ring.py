@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.elasticity import copies as copies_module
-from scheduler.elasticity.copies import BundleHome, Survival, holders, home_between, survival, zones_in_turn
+from scheduler.elasticity.copies import BundleHome, Survival, holders, survival, zones_in_turn
 from scheduler.elasticity.takeover import found_by, inherit, watched
 from scheduler.model.ring import KEY_GROUPS, Ring
 
@@ -107,15 +107,6 @@ def test_neighbours_are_in_different_zones_so_that_a_zone_may_go(zones: int, wor
     held = holders(ring, homes, copies=1)
     assert str(survival(held, homes)) == words
     assert zones == 1 or all(bundles[1] == next(ring.clockwise(token)).bundle for token, bundles in held.items())
-
-
-def test_a_new_bundle_begins_where_neither_neighbour_is() -> None:
-    homes = {"x": BundleHome("m1", "a"), "y": BundleHome("m2", "b")}
-    ring = Ring(("k",), {0: "x", 100: "y"})
-    free = [BundleHome("m1", "a"), BundleHome("m3", "a"), BundleHome("m4", "c"), BundleHome("m2", "b")]
-    assert home_between(ring, 50, homes, free) == BundleHome("m4", "c")
-    assert home_between(ring, 50, homes, free[:2]) == BundleHome("m3", "a")
-    assert home_between(ring, 50, homes, []) is None
 
 
 def test_the_words_hold() -> None:

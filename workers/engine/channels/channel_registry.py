@@ -386,7 +386,7 @@ class Channels:
 
     def forget_fragment(self, fragment: str) -> None:
         """Remove a stopped fragment's control and meters."""
-        self._redis.delete(keys.valve(fragment), keys.meter(fragment), keys.channel_meters(fragment))
+        self._redis.delete(keys.valve(fragment), *keys.all_meters(fragment))
 
     # -- meters --------------------------------------------------------------------------------------------------
 

@@ -213,6 +213,17 @@ def channel_meters(fragment_id: str) -> str:
     return f"{meter(fragment_id)}:channels"
 
 
+def key_meters(fragment_id: str) -> str:
+    """The hash of how the events that a fragment deals out by keys spread over these, by reader (JSON); it goes by
+    itself."""
+    return f"{meter(fragment_id)}:keys"
+
+
+def all_meters(fragment_id: str) -> tuple[str, ...]:
+    """Everything in which a fragment's queries count."""
+    return meter(fragment_id), channel_meters(fragment_id), key_meters(fragment_id)
+
+
 def switches(task_id: str) -> str:
     """The hash of which alternate of an element got which first event, switch by switch (JSON), by running task."""
     return f"{PREFIX}switches:{task_id}"

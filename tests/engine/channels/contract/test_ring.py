@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections import Counter
 from decimal import Decimal
 from random import Random
 
@@ -11,6 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from scheduler.model.key_loads import STRETCH, STRETCHES, KeyCounts
 from scheduler.model.key_texts import key_text_of
 from scheduler.model.ring import KEY_GROUPS, Ring, key_group
 from workers.engine.channels import keys
@@ -104,3 +106,20 @@ def test_tokens_change_between_two_batches_and_no_key_is_in_two_bundles(rig: Rig
                 number for number in numbers if ring.owner(key_group(f"sensor {number % 50}")) == bundle]
     numbers = rig.numbers("a.0")
     assert numbers == list(range(len(numbers))) and len(from_batch) == len(rings)
+
+
+def test_writers_count_the_stretches_of_the_ring_that_python_finds_and_the_most_frequent_keys(rig: Rig) -> None:
+    """One event in three has the key ``hot``, one in nine is null; all others differ."""
+    rows = rig.spark.range(9_000).select(
+        F.expr("CASE WHEN id % 3 = 0 THEN 'hot' WHEN id % 9 = 1 THEN NULL ELSE concat('k', id) END AS sensor"))
+    rows = rows.coalesce(1)
+    texts = [each.text for each in rows.select(key_text(rows, ["sensor"]).alias("text")).collect()]
+    ring = json.dumps(Ring.even(["sensor"], ["a", "b"]).document())
+    counts = KeyCounts.of(json.loads(rig.probe.keysCounted(rows._jdf, ring, 1)))
+    by_stretch = Counter(key_group(text) // STRETCH for text in texts)
+    assert counts.by_stretch == tuple(by_stretch[stretch] for stretch in range(STRETCHES))
+    exact = Counter(texts)
+    known = {key.text: key for key in counts.frequent}
+    assert known.keys() == {"hot", "\x00"}, "keys with a hundredth of the events, and no others"
+    for text, key in known.items():
+        assert key.group == key_group(text) and exact[text] - len(texts) / 16 <= key.events <= exact[text]

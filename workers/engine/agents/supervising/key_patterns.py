@@ -14,8 +14,8 @@ from workers.library.model_store import ModelName
 
 READ_ONLY = "%R~"  # before the pattern of a key that may be read alone
 _NAMED = (
-    keys.valve, keys.meter, keys.channel_meters, keys.tap, keys.try_again, keys.handover, keys.ahead, keys.heir,
-    keys.ranges, keys.copies)
+    keys.valve, keys.meter, keys.channel_meters, keys.key_meters, keys.tap, keys.try_again, keys.handover, keys.ahead,
+    keys.heir, keys.ranges, keys.copies)
 _SPECIAL = re.compile(r"([\\*?\[\]])")
 
 

@@ -40,13 +40,23 @@ public final class Probe {
     document.get("by").forEach(column -> by.add(column.asText()));
     KeyText key = new KeyText(by, rows.schema());
     Partitioning how = Partitioning.of(document);
-    Partitioning.Partitioner partitioner = how.partitioner(0, rows.schema());
+    Partitioning.Partitioner partitioner = how.partitioner(0, rows.schema(), KeyCounts::new);
     List<String> dealt = new ArrayList<>();
     for (InternalRow row : rows.queryExecution().executedPlan().executeCollect()) {
-      dealt.add(String.valueOf(Ring.keyGroup(key.of(row))));
+      dealt.add(String.valueOf(Ring.keyGroup(Ring.hash(key.of(row)))));
       dealt.add(how.parts().get(partitioner.next(row)));
     }
     return dealt.toArray(new String[0]);
+  }
+
+  /** What a writer reports of the keys of these rows, as JSON, after it dealt them out by a ring (JSON) so many times. */
+  public static String keysCounted(Dataset<Row> rows, String ring, int times) throws JsonProcessingException {
+    KeyCounts counts = new KeyCounts();
+    Partitioning.Partitioner partitioner =
+        Partitioning.of(JSON.readTree(ring)).partitioner(0, rows.schema(), () -> counts);
+    InternalRow[] events = rows.queryExecution().executedPlan().executeCollect();
+    for (int time = 0; time < times; time++) for (InternalRow event : events) partitioner.next(event);
+    return counts.document(0);
   }
 
   /** The histogram bucket of a latency. */
@@ -64,7 +74,7 @@ public final class Probe {
       throws JsonProcessingException {
     Control control = Control.of(Broker.at(url), fragment, run, batch);
     return JSON.writeValueAsString(Map.of("publishes", control.publishes(position), "passes", control.passes(position),
-        "routes", control.routes(position).stream().map(how -> ((Quota) how).weights()).toArray()));
+        "routes", control.routes(position).values().stream().map(how -> ((Quota) how).weights()).toArray()));
   }
 
   /** A source of channels, as Spark makes one for a query that starts. */

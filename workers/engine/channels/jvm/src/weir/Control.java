@@ -86,6 +86,7 @@ final class Control {
 
   static void forget(Broker broker, String fragment) {
     NEWEST.remove(broker.url + ' ' + fragment);
+    KeyCounts.forget(broker, fragment);
   }
 
   private static Control read(Broker broker, String fragment, String run, long batch, Long switchesFrom) {
@@ -198,14 +199,16 @@ final class Control {
     return "open".equals(state.get(position + ":outlet")) && hasBegun(position + ":from");
   }
 
-  /** How a task's stream is divided in this batch, for each divided reader. */
-  List<Partitioning> routes(int position) {
-    List<Partitioning> routes = new ArrayList<>();
+  /** How a task's stream is divided in this batch, by divided reader. */
+  Map<String, Partitioning> routes(int position) {
+    Map<String, Partitioning> routes = new TreeMap<>();
     changes(state).forEach((route, changes) -> {
       Change inForce = inForce(changes, batch);
       boolean isOurs = route.startsWith(position + ":") && !route.equals(position + ":" + ALTERNATE)
           && !route.equals(position + ":" + KEYS);
-      if (inForce != null && !inForce.ends() && isOurs) routes.add(Partitioning.of(parsed(inForce.partitioning)));
+      if (inForce != null && !inForce.ends() && isOurs) {
+        routes.put(route.substring(route.indexOf(':') + 1), Partitioning.of(parsed(inForce.partitioning)));
+      }
     });
     return routes;
   }

@@ -85,6 +85,11 @@ final class Keys {
     return meter(fragment) + ":channels";
   }
 
+  /** How the events that a fragment deals out by keys spread over these, by reader. */
+  static String keyMeters(String fragment) {
+    return meter(fragment) + ":keys";
+  }
+
   /** Is there while somebody looks at the streams of a fragment. */
   static String tap(String fragment) {
     return "weir:tap:" + fragment;

@@ -12,26 +12,28 @@ final class Outlet {
   private final long wave;
   private final List<String> channels;
   private final BlockWriter[] writers; // made with a part's first event
-  private final Partitioning.Partitioner partitioner; // null for the whole stream
+  private Partitioning.Partitioner partitioner; // null for the whole stream
+  private String reader; // likewise
+  private KeyCounts keys; // null where nothing is divided by keys
 
   /** The whole stream. */
   Outlet(Valve.Spec spec, Broker broker, long batch, long wave) {
-    this(spec, broker, batch, wave, List.of(spec.channel), null);
+    this(spec, broker, batch, wave, List.of(spec.channel));
   }
 
   /** One reader's parts of it. */
-  Outlet(Valve.Spec spec, Broker broker, long batch, long wave, Partitioning how) {
-    this(spec, broker, batch, wave, how.parts(), how.partitioner(batch, spec.schema));
+  Outlet(Valve.Spec spec, Broker broker, long batch, long wave, Partitioning how, String reader) {
+    this(spec, broker, batch, wave, how.parts());
+    this.reader = reader;
+    partitioner = how.partitioner(batch, spec.schema, () -> keys = KeyCounts.of(broker, spec.fragment, reader));
   }
 
-  private Outlet(
-      Valve.Spec spec, Broker broker, long batch, long wave, List<String> channels, Partitioning.Partitioner partitioner) {
+  private Outlet(Valve.Spec spec, Broker broker, long batch, long wave, List<String> channels) {
     this.wave = wave;
     this.spec = spec;
     this.broker = broker;
     this.batch = batch;
     this.channels = channels;
-    this.partitioner = partitioner;
     writers = new BlockWriter[channels.size()];
   }
 
@@ -39,6 +41,11 @@ final class Outlet {
     int part = partitioner == null ? 0 : partitioner.next(event);
     if (writers[part] == null) writers[part] = new BlockWriter(spec, channels.get(part), broker, batch, wave);
     writers[part].add(event);
+  }
+
+  /** Tells of the keys that its events had, where these divide them. */
+  void reportKeys() {
+    if (keys != null) keys.report(broker.meters, spec.fragment, reader);
   }
 
   /** Writes what there is as blocks, everywhere, and waits for all of it at once. */

@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Supplier;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.types.StructType;
 
@@ -12,8 +13,11 @@ interface Partitioning {
   /** The channels of the parts that get events. */
   List<String> parts();
 
-  /** Deals out the events of one batch, which have this schema: of a repeated batch as before. */
-  Partitioner partitioner(long batch, StructType schema);
+  /**
+   * Deals out the events of one batch, which have this schema: of a repeated batch as before. Who divides by keys counts
+   * them in {@code counts}.
+   */
+  Partitioner partitioner(long batch, StructType schema, Supplier<KeyCounts> counts);
 
   /** What a document says: the tokens of a ring, or weights by part. */
   static Partitioning of(JsonNode document) {

@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.Supplier;
 import org.apache.spark.sql.types.StructType;
 
 /** In proportion to weights, by the Quota Method; a part whose weight is not above zero gets nothing. */
@@ -22,7 +23,7 @@ final class Quota implements Partitioning {
   }
 
   @Override
-  public Partitioner partitioner(long batch, StructType schema) {
+  public Partitioner partitioner(long batch, StructType schema, Supplier<KeyCounts> counts) {
     QuotaPartitioner dealt = new QuotaPartitioner(QuotaPartitioner.shares(weights), batch);
     return event -> dealt.next();
   }

@@ -6,6 +6,7 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.TreeMap;
 import java.util.TreeSet;
+import java.util.function.Supplier;
 import org.apache.spark.sql.catalyst.expressions.XXH64;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -43,13 +44,24 @@ final class Ring implements Partitioning {
   }
 
   @Override
-  public Partitioner partitioner(long batch, StructType schema) {
+  public Partitioner partitioner(long batch, StructType schema, Supplier<KeyCounts> counts) {
     KeyText key = new KeyText(by, schema);
-    return event -> partOf[keyGroup(key.of(event))];
+    KeyCounts counted = counts.get();
+    return event -> {
+      UTF8String text = key.of(event);
+      long hash = hash(text);
+      counted.add(text, hash);
+      return partOf[keyGroup(hash)];
+    };
   }
 
-  /** The group of a key, by its text. */
-  static int keyGroup(UTF8String key) {
-    return (int) (XXH64.hashUTF8String(key, SEED) >>> 48);
+  /** The hash of a key, by its text: its place on the ring. */
+  static long hash(UTF8String key) {
+    return XXH64.hashUTF8String(key, SEED);
+  }
+
+  /** The group of a key, by its hash. */
+  static int keyGroup(long hash) {
+    return (int) (hash >>> 48);
   }
 }

@@ -47,7 +47,8 @@ final class ValveTask implements OpenBatch.Member {
     passes = control.passes(spec.position);
     long wave = control.wave() == null ? 0 : control.wave();
     if (control.publishes(spec.position)) outlets.add(new Outlet(spec, broker, batchId, wave));
-    for (Partitioning how : control.routes(spec.position)) outlets.add(new Outlet(spec, broker, batchId, wave, how));
+    control.routes(spec.position).forEach(
+        (reader, how) -> outlets.add(new Outlet(spec, broker, batchId, wave, how, reader)));
     tap = control.tapped() > 0 ? new Tap(spec, control.tapped()) : null;
     context.addTaskCompletionListener((TaskCompletionListener) this::finish);
     OpenBatch.join(context, this);
@@ -131,6 +132,7 @@ final class ValveTask implements OpenBatch.Member {
     if (events > 0) LAST_EVENTS.put(key(), events);
     meters.merge(spec.position + ":n", events, Long::sum);
     broker.meters.add(spec.fragment, meters);
+    for (Outlet outlet : outlets) outlet.reportKeys();
     if (newestTimeMs >= 0) broker.meters.reach(spec.fragment, spec.position + ":time", newestTimeMs);
   }
 }

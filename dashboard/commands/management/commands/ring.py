@@ -1,0 +1,48 @@
+"""`./weir ring DATAFLOW TASK`: who has which keys of a task that is divided by key."""
+
+from __future__ import annotations
+
+import json
+from argparse import ArgumentParser
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from dashboard.catalog.models import DataflowRecord
+from dashboard.commands.proposing import DataflowCommand
+from dashboard.operations.key_rings import STAYS, TaskRing, ring_of_task
+from dashboard.teams.models import User
+from dashboard.teams.permissions import viewer_of
+
+
+class Command(DataflowCommand):
+    help = "Show which query has which keys of a task that is divided by key, and what a node's loss would take."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        super().add_arguments(parser)
+        parser.add_argument("task", help="its name in the dataflow")
+        parser.add_argument("--json", action="store_true", help="the answer of the API as it is")
+
+    def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
+        ring = ring_of_task(viewer_of(actor), record.pk, options["task"])
+        return json.dumps(asdict(ring), indent=2) if options["json"] else "\n".join(_lines(ring))
+
+
+def _lines(ring: TaskRing) -> Iterator[str]:
+    counted = f"{ring.counted} events counted" if ring.counted else "too few events counted"
+    yield f"{ring.name}, by {', '.join(ring.by)}: {len(ring.ranges)} ranges, {counted}."
+    for own in ring.ranges:
+        load = "" if own.load is None else f", {own.load:.1%} of the events"
+        rate = "" if own.rate_per_s is None else f", {own.rate_per_s:g} events/s"
+        change = "" if own.change == STAYS else f", {own.change} of others"
+        hot = ", one key alone is more than it sustains" if own.hot else ""
+        yield (f"{own.bundle} on {own.slot}: groups from {own.first}, {own.part:.1%} of the ring{load}{rate}, "
+               f"{own.state_kb or 0} kB, {own.state}{change}{hot}")
+    for old in ring.leaving:
+        yield f"{old.bundle} on {old.slot} leaves ({old.state}): {', '.join(old.to)} go on with its keys"
+    for key in ring.keys:
+        name = "a key" if key.values is None else f"key {', '.join(key.values)}"
+        yield f"{name} in group {key.group} has {key.share:.1%} of the events at least: {key.bundle}"
+    for loss in ring.losses:
+        yield f"with {loss.node} goes the state of {loss.part:.1%} of the keys, {loss.state_kb or 0} kB"
+    yield f"The state survives the loss of {ring.survives}."

@@ -1,0 +1,184 @@
+"""The ring of a task that is divided by key: who has which keys, how much comes for them, what a loss would take.
+
+One document for the page *Ring*, the API and ``./weir ring``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from dashboard import node_calls
+from dashboard.operations.live_view.document_fields import DataflowUser
+from dashboard.operations.live_view.estate_view import View, view_for
+from dashboard.operations.live_view.measured_keys import hot_bundles, key_columns, measured_key_loads
+from dashboard.operations.selectors import running_task_of
+from dashboard.teams.permissions import Viewer
+from scheduler.elasticity.copies import BundleHome, holders, survival
+from scheduler.model.errors import NotFound
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.model.key_loads import KeyLoads
+from scheduler.model.key_texts import key_in_words
+from scheduler.model.ring import KEY_GROUPS, KeyRange
+
+STAYS, TAKES = "stays", "takes keys"
+
+
+@dataclass(frozen=True, slots=True)
+class RingRange:
+    """A range of the ring: its first key group of 65,536 and how many it has, and the bundle that has it.
+
+    ``load`` is the part of the task's events that come for its keys, from 0 to 1; ``rate_per_s`` is what its bundle
+    takes in, ``state_kb`` what that keeps, also for its other ranges. None where it is not known. ``change`` is
+    ``stays``, or ``takes keys`` where it goes on with keys of bundles that leave. ``hot``: one key alone keeps its
+    bundle busy.
+    """
+
+    first: int
+    groups: int
+    part: float
+    bundle: str
+    slot: str
+    node: str
+    zone: str
+    state: str
+    change: str
+    load: float | None
+    rate_per_s: float | None
+    state_kb: int | None
+    hot: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeavingBundle:
+    """A bundle that had keys, and reads what it has to its end; ``to``: the bundles that go on with its keys."""
+
+    bundle: str
+    slot: str
+    state: str
+    to: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class RingKey:
+    """A key that many events have: its group, its bundle, and its part of the events at least, from 0 to 1.
+
+    ``values`` are those of its columns, as text: None for who is in no team whose dataflow works there.
+    """
+
+    group: int
+    bundle: str
+    share: float
+    values: list[str] | None
+
+
+@dataclass(frozen=True, slots=True)
+class RingLoss:
+    """What goes with a machine: how many key groups, their part of the ring and of the events, and state in kB."""
+
+    node: str
+    zone: str
+    groups: int
+    part: float
+    load: float | None
+    state_kb: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRing:
+    """How the keys of a running task are divided. ``counted`` is how many events its writers count by key, the older
+    ones less; None: too few to know how they spread. ``survives`` says which losses its state survives."""
+
+    task: str
+    name: str
+    by: list[str]
+    counted: int | None
+    survives: str
+    ranges: list[RingRange]
+    leaving: list[LeavingBundle]
+    keys: list[RingKey]
+    losses: list[RingLoss]
+    dataflows: list[DataflowUser] = field(default_factory=list)
+
+
+def is_ring(viewer: Viewer, task_id: str) -> bool:
+    """Whether a running task is divided by key, as far as the viewer may know."""
+    return _fragment(view_for(viewer), task_id) is not None
+
+
+def ring_of_task(viewer: Viewer, dataflow_id: UUID | str, task: str) -> TaskRing:
+    """The same of a task of a dataflow, by its name there."""
+    return ring_of(viewer, running_task_of(viewer, dataflow_id, task))
+
+
+def ring_of(viewer: Viewer, task_id: str) -> TaskRing:
+    """The ring of a running task; ``NotFound`` where there is none, or the viewer may not know of the task."""
+    view = view_for(viewer)
+    fragment = _fragment(view, task_id)
+    if fragment is None:
+        raise NotFound(
+            "This task is not divided by key, or there is no such task.",
+            remedy="Tasks with state by key are divided where a schedule needs several bundles for their rate.")
+    return _ring(view, fragment)
+
+
+def _fragment(view: View, task_id: str) -> Fragment | None:
+    """The fragment that begins with a task, where that is divided by key."""
+    located = view.estate.places.get(task_id) if task_id in view.tasks else None
+    fragment = view.estate.fragments[located[0]] if located else None
+    return fragment if fragment and fragment.divided_by_key and fragment.tasks[0] == task_id else None
+
+
+def _ring(view: View, fragment: Fragment) -> TaskRing:
+    task, loads = fragment.tasks[0], measured_key_loads(view.estate, [fragment]).get(fragment.id)
+    users = view.users(fragment.active_tasks)
+    zones, bundles = node_calls.zones(), {bundle.part: bundle for bundle in fragment.bundles}
+    by = key_columns(view.estate, fragment)
+    ring = fragment.ring(by)
+    homes = {
+        part: BundleHome(node_of(bundle.slot), zones.get(node_of(bundle.slot), "")) for part, bundle in bundles.items()}
+    hot = hot_bundles(view, fragment, loads)
+    ranges = [
+        _range(view, fragment, own, bundles[own.bundle], homes[own.bundle].zone, loads, hot) for own in ring.ranges]
+    is_own = any(user["id"] in view.own for user in users)
+    frequent = loads.frequent if loads else ()
+    return TaskRing(
+        task, view.name_of(task), list(by), round(loads.events) if loads else None,
+        str(survival(holders(ring, homes, copies=0), homes)), ranges,
+        [LeavingBundle(bundle.id, bundle.slot, view.bundle_report(bundle).state, _heirs(fragment, bundle))
+         for bundle in fragment.bundles if bundle.leaving and bundle.id not in view.reading.reports.left],
+        [RingKey(key.group, bundles[ring.owner(key.group)].id, round(loads.share_of(key), 3),
+                 list(key_in_words(key.text)) if is_own else None) for key in frequent],
+        _losses(ranges), users)
+
+
+def _range(
+    view: View, fragment: Fragment, own: KeyRange, bundle: RunningBundle, zone: str, loads: KeyLoads | None,
+    hot: Container[str],
+) -> RingRange:
+    report, flows, left = view.bundle_report(bundle), view.reading.flows, view.reading.reports.left
+    return RingRange(
+        own.token, own.size, own.size / KEY_GROUPS, bundle.id, bundle.slot, node_of(bundle.slot), zone, report.state,
+        TAKES if any(before.id not in left for before in fragment.before(bundle)) else STAYS,
+        round(loads.share(own), 4) if loads else None,
+        round(flows.queries[bundle.id], 1) if view.reading.measured and bundle.id in flows.queries else None,
+        report.state_kb, bundle.id in hot)
+
+
+def _heirs(fragment: Fragment, leaving: RunningBundle) -> list[str]:
+    return [bundle.id for bundle in fragment.bundles if not bundle.leaving and leaving in fragment.before(bundle)]
+
+
+def _losses(ranges: Sequence[RingRange]) -> list[RingLoss]:
+    """By machine; a bundle's state counts once, though it has several ranges."""
+    losses = []
+    for node in sorted({own.node for own in ranges}):
+        here = [own for own in ranges if own.node == node]
+        states = {own.bundle: own.state_kb for own in here}
+        known = [state_kb for state_kb in states.values() if state_kb is not None]
+        losses.append(RingLoss(
+            node, here[0].zone, sum(own.groups for own in here), sum(own.part for own in here),
+            None if here[0].load is None else round(sum(own.load or 0.0 for own in here), 4),
+            sum(known) if known else None))
+    return losses

@@ -1,0 +1,173 @@
+"""Rings on the site: one document for page, API and command; keys named to their own teams; hot keys; cuts by load."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from io import StringIO
+
+import pytest
+from django.core.management import call_command
+from django.test import Client
+from django.urls import reverse
+
+from dashboard import jobs, node_calls
+from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.diagnosis.health import health
+from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.key_rings import ring_of
+from dashboard.operations.live_view.estate_view import view_for
+from dashboard.operations.services import register_node
+from dashboard.pages.ring_drawing import arcs_of
+from dashboard.plans.scheduling_problem import problem_of
+from dashboard.plans.selectors import plan_of
+from dashboard.schedules.comparison import changes
+from dashboard.teams.permissions import viewer_of
+from scheduler.contracts.reports import NodeReport, QueryReport, Reports, SlotReport
+from scheduler.enactment import parts_of, sizes_of
+from scheduler.model.fragment import Fragment, node_of
+from scheduler.model.key_loads import STRETCHES, FrequentKey, KeyLoads
+from scheduler.model.ring import KEY_GROUPS, KeyRange, key_group
+from tests.dashboard.building import World
+from tests.dashboard.schedules import at, rescheduled
+from tests.dashboard.test_keyed_schedules import keyed, mean, run  # noqa: F401 - a fixture
+from tests.pages.markup import Markup, assert_sound
+
+KEY = "m1\x1fflow"
+HOT = FrequentKey(KEY, key_group(KEY), 16_000.0)
+
+
+def skewed(events: float = HOT.events) -> KeyLoads:
+    """So many events of one key, and 4,000 of others."""
+    stretches = [4_000 / STRETCHES] * STRETCHES
+    stretches[HOT.group // (KEY_GROUPS // STRETCHES)] += events
+    return KeyLoads(tuple(stretches), (replace(HOT, events=events),))
+
+
+@pytest.fixture
+def record(keyed: World, monkeypatch: pytest.MonkeyPatch) -> DataflowRecord:  # noqa: F811
+    """A running dataflow that is divided by key over two nodes, of which one has named its zone."""
+    register_node(name="n1", slots=2)
+    register_node(name="n2", slots=8)
+    record = run(keyed, 50)
+    loads = {mean(record).id: skewed()}
+    monkeypatch.setattr(node_calls, "key_loads", lambda writers: {
+        reader: loads[reader] for reader, queries in writers.items() if list(queries)})
+    monkeypatch.setattr(node_calls, "zones", lambda: {"n2": "b"})
+    return record
+
+
+def reported(monkeypatch: pytest.MonkeyPatch, fragment: Fragment, *, full: str = "", cpu: float = 0.95) -> None:
+    """Every bundle of a fragment runs, with 40 kB of state each; its writer waits for one of them."""
+    nodes: dict[str, dict[str, SlotReport]] = {}
+    for bundle in fragment.bundles:
+        node, _, index = bundle.slot.partition("/")
+        nodes.setdefault(node, {})[index] = SlotReport(state="running", fragments={
+            bundle.id: QueryReport(state="running", cpu=cpu, state_kb=40)})
+    nodes.setdefault("n1", {})["99"] = SlotReport(state="running", fragments={
+        "writer": QueryReport(state="running", throttled_by=f"any.0@{full}" if full else None)})
+    reports = Reports({name: NodeReport(node=name, version=10**6, slots=slots) for name, slots in nodes.items()})
+    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=reports))
+
+
+def test_page_api_and_command_show_one_document(
+    record: DataflowRecord, keyed: World, monkeypatch: pytest.MonkeyPatch, client: Client  # noqa: F811
+) -> None:
+    fragment = mean(record)
+    reported(monkeypatch, fragment)
+    ring = ring_of(viewer_of(keyed.carla), fragment.tasks[0])
+    client.force_login(keyed.carla)
+    answer = client.get(f"/api/estate/tasks/{ring.task}/ring").json()
+    out = StringIO()
+    call_command("ring", "means", "mean", "--json", "--as", keyed.carla.username, stdout=out)
+    assert json.loads(out.getvalue()) == answer
+
+    assert sum(row["groups"] for row in answer["ranges"]) == KEY_GROUPS
+    assert {row["bundle"] for row in answer["ranges"]} == {bundle.id for bundle in fragment.bundles}
+    assert sum(row["load"] for row in answer["ranges"]) == pytest.approx(1, abs=0.001)
+    hot = next(row for row in answer["ranges"] if 0 <= HOT.group - row["first"] < row["groups"])
+    assert hot["load"] > 0.8 and answer["by"] == ["sensor_id", "obs"]
+    assert {row["node"]: row["zone"] for row in answer["ranges"]} == {"n1": "", "n2": "b"}
+    assert {loss["node"]: loss["state_kb"] for loss in answer["losses"]} == {
+        node: 40 * sum(node_of(bundle.slot) == node for bundle in fragment.bundles) for node in ("n1", "n2")}
+    assert answer["survives"] == "no machine" and answer["keys"][0]["values"] == ["m1", "flow"]
+
+    page = client.get(reverse("task_ring", args=[ring.task]))
+    assert_sound(page, "ring")
+    rows = Markup(page.text).by("data-range")
+    assert list(rows) == [str(row["first"]) for row in answer["ranges"]]
+    assert "m1, flow" in page.content.decode() and "80%" in page.content.decode()
+    for path in (reverse("running_task", args=[ring.task]), reverse("dataflow_task", args=[record.pk, "mean"])):
+        assert reverse("task_ring", args=[ring.task]) in client.get(path).content.decode()
+
+
+def test_keys_are_named_to_their_own_teams_only(
+    record: DataflowRecord, keyed: World, client: Client  # noqa: F811
+) -> None:
+    task = mean(record).tasks[0]
+    client.force_login(keyed.mo)  # of another team, who may know of the dataflow
+    answer = client.get(f"/api/estate/tasks/{task}/ring").json()
+    assert [key["values"] for key in answer["keys"]] == [None] and answer["keys"][0]["share"] == 0.8
+    page = client.get(reverse("task_ring", args=[task])).content.decode()
+    assert "flow" not in page.partition("Frequent keys")[2].partition("Works for")[0]
+
+
+def test_what_is_not_divided_by_key_has_no_ring(
+    record: DataflowRecord, keyed: World, client: Client  # noqa: F811
+) -> None:
+    client.force_login(keyed.carla)
+    other = load_estate().submitted[str(record.pk)].running["parse"]
+    for task in (other, "none"):
+        assert client.get(f"/api/estate/tasks/{task}/ring").status_code == 404
+        assert client.get(reverse("task_ring", args=[task])).status_code == 404
+
+
+def test_a_key_that_alone_is_too_much_is_a_problem_that_does_not_name_it(
+    record: DataflowRecord, keyed: World, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    fragment = mean(record)
+    owner = fragment.ring(("k",)).owner(HOT.group)
+    for full, cpu, is_hot in ((owner, 0.99, True), ("", 0.99, False), (owner, 0.5, False)):
+        reported(monkeypatch, fragment, full=full, cpu=cpu)
+        hot = [finding for finding in health(view_for(viewer_of(keyed.carla))) if finding.part == "key"]
+        assert len(hot) == is_hot
+        if is_hot:
+            assert hot[0].name == owner and "about 80% of its events" in hot[0].cause and hot[0].remedy
+            assert "m1" not in hot[0].cause and [user["name"] for user in hot[0].dataflows] == ["means"]
+            assert any(row.hot for row in ring_of(viewer_of(keyed.carla), fragment.tasks[0]).ranges)
+
+
+def test_schedules_cut_the_ring_by_load_and_leave_it_where_that_gains_nothing(
+    keyed: World, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    record = run(keyed, 50)
+    of = {mean(record).id: KeyLoads((90.0,) * 85 + (9.0,) * 171)}  # the first third has most
+    monkeypatch.setattr(node_calls, "key_loads", lambda writers: of)
+    planned = problem_of(record).schedule(("MBA", "SAM"), 50)
+    ranges, first = [], 0
+    for part in parts_of(planned)["mean"]:
+        ranges.append(KeyRange(first, part.groups, part.slot))
+        first += part.groups
+    shares = [of[mean(record).id].share(own) for own in ranges]
+    assert shares == pytest.approx([part.weight for part in parts_of(planned)["mean"]], abs=0.01)
+    assert changes(planned, {"mean": mean(record).queries}).leave == len(ranges)
+    plan = plan_of(rescheduled(keyed, record, at(50)).plan)
+    [after] = [fragment for fragment in plan.fragments_after.values() if fragment.divided_by_key]
+    assert [own for bundle in after.bundles if not bundle.leaving for own in bundle.key_ranges] == [
+        (own.token, own.size) for own in ranges]
+    of[mean(record).id] = skewed(events=1.0)  # as good as even: nothing is gained
+    same = problem_of(record).schedule(("MBA", "SAM"), 50)
+    assert sorted(sizes_of(same, "mean").values()) == sorted(bundle.key_groups for bundle in mean(record).bundles)
+    assert not changes(same, {"mean": mean(record).queries}).leave
+
+
+def test_arcs_close_the_circle_and_bars_are_as_deep_as_loads(
+    record: DataflowRecord, keyed: World  # noqa: F811
+) -> None:
+    ranges = ring_of(viewer_of(keyed.carla), mean(record).tasks[0]).ranges
+    arcs = arcs_of(ranges)
+    ends = [arc.arc.partition("A")[0] for arc in arcs]
+    assert ends[0] == "M0.00 -96.00" and len(set(ends)) == len(arcs)
+    assert {arc.colour for arc in arcs} == {0, 1}
+    [whole] = arcs_of([replace(ranges[0], first=0, groups=KEY_GROUPS, part=1.0)])
+    assert whole.arc.count("M") == 2, "a whole circle is two halves: an arc that ends where it begins is none"

@@ -1,0 +1,36 @@
+"""What writers count of the keys by which they divide streams, read from the broker. Imports nothing of Spark."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+
+import redis
+
+from scheduler.model.key_loads import KeyCounts, KeyLoads
+from workers.engine.channels import keys
+from workers.engine.slot_values import answers_of
+
+MOST_BYTES = 32_768  # of what a writer tells of one reader
+
+
+def key_loads(broker: redis.Redis, writers: Mapping[str, Iterable[str]]) -> dict[str, KeyLoads]:
+    """How the events of tasks that are divided by key spread over keys, by their fragment, where enough were counted.
+
+    Parameters
+    ----------
+    writers : mapping of str to iterable of str
+        By fragment: the queries that write what it reads.
+    """
+    pairs = [(reader, query) for reader, queries in writers.items() for query in queries]
+    pipeline = broker.pipeline(transaction=False)
+    for reader, query in pairs:
+        pipeline.hget(keys.key_meters(query), reader)
+    counted: dict[str, list[KeyCounts]] = {}
+    for (reader, _), text in zip(pairs, answers_of(pipeline) if pairs else (), strict=True):
+        if text is not None and len(text) <= MOST_BYTES:
+            with suppress(ValueError, KeyError, TypeError, RecursionError):  # what no writer of ours has told
+                counted.setdefault(reader, []).append(KeyCounts.of(json.loads(text)))
+    known = {reader: KeyLoads.together(counts) for reader, counts in counted.items()}
+    return {reader: loads for reader, loads in known.items() if loads is not None}
