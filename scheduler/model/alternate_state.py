@@ -53,6 +53,10 @@ def check_alternate_state(
         problems.add(
             "no_shared_state", node.keys[LEARNED], "A learned guard chooses for each key, and no key is named.",
             "Name the columns of the key in by.", task_id=task_id)
+    elif LEARNED in node.value and begin != SHARED:
+        problems.add(
+            "no_shared_state", node.keys[LEARNED], "A learned guard chooses among forecasts that share their state.",
+            "Say begin: shared, or leave learned out.", task_id=task_id)
     if WARM in node.value and begin != FRESH:
         problems.add(
             "no_shared_state", node.keys[WARM], "Only alternates that begin without state warm up.",

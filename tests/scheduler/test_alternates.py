@@ -169,6 +169,8 @@ def trends(*configs: dict, **more) -> dict:
     (trends({}, {}, begin="shared", by=["sensro"]), "no_shared_state", "/tasks/1/by/0", "keep their state by sensor"),
     (trends({}, {}, begin="shared", by="sensor"), "ill_typed", "/tasks/1/by", "must be a list"),
     (trends({}, {}, begin="shared", learned={}), "no_shared_state", "/tasks/1/learned", "no key is named"),
+    ({"alternates": [alternate("a"), alternate("b")], "by": ["sensor"], "learned": {}}, "no_shared_state",
+     "/tasks/1/learned", "forecasts"),
     (trends({}, {}, begin="shared", by=["sensor"], learned={"bound": 0}), "not_positive", "/tasks/1/learned/bound",
      "0"),
     (trends({}, {}, begin="shared", by=["sensor"], learned={"bond": 1}), "unknown_key", "/tasks/1/learned/bond",
