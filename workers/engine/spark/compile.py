@@ -15,53 +15,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, SparkSession
 
 from scheduler.contracts.offsets import Offset
-from scheduler.model.alternates import (
-    BEGIN,
-    BY,
-    FRESH,
-    SHARED,
-    TaskAlternate,
-    alternates_in,
-    first_on,
-    in_waves,
-    one_state_by_event,
-)
+from scheduler.model.alternates import alternates_in
 from scheduler.model.dataflow import Task
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.errors import WeirError
-from scheduler.model.paths import TaskPath
 from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT
-from scheduler.model.task_types import DYNAMIC_FOLD, TaskType
-from scheduler.model.warm_up import warm_s
+from scheduler.model.task_types import TaskType
 from workers.engine.channels import open_streams
 from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.open_streams import QueryMode
-from workers.engine.channels.spark_channels import (
-    WARMING,
-    alternate_of_event,
-    count_late,
-    each_by_key,
-    first_events_noted,
-    gather,
-    headed,
-    one_of,
-    read_channels,
-    read_ticks,
-    shared,
-    the_one_on,
-    valve,
-)
+from workers.engine.channels.spark_channels import count_late, gather, read_channels, read_ticks, valve
 from workers.engine.channels.tick_schedule import TickSchedule
 from workers.engine.files.staging import Staging
 from workers.engine.sealed_secrets import opened
-from workers.library.dynamic import joined
 from workers.library.registry import companion, resolve
-from workers.library.state import going_on, key_text
-from workers.library.switched_folds import Way, along, one_task, shared_state, switched_states
+from workers.library.state import going_on
 
+from .dynamic_tasks import built, switched
 from .failure_messages import FragmentFailed, TaskCode, explain_error
 from .hosted_folds import HostedFolds, can_be_hosted
 
@@ -202,11 +175,11 @@ def _compiled(
             ) as counted:
                 config_here = opened(task.config, redis_url=config.redis_url, data_dir=folder)
                 if alternates_in(task.type, task.config):
-                    frame = _switched(
+                    frame = switched(
                         frame, task, task_types, config, fragment=chain.fragment,
                         position=position, is_at_work=chain.at_work)
                 else:
-                    frame = _built(task_type, config_here, frame)
+                    frame = built(task_type, config_here, frame)
         except Exception as error:
             if task.type not in task_types:
                 raise FragmentFailed(
@@ -235,70 +208,6 @@ def _hosted(spark: SparkSession, chain: Chain, task_types: Mapping[str, TaskType
     if chain.checkpoint is None or not can_be_hosted(spark, chain.tasks, task_types, chain.checkpoint):
         return None
     return HostedFolds(chain.checkpoint, chain.real_time).fold
-
-
-def _builds(
-    alternates: Sequence[TaskAlternate], task_types: Mapping[str, TaskType]
-) -> dict[str, Callable[[DataFrame], DataFrame]]:
-    """How each alternate is built, the one first that is on at first."""
-    first = first_on(alternates)
-    return {
-        alternate.name: partial(_built, task_types[alternate.type], alternate.config) if alternate.path is None
-        else partial(_along, alternate.path, task_types)
-        for alternate in sorted(alternates, key=lambda alternate: alternate is not first)}
-
-
-def _along(path: TaskPath, task_types: Mapping[str, TaskType], events: DataFrame) -> DataFrame:
-    """What leaves a path. Where its streams part, all that is along it is one partition, as what they share asks for.
-    """
-    made = path.follow(
-        events, work=lambda task, read: _built(task_types[task.type], task.config, read), join=_met, share=shared)
-    return made.coalesce(1) if path.shared() else made
-
-
-def _met(left: DataFrame, right: DataFrame) -> DataFrame:
-    return joined(left, right).coalesce(1)
-
-
-def _switched(
-    events: DataFrame, task: Task, task_types: Mapping[str, TaskType], config: ChannelConfig, *, fragment: str,
-    position: int, is_at_work: bool,
-) -> DataFrame:
-    """What the alternates of a dynamic task make, of which one is on in each batch, or for each key."""
-    place = {"fragment": fragment, "position": position}
-    alternates, by = alternates_in(task.type, task.config), task.config.get(BY) or ()
-    wave = task.id if is_at_work and in_waves(task.type, task.config) else ""
-    builds = _builds(alternates, task_types)
-    key = partial(key_text, by=by)
-    if task.type != DYNAMIC_FOLD and not by:
-        return one_of(events, builds, config, task=task.id, in_waves=bool(wave), **place)
-    events = first_events_noted(
-        events, config, task=task.id, in_waves_first=next(iter(builds)) if wave else "", **place)
-    if task.type != DYNAMIC_FOLD:
-        return each_by_key(events, key, builds, config, **place)
-    if task.config[BEGIN] == SHARED and one_state_by_event(alternates, task_types):
-        return shared_state(
-            events, builds, lambda frame: alternate_of_event(
-                frame, key(frame), [*builds], config, in_waves_of=wave, **place))
-    on = partial(the_one_on, config=config, in_waves_of=wave, **place)
-    ways = {each.name: _way(each, task_types) for each in alternates}
-    return switched_states(
-        events, {name: ways[name] for name in builds}, on, begins=task.config[BEGIN] == FRESH, headed=headed,
-        both_of=partial(on, beside=WARMING) if warm_s(task.type, task.config) else None,
-        working=lambda frame: alternate_of_event(
-            frame, functions.lit(""), [*builds], config, in_waves_of=wave, **place))
-
-
-def _way(alternate: TaskAlternate, task_types: Mapping[str, TaskType]) -> Way:
-    """How an alternate works, fold by fold."""
-    if alternate.path is None:
-        return one_task(partial(_built, task_types[alternate.type], alternate.config))
-    return along(
-        alternate.path, lambda task: partial(_built, task_types[task.type], task.config), join=_met, share=shared)
-
-
-def _built(task_type: TaskType, config: Mapping[str, Any], events: DataFrame) -> DataFrame:
-    return resolve(task_type)(events, config)
 
 
 def _stores(spark: SparkSession, folder: Path) -> Path | None:
