@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .alternates import BEGIN, BY, FRESH, LEARNED, SHARED, TaskAlternate, why_not_one_state
+from .bounds import PATH_STATES
 from .canonical import canonical_config
 from .draft_values import DraftTask
+from .paths import path_in
 from .positions import DocumentNode, Problems, shown
 from .warm_up import WARM
 
@@ -26,37 +28,111 @@ def check_alternate_state(
         Whether the document's tasks switch in waves.
     """
     begin, by = node.value[BEGIN].value if BEGIN in node.value else None, node.value.get(BY)
-    if begin is not None and in_waves:
+    steps = [step for way in ways for step in way.steps]
+    for key, does in ((BY, "that are switched by key"), (WARM, "that warm up")):
+        if in_waves and key in node.value:
+            problems.add(
+                "no_alternate", node.keys[key], f"Alternates {does} do not switch in waves.",
+                f"Leave {key} or switching: wave out.", task_id=task_id)
+    if begin is not None and all(step.type is not None and not step.type.stateful for step in steps):
         problems.add(
-            "no_alternate", node.keys[BEGIN], "Alternates with state do not switch in waves.",
-            "Leave switching: wave out, or use alternates without state.", task_id=task_id)
-    if by is not None and begin != SHARED:
+            "no_alternate", node.keys[BEGIN], "No alternate keeps state, but the task says how one begins.",
+            "Leave begin out.", task_id=task_id)
+    for step in steps if begin is not None else ():
+        if step.config.get("idle") is not None:
+            problems.add(
+                "no_alternate", step.parameters["idle"].position if "idle" in step.parameters else step.position,
+                f"{step.type.name if step.type else step.id} has idle, but no alternate works in silence.",
+                "Leave idle out.", task_id=task_id)
+    if by is not None and begin == FRESH:
         problems.add(
-            "no_shared_state", node.keys[BY], "Alternates are switched by key only where they share their state.",
+            "no_shared_state", node.keys[BY],
+            "Alternates are switched by key only where they share their state, or have none.",
             "Say begin: shared, or leave by out.", task_id=task_id)
     if LEARNED in node.value and not (by is not None and by.value):
         problems.add(
             "no_shared_state", node.keys[LEARNED], "A learned guard chooses for each key, and no key is named.",
             "Name the columns of the key in by.", task_id=task_id)
+    elif LEARNED in node.value and begin != SHARED:
+        problems.add(
+            "no_shared_state", node.keys[LEARNED], "A learned guard chooses among forecasts that share their state.",
+            "Say begin: shared, or leave learned out.", task_id=task_id)
     if WARM in node.value and begin != FRESH:
         problems.add(
             "no_shared_state", node.keys[WARM], "Only alternates that begin without state warm up.",
             "Say begin: fresh, or leave warm out.", task_id=task_id)
+    for way in ways:
+        _check_number(way, problems, task_id)
     if begin != SHARED or not ways or problems:  # configs are compared that can be read
         return
-    first, *others = (TaskAlternate(way.alternate, way.type.name, way.config) for way in ways)
-    for other, way in zip(others, ways[1:], strict=True):
-        if why_not := why_not_one_state(first, other, ways[0].type):
-            problems.add(
-                "no_shared_state", way.position,
-                f"Alternates {first.name} and {other.name} cannot share their state: they {why_not}.",
-                f"Let them differ in {', '.join(ways[0].type.shares_state or ('nothing',))} at most, or say begin: "
-                "fresh.", task_id=task_id)
-    key = ways[0].type.key_columns(canonical_config(ways[0].type, ways[0].config))
-    for column in by.value if by is not None and by.is_list else ():
+    if by is not None and not all(way.path is None and way.type is not None and way.type.stateful for way in ways):
+        problems.add(
+            "no_shared_state", node.keys[BY],
+            "Alternates that share their state are switched by key only where each is one task with state.",
+            "Leave by out, or let each alternate be a task with state.", task_id=task_id)
+        return
+    _check_shared(ways, problems, task_id)
+    first = ways[0].type
+    if by is None or first is None or problems:
+        return
+    key = first.key_columns(canonical_config(first, ways[0].config))
+    for column in by.value if by.is_list else ():
         if isinstance(name := column.value, str) and name not in key:
             near = problems.nearest(name, key)
             problems.add(
                 "no_shared_state", column.position,
                 f"Alternates cannot be switched by {shown(name)}: they keep their state by {', '.join(key)}.",
                 f"Did you mean {near}?" if near else "Name columns of the key of all alternates.", task_id=task_id)
+
+
+def _check_number(way: DraftTask, problems: Problems, task_id: str) -> None:
+    number = sum(step.type is not None and step.type.stateful for step in way.steps)
+    if number > PATH_STATES.most:
+        problems.add(
+            "too_many_tasks", way.position, f"{number} tasks of alternate {way.alternate} keep state: more than "
+            f"{PATH_STATES.most}.", "Let tasks before or behind the dynamic task keep some of it.", task_id=task_id)
+
+
+def _check_shared(ways: Sequence[DraftTask], problems: Problems, task_id: str) -> None:
+    """Report where the n-th task with state of an alternate cannot go on with the state of those of the others."""
+    others: list[tuple[DraftTask, DraftTask]] = []  # of the first alternate that has an n-th one
+    for way in ways:
+        for number, step in enumerate(_with_state(way, problems, task_id)):
+            if number == len(others):
+                others.append((way, step))
+            before, first = others[number]
+            assert step.type is not None and first.type is not None
+            why_not = why_not_one_state(
+                *(TaskAlternate(step.id, each.type.name, each.config) for each in (first, step)), step.type)
+            if why_not:
+                problems.add(
+                    "no_shared_state", way.position if way.path is None else step.position,
+                    f"Alternates {before.alternate} and {way.alternate} cannot share their state: "
+                    f"{_named(before, first)} and {_named(way, step)} {why_not}.",
+                    f"Let them differ in {', '.join(first.type.shares_state or ('nothing',))} at most, or say begin: "
+                    "fresh.", task_id=task_id)
+
+
+def _named(way: DraftTask, step: DraftTask) -> str:
+    return "its task" if way.path is None else step.id
+
+
+def _with_state(way: DraftTask, problems: Problems, task_id: str) -> list[DraftTask]:
+    """The tasks with state of an alternate, upstream first; reports those that are not one behind the other."""
+    if way.path is None:
+        return [way] if way.type is not None and way.type.stateful else []
+    steps = {step.id: step for step in way.steps}
+    above: dict[str, set[str]] = {}
+    row: list[DraftTask] = []
+    for name, read in path_in(way.config).parents().items():
+        above[name] = set(read).union(*(above.get(each, set()) for each in read))
+        step = steps.get(name)
+        if step is None or step.type is None or not step.type.stateful:
+            continue
+        if row and row[-1].id not in above[name]:
+            problems.add(
+                "no_shared_state", step.position,
+                f"{row[-1].id} and {name} keep state on two branches, so others cannot tell which state is whose.",
+                "Let them stand one behind the other, or say begin: fresh.", task_id=task_id)
+        row.append(step)
+    return row

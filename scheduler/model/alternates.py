@@ -82,10 +82,10 @@ def is_dynamic(task_type: str) -> bool:
 
 def dynamic_config(stated: Mapping[str, Any], *, switching: str | None = None) -> tuple[str, dict[str, Any]]:
     """The type and the config of a task for which a document states alternates, and how its tasks switch."""
-    more = {key: stated[key] for key in (BEGIN, BY, LEARNED, WARM) if stated.get(key) is not None}
     own = {key: stated[key] for key in (ALTERNATES, GUARDS) if key in stated}
     own |= {SWITCHING: WAVE} if switching == WAVE else {}
-    return DYNAMIC_FOLD if more else DYNAMIC, own | more
+    own |= {key: stated[key] for key in (BEGIN, BY, LEARNED, WARM) if stated.get(key) is not None}
+    return DYNAMIC_FOLD if own.keys() & {BEGIN, LEARNED, WARM} else DYNAMIC, own
 
 
 def alternates_in(task_type: str, config: Mapping[str, Any]) -> tuple[TaskAlternate, ...]:
@@ -110,13 +110,18 @@ def logic_version(
 
 def in_waves(task_type: str, config: Mapping[str, Any]) -> bool:
     """Whether a task is dynamic and switches in waves, so that an event meets the same choice in all such tasks."""
-    return task_type == DYNAMIC and config.get(SWITCHING) == WAVE
+    return is_dynamic(task_type) and config.get(SWITCHING) == WAVE
 
 
 def learned_bound(task_type: str, config: Mapping[str, Any]) -> float | None:
     """The error beyond which a learned guard chooses anew for a key of a task; None where none chooses."""
     learned = config.get(LEARNED) if task_type == DYNAMIC_FOLD else None
     return None if learned is None else float(learned.get("bound") or BOUND)
+
+
+def one_state_by_event(alternates: Sequence[TaskAlternate], task_types: Mapping[str, TaskType]) -> bool:
+    """Whether alternates that share their state are a task with state each: then any event may have another one."""
+    return all(each.path is None and task_types[each.type].stateful for each in alternates)
 
 
 def guards_kind(config: Mapping[str, Any]) -> str:
@@ -224,9 +229,7 @@ def why_no_alternate(task_type: TaskType, *, begin: str | None = None) -> str:
         return "keeps state of Spark's own, which is lost where a batch does without it"
     if task_type.stateful and begin is None:
         return "keeps state, and the task does not say how an alternate begins"
-    if not task_type.stateful and begin is not None:
-        return "keeps no state, and the task says how an alternate begins"
-    if begin == SHARED and task_type.shares_state is None:
+    if task_type.stateful and begin == SHARED and task_type.shares_state is None:
         return "does not say that one of its tasks can go on with the state of another"
     if task_type.approved_only:
         return "reaches beyond Weir"

@@ -72,6 +72,7 @@ DOCUMENT_DEPTH = InputBound(_TEXT, "levels of lists and mappings", 32, "`too_dee
 DOCUMENT_TASKS = InputBound(_TEXT, "tasks", 2_000, "`too_many_tasks`")
 DOCUMENT_STREAMS = InputBound(_TEXT, "streams", 20_000, "`too_many_streams`")
 PATH_TASKS = InputBound(_TEXT, "tasks of a path, or of a loop", 50, "`too_many_tasks`")
+PATH_STATES = InputBound(_TEXT, "tasks of a path that keep state", 8, "`too_many_tasks`")
 LOOP_ITERATIONS = InputBound(_TEXT, "iterations of a loop", 100, "`out_of_range`")
 TYPE_CHARACTERS = InputBound(_STREAM, "characters of a column's type", 10_000, "`types_too_long`")
 STREAM_COLUMNS = InputBound(_STREAM, "columns", 2_000, "`types_too_long`")

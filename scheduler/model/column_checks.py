@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-from .alternates import AlternatesDiffer, is_dynamic, one_schema
+from .alternates import BY, AlternatesDiffer, is_dynamic, one_schema
 from .bounds import DOCUMENT_TYPES
 from .canonical import canonical_config
 from .columns import STREAM_TYPES, Columns, ColumnsOf, TypesTooLong, interleaved
@@ -16,6 +16,7 @@ from .paths import OUTPUT
 from .positions import Problems, TextPosition
 
 _OF_SOURCES = Columns(STREAM_TYPES)
+_OF_KEYS = frozenset({"string", "tinyint", "smallint", "int", "bigint", "boolean"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,8 @@ class _ColumnReader:
         if not task.alternates:
             return self._outputs(task, inputs)
         given: list[tuple[str, Columns]] = []
+        for name in task.config.get(BY) or () if task.type is not None and not task.type.stateful else ():
+            inputs.require_type(str(name), _OF_KEYS, "texts, whole numbers or truth", parameter=BY)
         for way in task.alternates.values():
             try:
                 made = self._along(way, inputs, problems) if way.path is not None else self._outputs(way, inputs)

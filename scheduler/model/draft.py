@@ -189,21 +189,12 @@ class DraftReader:
         name = _text(node.value.get("name")) or ""
         self._count(node.value.get("guard"), task_id or "without an id")
         if TASKS in node.value:
-            if begin is not None:
-                self.problems.add(
-                    "no_alternate", node.keys[TASKS],
-                    f"Alternate {name} is a path, which keeps no state, but the task says begin.",
-                    "Leave begin out, or give the alternate a type.", task_id=task_id)
-            return self._path(node, task_id, name)
+            return self._path(node, task_id, name, begin=begin)
         task_type = self._task_type(stated_type, task_id)
         if config is None or config.value is None:
             config = DocumentNode({}, node.position)
         if task_type is not None:
             self._require_alternate(task_type, stated_type.position, name, task_id, begin=begin)
-        if begin is not None and config.is_mapping and config.value.get("idle") is not None:
-            self.problems.add(
-                "no_alternate", config.keys["idle"], f"Alternate {name} has idle, but no alternate works in silence.",
-                "Leave idle out.", task_id=task_id)
         if task_type is not None and config.is_mapping:
             named = task_id or "without an id"
             check_config(task_type, config, self.problems, task_id=named)
@@ -220,11 +211,10 @@ class DraftReader:
             is_unsaid = task_type.stateful and begin is None and task_type.can_move
             self.problems.add(
                 "no_alternate", position, f"Alternate {name} cannot be of type {task_type.name}: it {why_not}.",
-                "Say begin: fresh or begin: shared at the task. A path cannot have tasks with state." if is_unsaid else
-                "Let all alternates keep state or none, and let another task do what reaches beyond Weir.",
-                task_id=task_id)
+                "Say begin: fresh or begin: shared at the task." if is_unsaid else
+                "Use another type, and let another task do what reaches beyond Weir.", task_id=task_id)
 
-    def _path(self, node: DocumentNode, task_id: str | None, name: str) -> DraftTask:
+    def _path(self, node: DocumentNode, task_id: str | None, name: str, *, begin: str | None) -> DraftTask:
         """An alternate of several tasks: a draft of its own, with tasks that stand for what enters and what leaves."""
         for key in ("type", "config"):
             if key in node.value:
@@ -237,7 +227,7 @@ class DraftReader:
         way.path = self._between(node, place, self.problems.within(way.where, task_id), is_path=True)
         known = [(step, step.type) for step in way.steps if step.type is not None]
         for step, kind in known:
-            self._require_alternate(kind, step.position, name, task_id)
+            self._require_alternate(kind, step.position, name, task_id, begin=begin)
         way.config = {
             TASKS: [
                 {"id": step.id, "type": kind.name} | ({"config": step.config} if step.config else {})

@@ -6,7 +6,7 @@ and end with one of them or with `OUTPUT`, which is what leaves. ``docs/dynamic.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from graphlib import TopologicalSorter
@@ -59,11 +59,11 @@ class TaskPath:
             made[name] = got[name] * selectivity(tasks[name]) if name in tasks else got[name]
         return got
 
-    def follow(
-        self, entering: Frame, *, work: Callable[[Task, Frame], Frame], join: Callable[[Frame, Frame], Frame],
+    def walk(
+        self, entering: Frame, *, join: Callable[[Frame, Frame], Frame],
         share: Callable[[Frame], Frame] = lambda frame: frame,
-    ) -> Frame:
-        """What leaves, where each task does its work on what it reads.
+    ) -> Generator[tuple[Task, Frame], Frame, Frame]:
+        """Yield each task with what it reads, upstream first; be sent what it makes; return what leaves.
 
         Parameters
         ----------
@@ -76,9 +76,22 @@ class TaskPath:
         made = {INPUT: share(entering) if INPUT in shared else entering}
         for name, above in self.parents().items():
             read = reduce(join, (made[source] for source in above))
-            given = work(tasks[name], read) if name in tasks else read
+            given = (yield tasks[name], read) if name in tasks else read
             made[name] = share(given) if name in shared else given
         return made[OUTPUT]
+
+    def follow(
+        self, entering: Frame, *, work: Callable[[Task, Frame], Frame], join: Callable[[Frame, Frame], Frame],
+        share: Callable[[Frame], Frame] = lambda frame: frame,
+    ) -> Frame:
+        """What leaves, where each task does its work on what it reads; ``join`` and ``share`` as `walk` has them."""
+        walked = self.walk(entering, join=join, share=share)
+        try:
+            task, read = next(walked)
+            while True:
+                task, read = walked.send(work(task, read))
+        except StopIteration as end:
+            return end.value
 
     def numbered(self, labels: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         """Ids by place, which are the same in every path that is this one but for ids and order; and twins.

@@ -7,7 +7,7 @@ DataFrames that ``workers`` resolves when a slot compiles a fragment.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from .dataflow import Dataflow
@@ -203,17 +203,18 @@ class TaskTypes(Mapping[str, TaskType]):
         begin = Parameter("begin", "string", "With what state an alternate that is switched on begins.", required=True,
                           choices=("fresh", "shared"))
         by = Parameter("by", "list", "The key by which they are switched.", default=[], items="string", is_set=True)
+        by_key = replace(by, added=True)
         learned = Parameter("learned", "object", "How a learned guard chooses for each key.", required=False)
         warm = Parameter("warm", "number", "For how long one warms up before it is on.", default=0, minimum=0,
                          unit="s", added=True)
         build = "workers.library.dynamic:dynamic"
         self._unlisted = {
             DYNAMIC: TaskType(
-                DYNAMIC, "transform", "A task with alternates, of which one is on.", build, (ways, guards, switching),
-                effects=()),
+                DYNAMIC, "transform", "A task with alternates, of which one is on.", build,
+                (ways, guards, switching, by_key), effects=()),
             DYNAMIC_FOLD: TaskType(
                 DYNAMIC_FOLD, "transform", "A task with alternates that keep state.", build,
-                (ways, guards, begin, by, learned, warm), effects=(), stateful=True, movable_state=True),
+                (ways, guards, switching, begin, by, learned, warm), effects=(), stateful=True, movable_state=True),
             PATH: TaskType(
                 PATH, "transform", "An alternate of several tasks.", "workers.library.dynamic:path",
                 (Parameter("tasks", "list", "What works on it.", required=True),

@@ -27,6 +27,7 @@ INGEST, EVENTS = "tests/dashboard/test_ingest.py", "tests/engine/connectors/test
 GUARDS = "tests/scheduler/guards/test_guard_language.py"
 BEYOND = "test_a_message_that_decodes_to_too_much_is_a_dead_letter_and_takes_no_other_with_it"
 ELSEWHERE = {  # bound → the test of another file that exceeds it
+    "PATH_STATES": "tests/scheduler/test_alternates.py::test_what_state_does_not_allow_is_told_with_its_place",
     "KEYS_BY_HAND": "tests/dashboard/test_learned_choices.py::test_keys_by_hand_are_bounded_and_are_keys",
     "SIMULATED_TASKS": "tests/dashboard/test_simulations.py::"
                        "test_a_dataflow_of_more_tasks_than_algorithms_are_played_with_is_refused",

@@ -24,8 +24,6 @@ READS = {
     "forecast": (FORECASTS["sliding_hour"], ("time", "value", "holiday", "_key"))}
 events = st.lists(st.tuples(
     st.sampled_from(["a", "b", "c"]), st.integers(0, 5), st.floats(0.5, 4), st.sampled_from(METHODS)), max_size=25)
-batches = st.lists(st.tuples(
-    events, st.sampled_from(list(READS)), st.sampled_from(["done", "repeated", "cut short"])), max_size=10)
 
 
 def frame_of(drawn: list, names: list[str], begin: int) -> pd.DataFrame:
@@ -68,80 +66,72 @@ def test_with_one_state_each_event_passes_the_alternate_of_its_key(tmp_path_fact
     assert made == expected
 
 
-@given(batches, st.sampled_from([1, LARGE]))
-@settings(max_examples=60, deadline=None)
-def test_an_alternate_that_is_switched_on_begins_without_state(tmp_path_factory, drawn: list, large: int) -> None:
-    place = StoreLocation(str(tmp_path_factory.mktemp("folds")), "f", large)
-    parts = {name: parts_of(fold) for name, (fold, _) in READS.items()}
-    work = by_alternate({name: work_of(*way) for name, way in READS.items()}, begins=True)
-    text, begin, made, expected, states, owner = NOTHING, 0, [], [], {}, None
-    for batch, name, end in drawn:
-        frame = frame_of(batch, [name] * len(batch), begin)
-        begin += len(batch)
-        for turn in range(1 if end == "done" else 2):
-            keeper = FreshStates(text, place, parts)
-            again = made_by(work(keeper, frame))
-            if end != "cut short" or turn == 1:
-                saved = keeper.save()
-            keeper.close()
-        made, text = made + again, saved
-        fold, reads = READS[name]
-        for event in frame.to_dict("records"):
-            if owner != name:
-                states, owner = {}, name
-            state = states.setdefault(event["_key"], fold.start())
-            expected += [
-                (event["_key"], json.dumps(list(out))) for out in fold.step(state, *(event[each] for each in reads))]
-    assert made == expected
+def first_of(batch: pd.DataFrame, at_work: str) -> pd.DataFrame:
+    """What is ahead of a batch at each fold."""
+    return batch.iloc[:1].assign(**{ALTERNATE: "", WORKING: at_work, "_key": ""})
 
 
-pairs = st.tuples(st.sampled_from(list(READS)), st.sampled_from(["", *READS])).map(
+PLAIN = "plain"  # an alternate without state
+PATHS = {  # what is between the folds of each alternate, and these
+    "one": [("small", "block")], "two": [("all", "accumulate"), ("large", "kalman")],
+    "three": [("large", "block"), ("none", "block"), ("all", "forecast")], PLAIN: []}
+BETWEEN = {"all": lambda value: True, "small": lambda value: value < 3, "large": lambda value: value > 2,
+           "none": lambda value: False}
+pairs = st.tuples(st.sampled_from(list(PATHS)), st.sampled_from(["", *PATHS])).map(
     lambda drawn: working(drawn[0], drawn[1] if drawn[1] != drawn[0] else ""))
 turns = st.lists(st.tuples(
-    events, pairs, st.booleans(), st.sampled_from(["done", "repeated", "cut short"])), max_size=12)
-
-
-def passes(name: str, value: float) -> bool:
-    """What is before the fold of an alternate: one takes large values alone, so that it has batches without events."""
-    return name != "block" or value > 2
+    events, pairs, st.booleans(), st.sampled_from(["done", "repeated", "cut short"])), max_size=8)
 
 
 @given(turns, st.sampled_from([1, LARGE]))
-@settings(max_examples=80, deadline=None)
-def test_an_alternate_that_has_warmed_up_goes_on_with_what_it_saw(tmp_path_factory, drawn: list, large: int) -> None:
-    place = StoreLocation(str(tmp_path_factory.mktemp("folds")), "f", large)
-    work = by_alternate({name: work_of(*way) for name, way in READS.items()}, begins=True)
-    parts = {name: parts_of(fold) for name, (fold, _) in READS.items()}
-    text, begin, made, expected = NOTHING, 0, [], []
+@settings(max_examples=40, deadline=None)
+def test_each_fold_of_a_path_begins_when_that_is_switched_on(tmp_path_factory, drawn: list, large: int) -> None:
+    """Each fold gets what the path lets through to it, ahead of that the first event of each batch."""
+    folder = tmp_path_factory.mktemp("folds")
+    stages = []
+    for number in range(3):
+        at = {name: READS[path[number][1]] for name, path in PATHS.items() if len(path) > number}
+        works = {name: work_of(*way) for name, way in at.items()} | {"": lambda states, frame: [[""], [""]]}
+        stages.append((by_alternate(works, begins=True), {name: parts_of(fold) for name, (fold, _) in at.items()},
+                       StoreLocation(str(folder), f"f{number}", large)))
+    texts, begin, made, expected = [NOTHING] * 3, 0, [[], [], []], [[], [], []]
     owner, states, warm, warm_states = None, {}, "", {}
     for batch, at_work, warming_first, end in drawn:
         names = [on_of(at_work), *([warming_of(at_work)] if warming_of(at_work) else [])]
         read = frame_of(batch, [""] * len(batch), begin)
         begin += len(batch)
-        branches = [
-            read[[passes(name, value) for value in read["value"]]].assign(**{ALTERNATE: name, WORKING: at_work})
-            for name in names]
-        frame = pd.concat(branches[::-1] if warming_first else branches, ignore_index=True)
-        halves = [frame.iloc[:len(frame) // 2], frame.iloc[len(frame) // 2:]]
-        for turn in range(1 if end == "done" else 2):
-            keeper = FreshStates(text, place, parts)
-            again = [row for part in halves for row in made_by(work(keeper, part))]
-            if end != "cut short" or turn == 1:
-                saved = keeper.save()
-            keeper.close()
-        made, text = made + again, saved
-        for event in read.to_dict("records"):
-            took = [name for name in names if passes(name, event["value"])]
-            if not took:
-                continue
-            if owner != names[0]:
-                states, owner = warm_states if warm == names[0] else {}, names[0]
-                warm = "" if warm == owner else warm
-            if warm != warming_of(at_work):
-                warm, warm_states = warming_of(at_work), {}
-            for name in took:
-                fold, reads = READS[name]
-                state = (states if name == owner else warm_states).setdefault(event["_key"], fold.start())
-                out = list(fold.step(state, *(event[each] for each in reads)))
-                expected += [(event["_key"], json.dumps(list(each))) for each in out] if name == owner else []
+        if not len(read):
+            continue
+        for number, (work, parts, place) in enumerate(stages):
+            branches = [
+                read[[BETWEEN[PATHS[name][number][0]](value) for value in read["value"]]].assign(
+                    **{ALTERNATE: name, WORKING: at_work}) for name in names if len(PATHS[name]) > number]
+            frame = pd.concat([first_of(read, at_work), *(branches[::-1] if warming_first else branches)],
+                              ignore_index=True)
+            halves = [frame.iloc[:len(frame) // 2], frame.iloc[len(frame) // 2:]]
+            for turn in range(1 if end == "done" else 2):
+                keeper = FreshStates(texts[number], place, parts)
+                again = [row for part in halves for row in zip(*work(keeper, part), strict=True)]
+                if end != "cut short" or turn == 1:
+                    saved = keeper.save()
+                keeper.close()
+            texts[number] = saved
+            made[number] += sorted(again) if len(names) > 1 else again
+        if owner != names[0]:
+            states, owner = warm_states if warm == names[0] else {}, names[0]
+            warm = "" if warm == owner else warm
+        if warm != warming_of(at_work):
+            warm, warm_states = warming_of(at_work), {}
+        for number in range(3):
+            rows = [("", "")]
+            for event in read.to_dict("records"):
+                for name in names:
+                    if len(PATHS[name]) <= number or not BETWEEN[PATHS[name][number][0]](event["value"]):
+                        continue
+                    fold, reads = READS[PATHS[name][number][1]]
+                    own = states if name == owner else warm_states
+                    out = fold.step(
+                        own.setdefault((number, event["_key"]), fold.start()), *(event[each] for each in reads))
+                    rows += [(event["_key"], json.dumps(list(each))) for each in out]
+            expected[number] += sorted(rows) if len(names) > 1 else rows
     assert made == expected

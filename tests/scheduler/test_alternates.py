@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.model.alternates import TaskAlternate, alternates_in, first_on, types_at_work
+from scheduler.model.alternates import TaskAlternate, alternates_in, first_on, in_waves, types_at_work
 from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.columns import Columns, UnknownColumn
 from scheduler.model.documents import columns_of_document, dataflow_from_json, dump_document, read_document, to_document
@@ -123,14 +123,26 @@ def test_a_mistake_is_told_with_its_place(changes: dict, code: str, path: str, w
     assert types[code].remedy
 
 
+def along(*types: str, apart: bool = False) -> dict:
+    """A path of tasks one behind the other, or each on a branch of its own."""
+    ids = [f"p{number}" for number in range(1, len(types) + 1)]
+    rows = [[each] for each in ids] if apart else [ids]
+    return {
+        "name": "path",
+        "tasks": [{"id": each, "type": kind, "config": {"keep": number} if kind == "trend" and apart else {}}
+                  for number, (each, kind) in enumerate(zip(ids, types, strict=True), 5)],
+        "streams": [{"from": source, "to": target} for row in rows
+                    for source, target in zip(["input", *row], [*row, "output"], strict=True)]}
+
+
 def trends(*configs: dict, **more) -> dict:
     return {"alternates": [alternate(f"a{n}", "trend", config=config) for n, config in enumerate(configs)], **more}
 
 
 @pytest.mark.parametrize(("changes", "code", "path", "words"), [
     (trends({}, {"how": "last"}), "no_alternate", "/tasks/1/alternates/0/type", "does not say how"),
-    ({"alternates": [alternate("a"), alternate("b")], "begin": "fresh"}, "no_alternate",
-     "/tasks/1/alternates/0/type", "keeps no state"),
+    ({"alternates": [alternate("a"), alternate("b")], "begin": "fresh"}, "no_alternate", "/tasks/1/begin",
+     "No alternate keeps state"),
     ({"alternates": [alternate("a", "trend"), alternate("b", "sparks")], "begin": "fresh"}, "no_alternate",
      "/tasks/1/alternates/1/type", "Spark's own"),
     ({"alternates": [alternate("a", "count"), alternate("b", "count")], "begin": "shared"}, "no_alternate",
@@ -141,10 +153,24 @@ def trends(*configs: dict, **more) -> dict:
     ({"alternates": [alternate("a", "trend"), alternate("b", "other")], "begin": "shared"}, "no_shared_state",
      "/tasks/1/alternates/1/name", "two types"),
     (trends({}, {}, begin="fresh", by=["sensor"]), "no_shared_state", "/tasks/1/by", "share their state"),
-    (trends({}, {}, by=["sensor"]), "no_shared_state", "/tasks/1/by", "share their state"),
+    (trends({}, {}, by=["sensor"]), "no_alternate", "/tasks/1/alternates/0/type", "does not say how"),
+    ({"alternates": [alternate("a", "trend"), alternate("b")], "begin": "shared", "by": ["sensor"]}, "no_shared_state",
+     "/tasks/1/by", "each is one task with state"),
+    ({"alternates": [along("trend", "trend"), alternate("b", "trend", config={"keep": 6})], "begin": "shared"},
+     "no_shared_state", "/tasks/1/alternates/1/name", "p1 and its task differ in keep"),
+    ({"alternates": [along("trend", "count"), alternate("b", "trend")], "begin": "shared"}, "no_alternate",
+     "/tasks/1/alternates/0/tasks/1/id", "go on with the state"),
+    ({"alternates": [along("trend", "trend", apart=True), alternate("b", "trend")], "begin": "shared"},
+     "no_shared_state", "/tasks/1/alternates/0/tasks/1/id", "on two branches"),
+    ({"alternates": [along("trend", "thin"), alternate("b")]}, "no_alternate", "/tasks/1/alternates/0/tasks/0/id",
+     "does not say how"),
+    ({"alternates": [along(*["trend"] * 9), alternate("b")], "begin": "fresh"}, "too_many_tasks",
+     "/tasks/1/alternates/0/name", "9 tasks of alternate path keep state"),
     (trends({}, {}, begin="shared", by=["sensro"]), "no_shared_state", "/tasks/1/by/0", "keep their state by sensor"),
     (trends({}, {}, begin="shared", by="sensor"), "ill_typed", "/tasks/1/by", "must be a list"),
     (trends({}, {}, begin="shared", learned={}), "no_shared_state", "/tasks/1/learned", "no key is named"),
+    ({"alternates": [alternate("a"), alternate("b")], "by": ["sensor"], "learned": {}}, "no_shared_state",
+     "/tasks/1/learned", "forecasts"),
     (trends({}, {}, begin="shared", by=["sensor"], learned={"bound": 0}), "not_positive", "/tasks/1/learned/bound",
      "0"),
     (trends({}, {}, begin="shared", by=["sensor"], learned={"bond": 1}), "unknown_key", "/tasks/1/learned/bond",
@@ -163,6 +189,9 @@ def test_what_state_does_not_allow_is_told_with_its_place(changes: dict, code: s
     {"alternates": [alternate("a", "trend"), alternate("b", "count")], "begin": "fresh"},
     trends({}, {"how": "last"}, begin="shared", by=["sensor"], learned={"bound": 0.2}),
     trends({}, {"how": "last"}, begin="shared", by=["sensor"], learned={}),
+    {"alternates": [along("trend", "count", "thin"), alternate("b", "trend")], "begin": "fresh", "warm": "10 s"},
+    {"alternates": [along("trend", "trend", apart=True), alternate("b")], "begin": "fresh"},
+    {"alternates": [along("trend", "thin", "trend"), alternate("b", "trend"), alternate("c")], "begin": "shared"},
 ])
 def test_alternates_with_state_say_how_they_begin_and_for_whom_they_are_on(changes: dict) -> None:
     dataflow = read(work(**changes))
@@ -280,6 +309,40 @@ def test_tasks_that_switch_in_waves_are_others_than_those_that_switch_fast() -> 
     assert "switching" not in to_document(fast) and to_document(wave)["switching"] == "wave"
     own, others = (fingerprints(each, task_types=TYPES) for each in (fast, wave))
     assert own["s"] == others["s"] and own["work"] != others["work"]
+
+
+@pytest.mark.parametrize(("more", "code"), [
+    ({"begin": "fresh"}, ""), ({"begin": "shared"}, ""), ({"begin": "fresh", "warm": 5}, "warm up"),
+    ({"begin": "shared", "by": ["sensor"]}, "by key")])
+def test_alternates_with_state_switch_in_waves_as_a_whole(more: dict, code: str) -> None:
+    document = json.dumps(json.loads(work(**trends({}, {"how": "last"}, **more))) | {"switching": "wave"})
+    if code:
+        [problem] = problems_of(document)
+        assert code in problem.message and problem.path == f"/tasks/1/{[*more][-1]}" and problem.remedy
+        return
+    task = read(document).task("work")
+    assert in_waves(task.type, task.config) and read(dump_document(read(document))) == read(document)
+
+
+def test_tasks_without_state_are_switched_by_key() -> None:
+    def keyed(*by: str) -> str:
+        return work(alternates=[alternate("a"), alternate("b", "scale", config={"by": 2})], by=by)
+
+    task = read(keyed("sensor")).task("work")
+    assert task.type == DYNAMIC and list(task.config["by"]) == ["sensor"] and not TYPES[task.type].stateful
+    assert read(dump_document(read(keyed("sensor")))) == read(keyed("sensor"))
+    ids = [fingerprints(read(text), task_types=TYPES)["work"] for text in (
+        work(), work(by=...), keyed("a", "b"), keyed("b", "a"), keyed("a"))]
+    assert ids[0] == ids[1] != ids[2] == ids[3] != ids[4]
+
+    def columns(task_type, inputs: Columns, config) -> Columns:
+        given = {"sensors": {"sensor": "string", "heat": "double"}}
+        return Columns.stream(given.get(task_type.name, {"readings": "double"}))
+
+    read(keyed("sensor"), columns_of=columns)
+    for name, code in (("sensro", "unknown_column"), ("heat", "wrong_column_type")):
+        [problem] = problems_of(keyed(name), columns_of=columns)
+        assert (problem.code, problem.path) == (code, "/tasks/1/by/0")
 
 
 def test_switching_is_refused_where_there_is_nothing_to_switch_or_no_such_way() -> None:

@@ -3,14 +3,15 @@
 Spark must find a fold in every batch of its query, or its state is lost. So what is around the folds of alternates may
 be left out of a batch, and the fold may not: there is one, and it is told with each event which alternate is on.
 
-- ``shared``: what is around the folds is the same, and they go on with one state. Each event may have another one.
-- ``fresh``: one alternate a batch. The state is that of the alternate that last got an event; another begins without.
-  Where one warms up beside it, that one has a state of its own, and goes on with it when it is switched on.
+- `shared_state`: what is around the folds is the same, and they go on with one state. Each event may have another one.
+- `switched_states`: one alternate a batch, with any number of folds: the first of all alternates are one, and so are
+  the second ones. A state is that of the alternate that last got an event; another begins without. Where one warms up
+  beside it, that one has a state of its own, and goes on with it when it is switched on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,12 +24,18 @@ from .state_store import Parts, StoreLocation
 if TYPE_CHECKING:
     import pandas as pd
     from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructField, StructType
+
+    from scheduler.model.dataflow import Task
+    from scheduler.model.paths import TaskPath
 
 Build = Callable[["DataFrame"], "DataFrame"]
 Work = Callable[[StatesByKey, "pd.DataFrame | None"], Sequence[Sequence]]
+Way = Callable[["DataFrame"], Generator[FoldedStream, "DataFrame", "DataFrame"]]  # yields folds, is sent what they make
+Choice = Callable[[Mapping[str, "DataFrame"]], "DataFrame"]
 ALTERNATE = "_alternate"
 WORKING = "_working"  # which alternates work in the event's batch (`scheduler.model.warm_up.working`)
+_FIRST = ""  # the alternate of the first event of a batch, which no fold works on
 _ON = "\x1bon"  # the key under which fresh states say whose they are: no text of a key has this escape
 _WARM = "\x1bwarm"  # the key under which they have those of the alternate that warms up
 
@@ -55,52 +62,130 @@ def shared_state(events: DataFrame, builds: Mapping[str, Build], on: Callable[[D
     return _around(builds[first], events, made)
 
 
-def fresh_state(
-    events: DataFrame, builds: Mapping[str, Build], one_of: Callable[[Mapping[str, DataFrame]], DataFrame], *,
-    both_of: Callable[[Mapping[str, DataFrame]], DataFrame] | None = None,
-    working: Callable[[DataFrame], Column] | None = None,
+def switched_states(
+    events: DataFrame, ways: Mapping[str, Way], one_of: Choice, *, working: Callable[[DataFrame], Column],
+    headed: Callable[[DataFrame], tuple[DataFrame, DataFrame]], both_of: Choice | None = None, begins: bool = True,
 ) -> DataFrame:
-    """What alternates make of which each begins without state when it is switched on, or has warmed up before.
+    """What alternates make of which one is on in a batch, each with any number of folds.
+
+    The first event of a batch goes through all folds, ahead of what they read. So each of them learns which alternate
+    got an event, whether or not something reaches the fold. Its batch is done before anything behind it is read: what
+    goes past a fold waits, and a query has the same folds in the same order, whatever is on.
 
     Parameters
     ----------
-    builds : mapping of str to callable
-        What each alternate makes of the events, by name.
+    ways : mapping of str to Way
+        How each alternate works, by name.
     one_of : callable
         Takes a stream for each alternate, all with the same columns; leaves in each batch that of the one that is on.
+    working : callable
+        Takes a stream; says which alternates work in the batch (`scheduler.model.warm_up.working`).
+    headed : callable
+        Takes a stream; gives the first event of each batch, once all of it is there, and the stream, for any number of
+        readers behind that.
     both_of : callable, optional
-        Where alternates warm up: the same, but behind that of the one that is on it leaves that of the one that does.
-    working : callable, optional
-        Together with it: takes a stream; says which alternates work in the batch.
+        Where alternates warm up: as ``one_of``, but it also leaves that of the one that does.
+    begins : bool, optional
+        Whether an alternate that is switched on begins without state. Otherwise the n-th folds of all have one state.
     """
     from pyspark.sql import functions as F
-    from pyspark.sql.types import StructType
 
-    folds = {name: fold_of(build, events) for name, build in builds.items()}
+    head, again = headed(events)
+    walks = {name: way(again) for name, way in ways.items()}
+    left: dict[str, DataFrame] = {}
+    folds = _next_folds(walks, dict.fromkeys(walks), left)
+    if not folds:
+        raise NotOneFold("None of the alternates has a fold.")
+    while folds:
+        folded, made = _together(head, again, folds, [*ways], both_of or one_of, working, begins=begins)
+        head, again = headed(apply_fold(folded))
+        folds = _next_folds(walks, {
+            name: again.where(F.col(ALTERNATE) == name).select(
+                *[F.col(field.name).alias(column) for column, field in own.items()])
+            for name, own in made.items()}, left)
+    on = one_of(left)
+    nothing = head.where(F.col(ALTERNATE) != _FIRST).select(
+        *[F.lit(None).cast(each.dataType).alias(each.name) for each in on.schema])
+    return nothing.unionByName(on).coalesce(1)
+
+
+def one_task(build: Build) -> Way:
+    """How an alternate of one task works, with a fold or without."""
+    def way(events: DataFrame) -> Generator[FoldedStream, DataFrame, DataFrame]:
+        made, fold = _tried(build, events)
+        return made if fold is None else _around(build, events, (yield fold))
+
+    return way
+
+
+def along(
+    path: TaskPath, build_of: Callable[[Task], Build], *, join: Callable[[DataFrame, DataFrame], DataFrame],
+    share: Callable[[DataFrame], DataFrame],
+) -> Way:
+    """How a path works; ``join`` and ``share`` as `TaskPath.walk` has them."""
+    def way(events: DataFrame) -> Generator[FoldedStream, DataFrame, DataFrame]:
+        walked = path.walk(events, join=join, share=share)
+        try:
+            task, read = next(walked)
+            while True:
+                task, read = walked.send((yield from one_task(build_of(task))(read)))
+        except StopIteration as end:
+            return end.value
+
+    return way
+
+
+def _next_folds(
+    walks: Mapping[str, Generator[FoldedStream, DataFrame, DataFrame]], made: Mapping[str, DataFrame | None],
+    left: dict[str, DataFrame],
+) -> dict[str, FoldedStream]:
+    """The next fold of each alternate, when the one before has made this; what leaves one without a next is noted."""
+    folds: dict[str, FoldedStream] = {}
+    for name, frame in made.items():
+        try:
+            folds[name] = walks[name].send(frame)
+        except StopIteration as end:
+            left[name] = end.value
+    return folds
+
+
+def _together(
+    head: DataFrame, again: DataFrame, folds: Mapping[str, FoldedStream], names: Sequence[str], both_of: Choice,
+    working: Callable[[DataFrame], Column], *, begins: bool,
+) -> tuple[FoldedStream, dict[str, dict[str, StructField]]]:
+    """One fold of those that some alternates have; and of each what its columns are called in what that makes."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import LongType, StringType, StructField, StructType
+
     given = {name: _own_names(fold.frame.schema, place) for place, (name, fold) in enumerate(folds.items())}
     made = {name: _own_names(fold.gives, place) for place, (name, fold) in enumerate(folds.items())}
-    columns = StructType([each for own in given.values() for each in own.values()])
+    columns = [each for own in given.values() for each in own.values()]
 
-    def taken(name: str, fold: FoldedStream) -> DataFrame:
-        own = {field.name: F.col(column).alias(field.name) for column, field in given[name].items()}
-        return fold.frame.select(
-            *[own.get(each.name, F.lit(None).cast(each.dataType).alias(each.name)) for each in columns],
-            F.col("_key"), F.lit(name).alias(ALTERNATE),
-            *([] if working is None else [working(fold.frame).alias(WORKING)]))
+    def rows(frame: DataFrame, name: str, own: Mapping[str, Column], key: Column) -> DataFrame:
+        # Whole numbers must not be missing: pandas would make doubles of those that are there.
+        nothing = {each.name: F.lit(0 if isinstance(each.dataType, LongType) else None) for each in columns}
+        return frame.select(
+            *[own.get(each.name, nothing[each.name]).cast(each.dataType).alias(each.name) for each in columns],
+            key.alias("_key"), F.lit(name).alias(ALTERNATE), working(frame).alias(WORKING))
 
-    frame = (both_of or one_of)({name: taken(name, fold) for name, fold in folds.items()})
-    gives = StructType([each for own in made.values() for each in own.values()])
+    taken = {
+        name: rows(fold.frame, name, {field.name: F.col(column) for column, field in given[name].items()},
+                   F.col("_key")) for name, fold in folds.items()}
+    idle = again.where(F.lit(False))
+    frame = rows(head, _FIRST, {}, F.lit("")).unionByName(
+        both_of({name: taken[name] if name in taken else rows(idle, name, {}, F.lit("")) for name in names}))
+    gives = StructType([
+        *(each for own in made.values() for each in own.values()), StructField(ALTERNATE, StringType())])
     whole = [field.name for field in gives]
-    works = {
-        name: _renamed(fold.work, {field.name: column for column, field in given[name].items()},
+    works: dict[str, Work] = {
+        name: _renamed(fold.work, name, {field.name: column for column, field in given[name].items()},
                        [whole.index(field.name) for field in made[name].values()], len(whole))
         for name, fold in folds.items()}
+    works[_FIRST] = _passing(len(whole))
     parts = {name: fold.parts for name, fold in folds.items()}
-    folded = apply_fold(FoldedStream(frame, by_alternate(works, begins=True), gives, {}, keep=_KeepsFresh(parts)))
-    return one_of({
-        name: _around(build, events, folded.select(
-            *[F.col(field.name).alias(column) for column, field in made[name].items()]))
-        for name, build in builds.items()})
+    keep = _KeepsFresh(parts) if begins else None
+    return FoldedStream(
+        frame, by_alternate(works, begins=begins), gives, next(iter(parts.values())), keep=keep), made
 
 
 def fold_of(build: Build, events: DataFrame) -> FoldedStream:
@@ -111,6 +196,14 @@ def fold_of(build: Build, events: DataFrame) -> FoldedStream:
     NotOneFold
         There is none, or another one behind it.
     """
+    fold = _tried(build, events)[1]
+    if fold is None:
+        raise NotOneFold("An alternate with state has a fold, and this one has none.")
+    return fold
+
+
+def _tried(build: Build, events: DataFrame) -> tuple[DataFrame, FoldedStream | None]:
+    """What a function makes of a stream, and its fold, if it has one: then without what that makes."""
     from pyspark.sql import functions as F
 
     folds: list[FoldedStream] = []
@@ -120,10 +213,10 @@ def fold_of(build: Build, events: DataFrame) -> FoldedStream:
         return fold.frame.select(*[F.lit(None).cast(each.dataType).alias(each.name) for each in fold.gives])
 
     with folded_by(take):
-        build(events)
-    if len(folds) != 1 or folds[0].idle_ms is not None:
-        raise NotOneFold(f"An alternate with state is one fold that waits for events; this one has {len(folds)}.")
-    return folds[0]
+        made = build(events)
+    if len(folds) > 1 or any(fold.idle_ms is not None for fold in folds):
+        raise NotOneFold(f"A task of an alternate has one fold at most, which waits for events; this has {len(folds)}.")
+    return made, folds[0] if folds else None
 
 
 def by_alternate(works: Mapping[str, Work], *, begins: bool = False) -> Work:
@@ -132,14 +225,13 @@ def by_alternate(works: Mapping[str, Work], *, begins: bool = False) -> Work:
     Parameters
     ----------
     begins : bool, optional
-        The states are `FreshStates`, which are asked for those of the alternate. What one makes that warms up is
-        thrown away.
+        The states are `FreshStates`, which are asked for those of the alternate.
     """
     def work(states: Any, frame: pd.DataFrame | None) -> Sequence[Sequence]:
         made: list[list] = []
         for name, at_work, part in _runs(frame):
             given = works[name](states.of(name, at_work) if begins else states, part)
-            if given and not (begins and name != on_of(at_work)):
+            if given:
                 made = made or [[] for _ in given]
                 for column, more in zip(made, given, strict=True):
                     column.extend(more)
@@ -194,7 +286,7 @@ class FreshStates:
 
     def _begin(self, on: str, warming: str) -> None:
         self._set_aside()
-        parts = self._parts[on]
+        parts = self._parts.get(on, {})
         during = self._kept or keeping(self._text, self._location, parts)
         owner, warm = during.states.get(_ON), during.states.get(_WARM) or {"name": ""}
         if owner is None or owner["name"] != on:
@@ -206,7 +298,7 @@ class FreshStates:
         self._kept = during
         if warming:
             text = warm["states"] if warm["name"] == warming else NOTHING
-            self._warm = KeptAsText(text, None, self._parts[warming])
+            self._warm = KeptAsText(text, None, self._parts.get(warming, {}))
         elif warm["name"] and during.states.get(_WARM) is not None:
             during.states[_WARM] = _note(parts, name="")
 
@@ -214,7 +306,7 @@ class FreshStates:
         """Keep the states of the one that warms up among those of the one that is on."""
         if self._kept is not None and self._warm is not None:
             self._kept.states[_WARM] = _note(
-                self._parts[on_of(self._working)], name=warming_of(self._working), states=self._warm.save())
+                self._parts.get(on_of(self._working), {}), name=warming_of(self._working), states=self._warm.save())
             self._warm = None
 
     def save(self) -> str:
@@ -239,7 +331,7 @@ def _around(build: Build, events: DataFrame, made: DataFrame) -> DataFrame:
         return build(events)
 
 
-def _own_names(columns: StructType, place: int) -> dict[str, Any]:
+def _own_names(columns: StructType, place: int) -> dict[str, StructField]:
     """The columns of one alternate under names that no other has; ``_key`` is common to all."""
     from pyspark.sql.types import StructField
 
@@ -247,14 +339,20 @@ def _own_names(columns: StructType, place: int) -> dict[str, Any]:
         each.name: StructField(f"{place}_{each.name}", each.dataType) for each in columns if each.name != "_key"}
 
 
-def _renamed(work: Work, given: Mapping[str, str], places: Sequence[int], width: int) -> Work:
-    """A function of columns under other names, the results of which are some of many columns."""
+def _passing(width: int) -> Work:
+    """Lets the first event of a batch go by: so many columns, of which the last says what it is."""
+    return lambda states, frame: [*[[None]] * (width - 1), [_FIRST]]
+
+
+def _renamed(work: Work, name: str, given: Mapping[str, str], places: Sequence[int], width: int) -> Work:
+    """A function of columns under other names, the results of which are some of many columns; the last has the name of
+    the alternate."""
     def renamed(states: StatesByKey, frame: pd.DataFrame | None) -> Sequence[Sequence]:
         made = work(states, frame[[*given, "_key"]].rename(columns=given))
         if not made:
             return []
         nothing = [None] * len(made[0])
-        columns: list[Sequence] = [nothing] * width
+        columns: list[Sequence] = [*[nothing] * (width - 1), [name] * len(made[0])]
         for place, values in zip(places, made, strict=True):
             columns[place] = values
         return columns

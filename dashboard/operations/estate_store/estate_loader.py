@@ -17,7 +17,7 @@ from dashboard.operations.estate_store.fragment_settings import settings_of
 from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, NodeRow, RunningTaskRow, SlotRow
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, Slot
-from scheduler.model.task_types import DYNAMIC, WAVE
+from scheduler.model.task_types import DYNAMIC, DYNAMIC_FOLD, WAVE
 from scheduler.model.wave_elements import WaveElement, wave_elements
 
 _kept: tuple[tuple[int, datetime, int] | None, Estate] = (None, Estate())
@@ -71,7 +71,7 @@ def current_estate() -> Estate:
 
 def elements_in_waves() -> tuple[list[WaveElement], int, int]:
     """All tasks that switch in waves, as they are to be, and the generation and the revision of the estate."""
-    if not RunningTaskRow.objects.filter(type=DYNAMIC, config__switching=WAVE).exists():
+    if not RunningTaskRow.objects.filter(type__in=(DYNAMIC, DYNAMIC_FOLD), config__switching=WAVE).exists():
         return [], *current_stamp()
     estate = current_estate()
     return wave_elements(estate), estate.generation, estate.revision

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from scheduler.model.canonical import canonical_config
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.model.settings_of_fragments import FragmentSettings
-from scheduler.model.task_types import DYNAMIC
+from scheduler.model.task_types import DYNAMIC, DYNAMIC_FOLD
 
 from .rig import NODE, estate_of
 
@@ -32,6 +33,38 @@ def element(name: str, parent: str, switching: str, catalog: Mapping) -> Running
     return RunningTask(name, DYNAMIC, config, (parent,))
 
 
+def element_with_state(name: str, parent: str, switching: str, catalog: Mapping) -> RunningTask:
+    """The same, with a column of sums of what it has read since it was switched: of one fold, of two in a row, none, or
+    of a task that is no path."""
+    def total(column: str, number: int) -> dict[str, Any]:
+        return {"id": f"t{number}", "type": "total", "config": {"name": column}}
+
+    def sql(query: str, number: int) -> dict[str, Any]:
+        return {"id": f"q{number}", "type": "sql", "config": {"query": query}}
+
+    paths = {
+        "plain": [sql(f"SELECT *, 'plain' AS {name} FROM input", 1), total("since", 2)],
+        "few": [
+            total("read", 1), sql(f"SELECT *, 'few' AS {name} FROM input WHERE n % 3 <> 0", 2), total("passed", 3),
+            sql("SELECT * EXCEPT (read, passed), read + passed AS since FROM input", 4)],
+        "odd": [sql(
+            f"SELECT * EXCEPT (n), CAST(n AS DOUBLE) AS n, 'odd' AS {name}, CAST(0 AS DOUBLE) AS since FROM input "
+            "WHERE n % 2 <> 0", 1)],
+        "next": [total("since", 1), sql(f"SELECT *, 'next' AS {name} FROM input", 2)]}
+    ways = []
+    for number, (way, tasks) in enumerate(paths.items()):
+        ids = ["input", *(task["id"] for task in tasks), "output"]
+        streams = [{"from": source, "to": target} for source, target in pairwise(ids)]
+        ways.append({"name": way, "value": 4 - number, "tasks": tasks, "streams": streams})
+    config = canonical_config(catalog[DYNAMIC_FOLD], {"alternates": ways, "switching": switching, "begin": "fresh"})
+    return RunningTask(name, DYNAMIC_FOLD, config, (parent,))
+
+
+def since(way: str, seen: int, passed: int) -> float:
+    """What the second element says of the numbers that an alternate has read, and let pass."""
+    return {"plain": passed, "few": seen + passed, "odd": 0, "next": passed}[way]
+
+
 def done_by(query: str, is_path: bool) -> dict[str, Any]:
     """A ``sql`` task; or the same query along a path, once all events have passed a task of their own."""
     if not is_path:
@@ -44,7 +77,7 @@ def done_by(query: str, is_path: bool) -> dict[str, Any]:
 
 def line(first: str, second: str, switching: str, catalog: Mapping) -> list[RunningTask]:
     return [
-        element(first, "source", switching, catalog), element(second, first, switching, catalog),
+        element(first, "source", switching, catalog), element_with_state(second, first, switching, catalog),
         RunningTask(f"{second}-sum", "total", {"name": "sum"}, (second,)),
         RunningTask(f"{second}-out", "kept", KEPT, (f"{second}-sum",))]
 

@@ -1,7 +1,8 @@
 """Dynamic dataflows, merged with a static one that shares their source, through switches at random while what runs them
 is killed: each delivers just what the recorded sequence of alternates says, and the static one what it does alone.
 
-One switches as soon as it can, the other in waves. Both have two elements, in different slots.
+One switches as soon as it can, the other in waves. Both have two elements, in different slots; the second has paths
+with state, which each begin without when they are switched on.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import random
 import signal
 import time
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import pytest
@@ -23,7 +24,7 @@ from workers.engine.noted_switches import noted_switches
 from .own_broker import OwnBroker, own_broker
 from .policy_manager import MEASURED, ManagerProcess, measured_for
 from .rig import Rig, catalogue, running_agent
-from .switching_estate import DROPS, ELEMENTS, static_alone, switching_estate
+from .switching_estate import DROPS, ELEMENTS, since, static_alone, switching_estate
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 TURNS = 5  # in the short run
@@ -87,10 +88,8 @@ class Switching:
         assert {task: len(switches) for task, switches in known.items()} == dict.fromkeys(known, turns + 1)
         for first, second in ELEMENTS.values():
             output = outputs[second]
-            wanted = [
-                (number, *ways) for number in range(output[-1]["_seq"] + 1)
-                if (ways := ways_of(number, known[first], known[second]))]
-            assert [(event["_seq"], event[first], event[second]) for event in output] == wanted
+            wanted = list(expected(output[-1]["_seq"], known[first], known[second]))
+            assert [(event["_seq"], event[first], event[second], event["since"]) for event in output] == wanted
             total = 0
             for event in output:  # what has state behind them sees each once and in order
                 total += event["n"]
@@ -106,8 +105,27 @@ class Switching:
 
 def ways_of(number: int, *sequences: Sequence[AlternateSwitch]) -> tuple[str, ...] | None:
     """In which ways the recorded sequences let a number pass; None where it is let go."""
-    ways = tuple(known[bisect_right([switch.seq for switch in known], number) - 1].alternate for known in sequences)
+    ways = tuple(_at(number, known) for known in sequences)
     return None if any(DROPS[way] and number % DROPS[way] == 0 for way in ways) else ways
+
+
+def expected(end: int, *sequences: Sequence[AlternateSwitch]) -> Iterator[tuple[int, str, str, float]]:
+    """What leaves both elements: the second sums up what an alternate has got since it was switched on."""
+    on, seen, passed = "", 0, 0
+    for number in range(end + 1):
+        if ways_of(number, sequences[0]) is None:
+            continue
+        ways = ways_of(number, *sequences)
+        now = _at(number, sequences[1])
+        seen, passed, on = (seen, passed, on) if now == on else (0, 0, now)
+        seen += number
+        if ways is not None:
+            passed += number
+            yield (number, *ways, since(now, seen, passed))
+
+
+def _at(number: int, known: Sequence[AlternateSwitch]) -> str:
+    return known[bisect_right([switch.seq for switch in known], number) - 1].alternate
 
 
 @pytest.mark.timeout(600)

@@ -1,5 +1,6 @@
 """Alternates that warm up, in a slot that dies before, while and after they do: what comes out is what the recorded
-sequence of alternates gives of the readings, event by event; a static dataflow beside it has its own."""
+sequence of alternates gives of the readings, event by event; a static dataflow beside it has its own. One alternate is
+a path with two tasks that keep state, and a branch past them."""
 
 from __future__ import annotations
 
@@ -24,8 +25,8 @@ pytestmark = [
     pytest.mark.spark, pytest.mark.broker, pytest.mark.long, pytest.mark.timeout(1_500),
     pytest.mark.usefixtures("afterwards_nothing")]
 
-WINDOWS = {"long": 40, "short": 7}
-ONLY = {"short": ("dust", "light")}  # what the alternate reads besides
+WINDOWS = {"first": 8, "second": 5, "short": 7}
+SHORT = ("dust", "light")  # what that alternate reads
 DOCUMENT = """
 name: air
 tasks:
@@ -35,7 +36,20 @@ tasks:
     begin: fresh
     warm: 30 s
     alternates:
-      - {name: long, type: block_average, config: {window: 40, by: [obs]}, value: 2}
+      - name: long
+        value: 2
+        tasks:
+          - {id: first, type: block_average, config: {window: 8, by: [obs]}}
+          - {id: second, type: block_average, config: {window: 5, by: [obs]}}
+          - id: light
+            type: sql
+            config: {query: "SELECT obs, value, CAST(1 AS BIGINT) AS count FROM input WHERE obs = 'light'"}
+        streams:
+          - {from: input, to: first}
+          - {from: first, to: second}
+          - {from: second, to: output}
+          - {from: input, to: light}
+          - {from: light, to: output}
       - {name: short, type: block_average, config: {window: 7, by: [obs], fields: [dust, light]}}
   - {id: out, type: output, config: {name: averages, keep_events: 1000000}}
   - {id: readings, type: output, config: {name: readings, keep_events: 1000000}}
@@ -113,7 +127,10 @@ def test_what_has_warmed_up_goes_on_with_what_it_saw(rig: Rig) -> None:
     rig.wait(lambda: min(newest("readings"), newest("out")) > end, what="events behind the last switch")
     rig.wait(lambda: (events := planned.output("still")) and events[-1]["_seq"] > end, what="events of the static one")
     readings = [event for event in planned.output("air", "readings") if event["_seq"] <= end]
-    assert averages_of(planned.output("air"), end) == replayed(readings, known)
+    made, wanted = averages_of(planned.output("air"), end), replayed(readings, known)
+    for is_past in (True, False):  # each branch has its order
+        assert [event for event in made if (event[-1] == 1) == is_past] == [
+            event for event in wanted if (event[-1] == 1) == is_past]
     assert averages_of(planned.output("still"), end) == replayed(readings, [AlternateSwitch("short", "", 0, -1, 0)])
 
 
@@ -124,21 +141,29 @@ def averages_of(events: list[Mapping[str, Any]], end: int) -> list[tuple]:
 
 def replayed(readings: list[Mapping[str, Any]], known: list[AlternateSwitch] | tuple[AlternateSwitch, ...]) -> list:
     """What a recorded sequence of alternates gives of readings, one by one."""
-    folds = {name: BlockAverage(window) for name, window in WINDOWS.items()}
     made, states, owner, warm, warm_states = [], {}, "", "", {}
     for reading in readings:
         now = [each for each in known if each.seq <= reading["_seq"]][-1]
-        obs = reading["obs"]
-        took = [name for name in (now.alternate, now.warming) if name and obs in ONLY.get(name, (obs,))]
-        if not took:
-            continue
         if owner != now.alternate:
             states, owner, warm = (warm_states if warm == now.alternate else {}), now.alternate, (
                 "" if warm == now.alternate else warm)
         if warm != now.warming:
             warm, warm_states = now.warming, {}
-        for name in took:
-            own = states if name == owner else warm_states
-            given = folds[name].step(own.setdefault(obs, folds[name].start()), reading["value"])
-            made += [(reading["_seq"], obs, *each) for each in given] if name == owner else []
+        given = step(now.alternate, states, reading["obs"], reading["value"])
+        made += [(reading["_seq"], reading["obs"], *each) for each in given]
+        if now.warming:
+            step(now.warming, warm_states, reading["obs"], reading["value"])
     return made
+
+
+def step(alternate: str, states: dict, obs: str, value: float | None) -> list[tuple]:
+    """What an alternate makes of a value."""
+    def mean(task: str, value: float | None) -> list[tuple]:
+        fold = BlockAverage(WINDOWS[task])
+        return list(fold.step(states.setdefault((task, obs), fold.start()), value))
+
+    if alternate == "short":
+        return mean("short", value) if obs in SHORT else []
+    return [
+        *(out for each in mean("first", value) for out in mean("second", each[0])),
+        *([(value, 1)] if obs == "light" else [])]

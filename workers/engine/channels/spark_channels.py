@@ -20,7 +20,8 @@ from . import keys
 from .channel_config import ChannelConfig
 from .jvm import build
 
-_THREAD = "_weir_thread"
+_THREAD, _NUMBER = "_weir_thread", "_weir_alternate"
+WARMING, FOR_KEYS = "warming", "keys"  # when an alternate works beside the one that is on (`Alternate.java`)
 
 
 class ChannelNotOpen(RuntimeError):
@@ -257,7 +258,7 @@ def first_events_noted(
 
 def the_one_on(
     made: Mapping[str, DataFrame], config: ChannelConfig, *, fragment: str, position: int, in_waves_of: str = "",
-    warms: bool = False,
+    beside: str = "",
 ) -> DataFrame:
     """Of streams with the same columns, by alternate, in each batch that of the one that is on; see `one_of`.
 
@@ -265,35 +266,68 @@ def the_one_on(
     ----------
     in_waves_of : str, optional
         The running task, where the wave of a batch says which is on.
-    warms : bool, optional
-        Behind it the stream of the one that warms up, where one does. Both must be one partition behind that again.
+    beside : str, optional
+        Which streams there are beside it: `WARMING`, that of the one that warms up, where one does; `FOR_KEYS`, those
+        of the ones that were set for keys. All must be one partition behind that again.
     """
     first, session = next(iter(made)), next(iter(made.values())).sparkSession
     marked = [
         DataFrame(session._jvm.weir.Alternate.whileOn(
-            stream._jdf, config.redis_url, fragment, position, name, name == first, in_waves_of, warms), session)
+            stream._jdf, config.redis_url, fragment, position, name, name == first, in_waves_of, beside), session)
         for name, stream in made.items()]
     return reduce(lambda left, right: left.unionByName(right), marked)
 
 
 def alternate_of_event(
-    events: DataFrame, key: Column, names: Sequence[str], config: ChannelConfig, *, fragment: str, position: int
+    events: DataFrame, key: Column, names: Sequence[str], config: ChannelConfig, *, fragment: str, position: int,
+    in_waves_of: str = "",
 ) -> Column:
     """The name of the alternate that works on an event at an element: by its key (``Channels.switch_keys``), or the
     element's own, with the one that warms up (`scheduler.model.warm_up.working`); the first of ``names`` where neither
-    was said."""
+    was said; ``in_waves_of`` as `the_one_on` has it."""
     session = events.sparkSession
     gateway = session.sparkContext._gateway
     texts = gateway.new_array(gateway.jvm.java.lang.String, len(names))
     for place, name in enumerate(names):
         texts[place] = name
-    return Column(session._jvm.weir.Alternate.ofEvent(config.redis_url, fragment, position, key._jc, texts))
+    return Column(session._jvm.weir.Alternate.ofEvent(
+        config.redis_url, fragment, position, key._jc, texts, in_waves_of))
 
 
 def shared(events: DataFrame) -> DataFrame:
     """Events that several parts of a query read, each of which comes to one partition with the others: worked out once.
     """
     return DataFrame(events.sparkSession._jvm.weir.Tee.of(events._jdf), events.sparkSession)
+
+
+def headed(events: DataFrame) -> tuple[DataFrame, DataFrame]:
+    """The first event of each batch, once all of it is there; and the events, to be read any number of times by what
+    comes behind that in a query's plan, to one partition with it.
+    """
+    head, again = events.sparkSession._jvm.weir.Tee.headed(events._jdf)
+    return DataFrame(head, events.sparkSession), DataFrame(again, events.sparkSession)
+
+
+def each_by_key(
+    events: DataFrame, key: Callable[[DataFrame], Column], builds: Mapping[str, Callable[[DataFrame], DataFrame]],
+    config: ChannelConfig, *, fragment: str, position: int,
+) -> DataFrame:
+    """What alternates without state make, each of the events of those keys for which it works, by their numbers.
+
+    Parameters
+    ----------
+    key : callable
+        Takes the stream; the text of an event's key.
+    builds : mapping of str to callable
+        As `one_of` has it.
+    """
+    place, all_events = {"fragment": fragment, "position": position}, shared(events)
+    made = {}
+    for number, (name, build_one) in enumerate(builds.items()):
+        works = alternate_of_event(all_events, key(all_events), [*builds], config, **place)
+        made[name] = build_one(all_events.where(works == name)).withColumn(_NUMBER, functions.lit(number))
+    ordered = events.sparkSession._jvm.weir.InTurn.ordered(the_one_on(made, config, beside=FOR_KEYS, **place)._jdf)
+    return DataFrame(ordered, events.sparkSession)
 
 
 def count_late(events: DataFrame, config: ChannelConfig, *, fragment: str, position: int) -> DataFrame:

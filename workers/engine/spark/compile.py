@@ -15,40 +15,26 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession, functions
+from pyspark.sql import DataFrame, SparkSession
 
 from scheduler.contracts.offsets import Offset
-from scheduler.model.alternates import BEGIN, BY, FRESH, TaskAlternate, alternates_in, first_on, in_waves
+from scheduler.model.alternates import alternates_in
 from scheduler.model.dataflow import Task
 from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.errors import WeirError
-from scheduler.model.paths import TaskPath
 from scheduler.model.settings_of_fragments import LEAST_THREADS
-from scheduler.model.task_types import DYNAMIC_FOLD, TaskType
-from scheduler.model.warm_up import warm_s
+from scheduler.model.task_types import TaskType
 from workers.engine.channels import open_streams
 from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.open_streams import QueryMode
-from workers.engine.channels.spark_channels import (
-    alternate_of_event,
-    count_late,
-    first_events_noted,
-    gather,
-    one_of,
-    read_channels,
-    read_ticks,
-    shared,
-    the_one_on,
-    valve,
-)
+from workers.engine.channels.spark_channels import count_late, gather, read_channels, read_ticks, valve
 from workers.engine.channels.tick_schedule import TickSchedule
 from workers.engine.files.staging import Staging
 from workers.engine.sealed_secrets import opened
-from workers.library.dynamic import joined
 from workers.library.registry import companion, resolve
-from workers.library.state import going_on, key_text
-from workers.library.switched_folds import fresh_state, shared_state
+from workers.library.state import going_on
 
+from .dynamic_tasks import built, switched
 from .failure_messages import FragmentFailed, TaskCode, explain_error
 from .hosted_folds import HostedFolds, can_be_hosted
 
@@ -187,12 +173,12 @@ def _compiled(
                 hosted=hosted,
             ) as counted:
                 config_here = opened(task.config, redis_url=config.redis_url, data_dir=folder)
-                if alternates := alternates_in(task.type, task.config):
-                    frame = _switched(
-                        frame, task, _builds(alternates, task_types), config, fragment=chain.fragment,
+                if alternates_in(task.type, task.config):
+                    frame = switched(
+                        frame, task, task_types, config, fragment=chain.fragment,
                         position=position, is_at_work=chain.at_work)
                 else:
-                    frame = _built(task_type, config_here, frame)
+                    frame = built(task_type, config_here, frame)
         except Exception as error:
             if task.type not in task_types:
                 raise FragmentFailed(
@@ -221,53 +207,6 @@ def _hosted(spark: SparkSession, chain: Chain, task_types: Mapping[str, TaskType
     if chain.checkpoint is None or not can_be_hosted(spark, chain.tasks, task_types, chain.checkpoint):
         return None
     return HostedFolds(chain.checkpoint, chain.real_time).fold
-
-
-def _builds(
-    alternates: Sequence[TaskAlternate], task_types: Mapping[str, TaskType]
-) -> dict[str, Callable[[DataFrame], DataFrame]]:
-    """How each alternate is built, the one first that is on at first."""
-    first = first_on(alternates)
-    return {
-        alternate.name: partial(_built, task_types[alternate.type], alternate.config) if alternate.path is None
-        else partial(_along, alternate.path, task_types)
-        for alternate in sorted(alternates, key=lambda alternate: alternate is not first)}
-
-
-def _along(path: TaskPath, task_types: Mapping[str, TaskType], events: DataFrame) -> DataFrame:
-    """What leaves a path. Where its streams part, all that is along it is one partition, as what they share asks for.
-    """
-    made = path.follow(
-        events, work=lambda task, read: _built(task_types[task.type], task.config, read),
-        join=lambda left, right: joined(left, right).coalesce(1), share=shared)
-    return made.coalesce(1) if path.shared() else made
-
-
-def _switched(
-    events: DataFrame, task: Task, builds: Mapping[str, Callable[[DataFrame], DataFrame]], config: ChannelConfig, *,
-    fragment: str, position: int, is_at_work: bool,
-) -> DataFrame:
-    """What the alternates of a dynamic task make, of which one is on in each batch, or for each key."""
-    place = {"fragment": fragment, "position": position}
-    if task.type != DYNAMIC_FOLD:
-        return one_of(
-            events, builds, config, task=task.id, in_waves=is_at_work and in_waves(task.type, task.config), **place)
-    events = first_events_noted(events, config, task=task.id, **place)
-    if task.config[BEGIN] == FRESH:
-        on = partial(the_one_on, config=config, **place)
-        if not warm_s(task.type, task.config):
-            return fresh_state(events, builds, on)
-        return fresh_state(
-            shared(events), builds, on, both_of=partial(on, warms=True),
-            working=lambda frame: alternate_of_event(frame, functions.lit(""), [*builds], config, **place))
-    return shared_state(
-        events, builds,
-        lambda frame: alternate_of_event(
-            frame, key_text(frame, task.config.get(BY) or ()), [*builds], config, **place))
-
-
-def _built(task_type: TaskType, config: Mapping[str, Any], events: DataFrame) -> DataFrame:
-    return resolve(task_type)(events, config)
 
 
 def _stores(spark: SparkSession, folder: Path) -> Path | None:

@@ -11,14 +11,15 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from workers.engine.channels.spark_channels import alternate_of_event, first_events_noted, one_of, shared, the_one_on
+from workers.engine.channels.spark_channels import first_events_noted, one_of, shared
 from workers.engine.noted_switches import noted_switches
 from workers.engine.spark import fold_files
 from workers.library.folds import BlockAverage
 from workers.library.state import fold_stream, going_on
-from workers.library.switched_folds import fresh_state
+from workers.library.switched_folds import one_task
 
 from .rig import Rig, wait_until
+from .test_switched_state import switched
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 STREAM = ["_seq", "_time", "_born"]
@@ -125,14 +126,10 @@ def test_an_alternate_warms_up_behind_a_fold(rig: Rig) -> None:
     rig = rig.with_config(max_rows=40)
     windows = {"twos": 2, "threes": 3, "fours": 4}  # the third is never on
     builds = {name: partial(means, window, of=name) for name, window in windows.items()}
-    place = {"fragment": "a", "position": 1}
-    on = partial(the_one_on, config=rig.config, **place)
 
     def element_of(events: DataFrame) -> DataFrame:
-        noted = first_events_noted(events, rig.config, task="t", **place)
-        return fresh_state(
-            shared(noted), builds, on, both_of=partial(on, warms=True),
-            working=lambda frame: alternate_of_event(frame, F.lit(""), [*builds], rig.config, **place))
+        noted = first_events_noted(events, rig.config, task="t", fragment="a", position=1)
+        return switched(rig, noted, {name: one_task(build) for name, build in builds.items()}, warms=True)
 
     def has_two_folds() -> None:
         assert operators(rig) == {"0", "1"}

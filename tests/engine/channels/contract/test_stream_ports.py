@@ -12,7 +12,7 @@ from scheduler.model.alternates import alternates_in
 from scheduler.model.documents import read_document
 from workers.engine.channels.spark_channels import one_of
 from workers.engine.noted_switches import noted_switches
-from workers.engine.spark.compile import _builds
+from workers.engine.spark.dynamic_tasks import _builds
 from workers.library.registry import columns_of, resolve, task_types
 
 from .rig import Query, Rig, wait_until

@@ -27,17 +27,19 @@ import scala.jdk.javaapi.CollectionConverters;
  * {@code <alternate>}, or {@code <alternate>+<the one that warms up beside it>}.
  */
 public final class Alternate extends FixedCondition {
+  private static final String WARMING = "warming"; // while it warms up
+  private static final String FOR_KEYS = "keys"; // while it was set for any key
   private final String url;
   private final String fragment;
   private final int position;
   private final String name;
   private final boolean isFirst; // on where nobody has said which is
   private final String task; // of an element that switches in waves; else empty
-  private final boolean warms; // it works while it warms up, too
+  private final String beside; // when it works beside the one that is on: WARMING, FOR_KEYS, or empty for never
 
-  private Alternate(String url, String fragment, int position, String name, boolean isFirst, String task, boolean warms) {
+  private Alternate(String url, String fragment, int position, String name, boolean isFirst, String task, String beside) {
     this.url = url;
-    this.warms = warms;
+    this.beside = beside;
     this.task = task;
     this.fragment = fragment;
     this.position = position;
@@ -46,14 +48,16 @@ public final class Alternate extends FixedCondition {
   }
 
   /**
-   * What an alternate makes, in the batches in which it is on; of an element that switches in waves, by running task. With
-   * {@code warms} also in those in which it warms up.
+   * What an alternate makes, in the batches in which it is on; of an element that switches in waves, by running task.
+   *
+   * @param beside {@code warming}: also in those in which it warms up; {@code keys}: also in those in which it works for any
+   *     key; else empty
    */
   public static Dataset<Row> whileOn(
       Dataset<Row> made, String url, String fragment, int position, String name, boolean isFirst, String task,
-      boolean warms) {
+      String beside) {
     OneAlternate.plansIn(made.sparkSession());
-    return made.filter(ExpressionUtils.column(new Alternate(url, fragment, position, name, isFirst, task, warms)));
+    return made.filter(ExpressionUtils.column(new Alternate(url, fragment, position, name, isFirst, task, beside)));
   }
 
   /**
@@ -70,10 +74,12 @@ public final class Alternate extends FixedCondition {
   /**
    * Which alternate works on an event, where all of an element share one function: that of the event's key, where one was set
    * for that, or the element's own, with the one that warms up beside it.
+   *
+   * @param task of an element that switches in waves, its running task; else empty
    */
   public static Column ofEvent(
-      String url, String fragment, int position, Column key, String[] names) {
-    UDF1<String, String> chosen = new ChosenByKey(url, fragment, position, names);
+      String url, String fragment, int position, Column key, String[] names, String task) {
+    UDF1<String, String> chosen = new ChosenByKey(url, fragment, position, names, task);
     return functions.udf(chosen, DataTypes.StringType).asNondeterministic().apply(key);
   }
 
@@ -83,9 +89,9 @@ public final class Alternate extends FixedCondition {
     return Control.of(Broker.at(url), fragment, run == null ? "" : run, Long.parseLong(batch));
   }
 
-  /** Whether it may be one of two that work in a batch. */
-  boolean warms() {
-    return warms;
+  /** Whether it may be one of several that work in a batch. */
+  boolean mayBeBeside() {
+    return !beside.isEmpty();
   }
 
   /** Whether it works in the batch that is planned. */
@@ -96,7 +102,8 @@ public final class Alternate extends FixedCondition {
     Broker broker = Broker.at(url);
     Control control = Control.planned(broker, fragment, run == null ? "" : run, Long.parseLong(batch));
     String on = task.isEmpty() ? control.alternate(position) : control.alternateInWave(broker, task);
-    return on == null ? isFirst : name.equals(on(on)) || warms && name.equals(warming(on));
+    if (beside.equals(FOR_KEYS) && control.alternatesByKey(position).containsValue(name)) return true;
+    return on == null ? isFirst : name.equals(on(on)) || beside.equals(WARMING) && name.equals(warming(on));
   }
 
   /** Of what works at an element, the alternate that is on. */
@@ -159,11 +166,13 @@ public final class Alternate extends FixedCondition {
     private final String fragment;
     private final int position;
     private final String[] names; // the one first that is on where nothing was said
+    private final String task; // of an element that switches in waves; else empty
     private transient TaskContext seen; // the task whose alternates are known
     private transient String on;
     private transient Map<String, String> byKey;
 
-    ChosenByKey(String url, String fragment, int position, String[] names) {
+    ChosenByKey(String url, String fragment, int position, String[] names, String task) {
+      this.task = task;
       this.url = url;
       this.fragment = fragment;
       this.position = position;
@@ -176,7 +185,9 @@ public final class Alternate extends FixedCondition {
       if (byKey == null || context != seen) {
         Control control = context == null ? null : control(
             url, fragment, context.getLocalProperty("streaming.sql.batchId"), context.getLocalProperty("spark.jobGroup.id"));
-        on = known(control == null ? null : control.alternate(position), names[0]);
+        on = known(
+            control == null ? null
+                : task.isEmpty() ? control.alternate(position) : control.alternateInWave(Broker.at(url), task), names[0]);
         byKey = control == null ? Map.of() : control.alternatesByKey(position);
         seen = context;
       }
@@ -225,6 +236,6 @@ public final class Alternate extends FixedCondition {
 
   @Override
   public String toString() {
-    return "weir_alternate(" + fragment + "." + position + " " + name + (warms ? " or warming up)" : ")");
+    return "weir_alternate(" + fragment + "." + position + " " + name + " " + beside + ")";
   }
 }

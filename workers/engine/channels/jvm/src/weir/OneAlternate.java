@@ -20,7 +20,7 @@ import scala.runtime.AbstractPartialFunction;
 /**
  * Leaves of each union of alternates the one that is on, when a batch is planned (docs/dynamic.md). Spark itself keeps what
  * a constant false leaves of a stream, for there might be state below; of alternates there is none, and what is before them
- * is before the one that stays, too. Where one warms up beside it, the union of the two stays. What several branches read is
+ * is before the one that stays, too. Where others work beside it, the union of them stays. What several branches read is
  * planned once ({@link Tee}).
  */
 public final class OneAlternate extends Rule<LogicalPlan> {
@@ -71,18 +71,20 @@ public final class OneAlternate extends Rule<LogicalPlan> {
   }
 
   private static LogicalPlan theOneOn(Union union) {
-    List<LogicalPlan> on = new ArrayList<>();
+    List<LogicalPlan> stays = new ArrayList<>();
+    int on = 0;
+    boolean mayBeMore = false;
     for (LogicalPlan child : CollectionConverters.asJava(union.children())) {
       Alternate alternate = alternate(child);
-      if (alternate == null || alternate.isOn()) on.add(withoutMark(child));
+      if (alternate != null) mayBeMore = alternate.mayBeBeside();
+      if (alternate != null && !alternate.isOn()) continue;
+      if (alternate != null) on++;
+      stays.add(withoutMark(child)); // what is no alternate's is in each batch: Spark makes one union of unions
     }
-    boolean mayBeTwo = alternate(union.children().head()) != null && alternate(union.children().head()).warms();
-    if (on.isEmpty() || on.size() > (mayBeTwo ? 2 : 1)) {
-      throw new IllegalStateException("of the alternates " + on.size() + " are on, not 1");
-    }
-    if (on.size() == 1) return namedAs(on.get(0), union);
+    if (on == 0 || on > 1 && !mayBeMore) throw new IllegalStateException("of the alternates " + on + " are on, not 1");
+    if (stays.size() == 1) return namedAs(stays.get(0), union);
     // With new children a union would have to have as many as before.
-    return namedAs(new Union(CollectionConverters.asScala(on).toSeq(), union.byName(), union.allowMissingCol()), union);
+    return namedAs(new Union(CollectionConverters.asScala(stays).toSeq(), union.byName(), union.allowMissingCol()), union);
   }
 
   /** What marks a child of a union as an alternate: nothing but projections is above it. */
