@@ -7,6 +7,7 @@ divided by key gets each key's events in order, from one bundle, as long as a re
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
 from .model.dataflow import Dataflow
@@ -69,6 +70,39 @@ def ranges_of(weights: Sequence[float]) -> tuple[tuple[int, int], ...]:
         size = round(weight * KEY_GROUPS)
         ranges.append((reached, size))
         reached += size
+    return tuple(ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPiece:
+    """Key groups that one bundle has before keys change hands: the first, how many, and whose they are."""
+
+    first: int
+    size: int
+    giver: str
+
+
+def cut_off(pieces: Sequence[KeyPiece], size: int) -> tuple[list[KeyPiece], list[KeyPiece]]:
+    """The first so many groups of some pieces, and the others. A piece is cut in two where that falls into it."""
+    first: list[KeyPiece] = []
+    rest: list[KeyPiece] = []
+    for piece in pieces:
+        own = min(piece.size, size - sum(other.size for other in first))
+        if own:
+            first.append(replace(piece, size=own))
+        if own < piece.size:
+            rest.append(KeyPiece((piece.first + own) % KEY_GROUPS, piece.size - own, piece.giver))
+    return first, rest
+
+
+def joined(pieces: Sequence[KeyPiece]) -> tuple[tuple[int, int], ...]:
+    """The ranges that pieces make up, in their order on the ring; those that touch each other are one."""
+    ranges: list[tuple[int, int]] = []
+    for piece in sorted(pieces, key=lambda piece: piece.first):
+        if ranges and sum(ranges[-1]) == piece.first:
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + piece.size)
+        else:
+            ranges.append((piece.first, piece.size))
     return tuple(ranges)
 
 

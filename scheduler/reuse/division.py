@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from itertools import count
 
-from scheduler.key_division import ranges_of
+from scheduler.key_division import KeyPiece, cut_off, joined, ranges_of
 from scheduler.model.errors import NotEnactable
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.plan import Step
 from scheduler.model.ports import EstateView
+from scheduler.model.ring import KEY_GROUPS
 from scheduler.step_kinds import (
     HAND_OVER_BUNDLE,
     LEAVE_BUNDLE,
@@ -145,8 +146,9 @@ def keys_divided_anew(
 ) -> FragmentChange:
     """A fragment with state whose keys these parts have in place of its bundles.
 
-    Where each part is as large as a bundle, they stay, or hand over to other slots of their node. Else all of them read
-    what they have to its end, and new ones go on with the states of their keys.
+    Where each part is as large as a bundle, they stay, or hand over to other slots of their node. Else a bundle whose
+    slot has a part of its size or a smaller one works on: it gives away what is too much. Other parts are new bundles,
+    which begin with the states of the keys that they take. A bundle that has no part, or a larger one, leaves.
 
     Parameters
     ----------
@@ -176,18 +178,73 @@ def keys_divided_anew(
             bundle if part.slot == bundle.slot else _moved_on(bundle, next(ids), part.slot)
             for part, bundle in zip(ends_at, own, strict=True)]
     else:
-        bundles = keyed_bundles(parts, ids, inherits=tuple(bundle.id for bundle in own))
-        leaving = [replace(bundle, weight=0.0) for bundle in own]
+        bundles = _with_keys_of(own, parts, ids, works_on=not is_changing_hands(fragment))
+        working = {bundle.id for bundle in bundles}
+        leaving = [replace(bundle, weight=0.0) for bundle in own if bundle.id not in working]
 
     def step(kind: StepKind, bundle: str | None) -> Step:
         return Step(kind=kind.name, fragment=fragment.id, task=fragment.tasks[0], bundle=bundle)
 
-    heirs = [bundle.id for bundle in bundles if bundle not in own]
+    before = {bundle.id for bundle in own}
+    heirs = [bundle.id for bundle in bundles if bundle.id not in before]
     steps = (
         *(step(HAND_OVER_BUNDLE if stays else TAKE_KEYS, heir) for heir in heirs),
-        *([step(ROUTE, None)] if leaving else []), *(step(LEAVE_BUNDLE, bundle.id) for bundle in leaving))
+        *([step(ROUTE, None)] if heirs and not stays else []),
+        *(step(LEAVE_BUNDLE, bundle.id) for bundle in leaving))
     after = replace(fragment, slot=bundles[0].slot, bundles=(*bundles, *leaving, *already))
     return FragmentChange({fragment.id: fragment}, {fragment.id: after}, steps)
+
+
+def _with_keys_of(
+    own: Sequence[RunningBundle], parts: Sequence[WantedBundle], ids: Iterator[str], *, works_on: bool
+) -> list[RunningBundle]:
+    """Bundles that have these parts of the ring: those before that work on, and new ones with the keys of others.
+
+    Parameters
+    ----------
+    works_on : bool
+        Whether a bundle may: not while keys that it has may still be on their way to it.
+    """
+    sizes = [round(part.weight * KEY_GROUPS) for part in parts]
+    pieces = {
+        bundle.id: [KeyPiece(first, size, bundle.id) for first, size in bundle.key_ranges or ((0, KEY_GROUPS),)]
+        for bundle in own}
+    stands = _standing(own, parts) if works_on else {}
+    grows = {place: bundle for place, bundle in stands.items() if sizes[place] > round(bundle.weight * KEY_GROUPS)}
+    works = {place: bundle for place, bundle in stands.items() if place not in grows}
+    given = {bundle.id: pieces[bundle.id] for bundle in own}
+    bundles: dict[int, RunningBundle] = {}
+    for place, bundle in works.items():
+        stay, given[bundle.id] = cut_off(pieces[bundle.id], sizes[place])
+        ranges = joined(stay)
+        bundles[place] = bundle if ranges == bundle.key_ranges else replace(
+            bundle, weight=parts[place].weight, key_ranges=ranges)
+    for bundle in grows.values():
+        given.pop(bundle.id)
+    pool = sorted((piece for own_pieces in given.values() for piece in own_pieces), key=lambda piece: piece.first)
+    for place, part in enumerate(parts):
+        if place in works:
+            continue
+        base = pieces[grows[place].id] if place in grows else []
+        more, pool = cut_off(pool, sizes[place] - sum(piece.size for piece in base))
+        taken = [*base, *more]
+        givers = dict.fromkeys(piece.giver for piece in taken)
+        bundles[place] = RunningBundle(
+            next(ids), part.slot, 1, part.weight, inherits=tuple(givers), key_ranges=joined(taken),
+            takes=tuple((giver, joined([piece for piece in taken if piece.giver == giver])) for giver in givers))
+    return [bundles[place] for place in range(len(parts))]
+
+
+def _standing(own: Sequence[RunningBundle], parts: Sequence[WantedBundle]) -> dict[int, RunningBundle]:
+    """The bundle that has a part's slot already, by the part's place: the largest part there to the largest bundle."""
+    free = sorted((bundle for bundle in own if bundle.key_ranges), key=lambda bundle: -bundle.weight)
+    stands: dict[int, RunningBundle] = {}
+    for place in sorted(range(len(parts)), key=lambda place: -parts[place].weight):
+        bundle = next((bundle for bundle in free if bundle.slot == parts[place].slot), None)
+        if bundle is not None:
+            stands[place] = bundle
+            free.remove(bundle)
+    return stands
 
 
 def _moved_on(bundle: RunningBundle, heir: str, slot: str) -> RunningBundle:
@@ -199,7 +256,8 @@ def _moved_on(bundle: RunningBundle, heir: str, slot: str) -> RunningBundle:
 
 def is_changing_hands(fragment: Fragment) -> bool:
     """Whether bundles that are leaving may still have states of keys that others of it have from then on."""
-    return any(fragment.before(bundle) for bundle in fragment.bundles if not bundle.leaving)
+    return any(
+        other.leaving for bundle in fragment.bundles if not bundle.leaving for other in fragment.before(bundle))
 
 
 def keyed_bundles(

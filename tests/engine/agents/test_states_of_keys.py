@@ -30,12 +30,12 @@ def test_states_are_taken_out_of_texts_and_stores(tmp_path: Path) -> None:
     begun: dict[str, RestorePoint] = {}
     store = SimpleNamespace(
         fold_stores=FoldStores(tmp_path), ended=ended.get, ended_ms=lambda _: 0, received_ms=lambda _: None,
-        record_begun=begun.__setitem__)
+        record_begun=begun.__setitem__, record_ended=lambda *_: None)
     actuator = RecordActuator(SimpleNamespace(store=store))
     ranges = {"f2-0": ((60_000, 10_000),), "f2-1": ((4_464, 30_000), (34_464, 25_536))}
     for name, own in ranges.items():
         point = RestorePoint(states={"t": []})
-        actuator.do(FragmentRun(name, now_ms=0), TakeOver(point, ("f1-0", "f1-1"), own))
+        actuator.do(FragmentRun(name, now_ms=0), TakeOver(point, ("f1-0", "f1-1"), dict.fromkeys(ended, own)))
     taken = {name: [json.loads(text or "{}") for text in point.states["t"]] for name, point in begun.items()}
     assert {**taken["f2-0"][0], **taken["f2-1"][0]} == states
     assert {key for key in states if (key_group(key) - 60_000) % KEY_GROUPS < 10_000} == set(taken["f2-0"][0])
@@ -53,8 +53,8 @@ def test_each_state_goes_to_the_one_that_has_its_key(states, tokens, of):
     tokens = sorted(tokens)
     taken: dict[str, int] = {}
     for token, behind in zip(tokens, (*tokens[1:], tokens[0] + KEY_GROUPS), strict=True):
-        own = json.loads(states_of_keys(map(json.dumps, texts), [(token, behind - token)]) or "{}")
+        own = json.loads(states_of_keys((json.dumps(text), [(token, behind - token)]) for text in texts) or "{}")
         assert not own.keys() & taken.keys()
         assert all((key_group(key) - token) % KEY_GROUPS < behind - token for key in own)
         taken |= own
-    assert taken == states and states_of_keys([None, None], [(0, 1)]) is None
+    assert taken == states and states_of_keys([(None, [(0, 1)])] * 2) is None

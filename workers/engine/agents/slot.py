@@ -51,6 +51,7 @@ from .reconciling.context import SlotContext
 from .reconciling.desired_view import DesiredView, Looking
 from .reconciling.executor import FragmentExecutor
 from .reconciling.fragment_run import FragmentRun
+from .reconciling.given_keys import not_given
 from .reconciling.handover_stages import AT_WORK, HandoverStage
 from .reconciling.long_batches import LOOK_MS, LongBatches, batching, in_first_batch
 from .reconciling.named_savepoints import unsaved
@@ -200,7 +201,9 @@ class SlotLoop:
             self._desired.of_slot(self._name), actual, now_ms, elsewhere=self._desired.elsewhere(self._name),
             outgoing=[(fragment, self._stages[fragment.id]) for fragment in here if fragment.id in self._stages],
             staying=frozenset(self._desired.outgoing), resting=self._store.having("paused"), left=self._left,
-            saving=unsaved(self._store.files, wanted.values()))
+            saving=(
+                *unsaved(self._store.files, wanted.values()),
+                *not_given(self._desired, wanted.values(), self._store)))
         actions += self._copies.turn(self._desired, actual, {action.fragment_id for action in actions})
         actions = in_turn(actions, self._desired.of_slot(self._name), actual, coming=lambda: in_first_batch(
             list(self._runs.values()), self._listener.progress, now_ms=now_ms))

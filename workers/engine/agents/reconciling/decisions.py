@@ -8,6 +8,7 @@ becomes instructions with everything resolved. Where something has to be seen af
 from __future__ import annotations
 
 from .ending import come_to_an_end, copy
+from .given_keys import give
 from .instructions import Again, Instructions
 from .outputs import change
 from .query_start import restart, stand_down, start
@@ -18,6 +19,7 @@ from .reconcile import (
     DivideStream,
     End,
     FragmentState,
+    GiveKeys,
     Leave,
     Pause,
     Restart,
@@ -42,6 +44,8 @@ def decide(snapshot: Snapshot, action: Action) -> Instructions:
             return come_to_an_end(snapshot, action)
         case CopyState():
             return copy(snapshot, action)
+        case GiveKeys():
+            return give(snapshot, action)
         case Stop():
             return stop(snapshot, action)
         case ActivateRoutes():

@@ -198,6 +198,18 @@ class CopyState:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveKeys:
+    """Leave the states of the keys that a bundle takes, once the last of their events are read, and work on."""
+
+    fragment: WantedFragment
+    heir: WantedFragment
+
+    @property
+    def fragment_id(self) -> str:
+        return self.fragment.id
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """Stop cleanly, keep the state, and give up the places in the channels that the fragment reads."""
 
@@ -242,7 +254,7 @@ Change = (
     OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | DivideStream | Unroute | CloseTail | OpenTail
     | Repace | SwitchAlternates
 )
-Action = Start | Restart | End | CopyState | Pause | ActivateRoutes | Leave | Change | Stop
+Action = Start | Restart | End | CopyState | GiveKeys | Pause | ActivateRoutes | Leave | Change | Stop
 
 
 def reconcile(
@@ -255,7 +267,7 @@ def reconcile(
     staying: frozenset[str] = frozenset(),
     resting: frozenset[str] = frozenset(),
     left: frozenset[str] = frozenset(),
-    saving: Iterable[CopyState] = (),
+    saving: Iterable[CopyState | GiveKeys] = (),
 ) -> tuple[Action, ...]:
     """The actions that bring a slot nearer to its desired state; none when it is there.
 
