@@ -131,7 +131,8 @@ class RecordActuator:
         """When the last of those whose work a fragment goes on with recorded what it left; where that was on another
         node, by that node's clock."""
         store = self._around.store
-        times_ms = (store.received_ms(heir), *map(store.ended_ms, predecessors))
+        left = (name for other in predecessors for name in (other, gift_of(other, heir)))
+        times_ms = (store.received_ms(heir), *map(store.ended_ms, left))
         return max((at_ms for at_ms in times_ms if at_ms is not None), default=None)
 
     def _states(self, run: FragmentRun, state: HandedState) -> States:
