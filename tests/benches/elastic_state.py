@@ -10,6 +10,7 @@ import argparse
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from .arguments import count
 from .key_moves import moves_of_keys
@@ -30,8 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, default=Path("elastic-state.json"))
     given = parser.parse_args(arguments)
     if given.state_mb:
-        lines = moves_of_keys(given.state_mb, repeats=given.repeats)
-        write(given.json, {"machine": machine(), "load": os.getloadavg()[0], "moves": lines})
+        lines: list[dict[str, Any]] = []
+        for megabytes in given.state_mb:
+            lines += moves_of_keys(megabytes, repeats=given.repeats)
+            write(given.json, {"machine": machine(), "load": os.getloadavg()[0], "moves": lines})
         print(table(lines))
         return 0
     tables = {

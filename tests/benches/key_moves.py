@@ -17,7 +17,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -47,25 +47,19 @@ TRIGGER_MS = 200
 WITHIN_S = 600.0
 QUIET_S = 4.0
 OUT = "f1-2"
-WAYS = WORKS_ON, ANEW, FEWER = "works on", "begins anew", "two again"
+WORKS_ON, ANEW, FEWER = "works on", "begins anew", "two again"
 
 
-def moves_of_keys(sizes_mb: Sequence[int], *, repeats: int) -> list[dict[str, Any]]:
-    """A line for each size of all states and each way, with the median and the greatest of so many changes."""
-    lines = []
-    for megabytes in sizes_mb:
-        with bench() as at:
-            flow = KeyedFlow(at, megabytes)
-            try:
-                flow.begin()
-                seen = [flow.change(way) for _ in range(repeats) for way in (WORKS_ON, FEWER, ANEW, FEWER)]
-            finally:
-                flow.end()
-        for way in WAYS:
-            own = [line for line in seen if line["way"] == way]
-            lines.append({"MB": megabytes, "way": way, "changes": len(own)} | {
-                name: "/".join(f"{line[name]:.1f}" for line in own) for name in own[0] if name != "way"})
-    return lines
+def moves_of_keys(megabytes: int, *, repeats: int) -> list[dict[str, Any]]:
+    """A line for each change, where all states are so large."""
+    with bench() as at:
+        flow = KeyedFlow(at, megabytes)
+        try:
+            flow.begin()
+            return [
+                {"MB": megabytes} | flow.change(way) for _ in range(repeats) for way in (WORKS_ON, FEWER, ANEW, FEWER)]
+        finally:
+            flow.end()
 
 
 class KeyedFlow:

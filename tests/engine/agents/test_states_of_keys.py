@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -40,6 +41,29 @@ def test_states_are_taken_out_of_texts_and_stores(tmp_path: Path) -> None:
     assert {**taken["f2-0"][0], **taken["f2-1"][0]} == states
     assert {key for key in states if (key_group(key) - 60_000) % KEY_GROUPS < 10_000} == set(taken["f2-0"][0])
     assert sorted(key for name in ranges for key in taken[name][1]) == ["k5"]
+
+
+def test_what_a_bundle_gave_away_counts_of_its_heir_alone() -> None:
+    """The giver still has the state that the key had then; the heir has forgotten the key since, or has a newer one."""
+    group, everything = key_group("k5"), ((0, KEY_GROUPS),)
+    rest = ((group + 1) % KEY_GROUPS, KEY_GROUPS - 1)
+    stale = Savepoint(states={"t": ['{"k5":1,"k6":1}']})
+    for heirs_own, expected in (('{"k5":2}', {"k5": 2, "k6": 1}), ("{}", {"k6": 1})):
+        ended = {"f1-0": stale, "f2-0": Savepoint(states={"t": [heirs_own]}),
+                 "f1-1--f3-0": Savepoint(states={"t": ['{"k7":1}']}), "f1-1": Savepoint(states={"t": ['{"k7":9}']})}
+        begun: dict[str, RestorePoint] = {}
+        store = SimpleNamespace(
+            fold_stores=FoldStores(Path("nowhere")), ended=ended.get, ended_ms=lambda _: 0, received_ms=lambda _: None,
+            record_begun=begun.__setitem__, record_ended=partial(_forget, ended))
+        takes = {"f1-0": (rest,), "f2-0": ((group, 1),), "f1-1": everything}
+        RecordActuator(SimpleNamespace(store=store)).do(
+            FragmentRun("f3-0", now_ms=0), TakeOver(RestorePoint(states={"t": []}), tuple(takes), takes))
+        assert json.loads(begun["f3-0"].states["t"][0]) == {**expected, "k7": 1}
+        assert not [name for name in ended if "--" in name], "what was given is taken"
+
+
+def _forget(ended: dict[str, Savepoint], name: str, _: None) -> None:
+    ended.pop(name, None)
 
 
 @given(
