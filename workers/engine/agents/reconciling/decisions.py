@@ -19,7 +19,6 @@ from .reconcile import (
     DivideStream,
     End,
     FragmentState,
-    GiveKeys,
     Leave,
     Pause,
     Restart,
@@ -43,9 +42,7 @@ def decide(snapshot: Snapshot, action: Action) -> Instructions:
         case End() | Pause() | Leave():
             return come_to_an_end(snapshot, action)
         case CopyState():
-            return copy(snapshot, action)
-        case GiveKeys():
-            return give(snapshot, action)
+            return copy(snapshot, action) if action.heir is None else give(snapshot, action, action.heir)
         case Stop():
             return stop(snapshot, action)
         case ActivateRoutes():

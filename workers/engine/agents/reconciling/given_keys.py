@@ -20,7 +20,7 @@ from .broker_instructions import Resume
 from .delays import RETRY_MS, SOON_MS
 from .inputs import channels_of, is_unread
 from .instructions import Again, HoldQuery, Instructions, NoteEnds, ReadState, RecordGiven, RetryAt
-from .reconcile import GiveKeys
+from .reconcile import CopyState
 from .retirement import inputs_of, is_final
 from .savepoint_decisions import state_left
 from .snapshot import Snapshot
@@ -39,17 +39,17 @@ def given_to(store: SlotStore, giver: str, heir: str) -> Savepoint | None:
     return store.ended(gift_of(giver, heir)) or store.ended(giver)
 
 
-def not_given(desired: DesiredState, wanted: Iterable[WantedFragment], store: SlotStore) -> tuple[GiveKeys, ...]:
+def not_given(desired: DesiredState, wanted: Iterable[WantedFragment], store: SlotStore) -> tuple[CopyState, ...]:
     """The keys that some fragments have still to give away while they work on."""
     givers = {fragment.id: fragment for fragment in wanted if not fragment.leaving and not fragment.paused}
     return tuple(
-        GiveKeys(givers[name], heir) for heir in desired.wanted.values() for name in heir.taken
+        CopyState(givers[name], heir=heir) for heir in desired.wanted.values() for name in heir.taken
         if name in givers and not store.has(heir.id, "begun") and store.ended(gift_of(name, heir.id)) is None)
 
 
-def give(snapshot: Snapshot, action: GiveKeys) -> Instructions:
+def give(snapshot: Snapshot, action: CopyState, heir: WantedFragment) -> Instructions:
     """Leave the states of an heir's keys, or come a step nearer to it; the query works on meanwhile."""
-    fragment, heir = action.fragment, action.heir
+    fragment = action.fragment
     if not snapshot.has_query:
         return ()
     later = RetryAt(snapshot.now_ms + SOON_MS)

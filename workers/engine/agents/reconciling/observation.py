@@ -26,7 +26,6 @@ from .reconcile import (
     CopyState,
     DivideStream,
     End,
-    GiveKeys,
     Leave,
     OpenOutlet,
     OpenTail,
@@ -149,7 +148,7 @@ class Observer:
 def _asks_records(run: FragmentRun, action: Action) -> bool:
     """Whether a decision on the action asks what stands on disk."""
     match action:
-        case Start() | Restart() | End() | CopyState() | GiveKeys() | Pause() | Leave():
+        case Start() | Restart() | End() | CopyState() | Pause() | Leave():
             return True
         case DivideStream() | ActivateRoutes() | OpenOutlet() | OpenTail():
             return run.is_held is not None
@@ -171,7 +170,7 @@ def _wishes(
             return Wishes(tuple(channels_of(inputs_of(fragment, records))))
         case End(fragment) | Pause(fragment) | Leave(fragment):
             return _to_end(run, action, fragment, records)
-        case GiveKeys(fragment):
+        case CopyState(fragment, heir=heir) if heir is not None:
             return Wishes(tuple(channels_of(inputs_of(fragment, records))), writers_of(fragment))
         case DivideStream(_, position, _, partitioning):
             channel = run.fragment.channel(position)
