@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import isinf
 
-from .key_division import ranges_of, ring_sizes, whole_groups
+from .key_division import ranges_of, ring_cut, whole_groups
 from .model.allocated import Allocation
 from .model.errors import InsufficientSlots, StalePlan
 from .model.fragment import Fragment, RunningBundle
@@ -33,14 +33,16 @@ def parts_of(schedule: Schedule) -> dict[str, tuple[WantedBundle, ...]]:
         Some of its slots are on machines that would have to be bought.
     """
     require_slots(schedule)
-    placement = schedule.placement
-    sizes = {task: sizes_of(schedule, task) for task in schedule.job.by_key & placement.counts.keys()}
-    return {
-        task: tuple(
-            WantedBundle(
-                placement.slots[position].name, counts[position], weight, sizes[task][position] if task in sizes else 0)
-            for position, weight in weights_of(schedule, task).items())
-        for task, counts in placement.counts.items()}
+    return {task: wanted_of(schedule, task) for task in schedule.placement.counts}
+
+
+def wanted_of(schedule: Schedule, task: str) -> tuple[WantedBundle, ...]:
+    """The parts of one task, also on slots that would have to be bought."""
+    weights, counts = weights_of(schedule, task), schedule.placement.counts[task]
+    slots = {position: schedule.placement.slots[position].name for position in weights}
+    cut = ring_cut(weights, slots, schedule.job.keys.get(task)) if task in schedule.job.by_key else {}
+    return tuple(WantedBundle(slots[position], counts[position], weight, cut.get(position, ()))
+                 for position, weight in weights.items())
 
 
 def weights_of(schedule: Schedule, task: str) -> dict[int, float]:
@@ -48,13 +50,6 @@ def weights_of(schedule: Schedule, task: str) -> dict[int, float]:
     shares = schedule.prediction.routed.shares[task]
     shares = {position: shares[position] for position in sorted(schedule.placement.counts[task])}
     return whole_groups(shares) if task in schedule.job.by_key else _rounded(shares)
-
-
-def sizes_of(schedule: Schedule, task: str) -> dict[int, int]:
-    """How many key groups each slot of a task that is divided by key has, by position."""
-    shares = weights_of(schedule, task)
-    slots = {position: schedule.placement.slots[position].name for position in shares}
-    return ring_sizes(shares, slots, schedule.job.keys.get(task))
 
 
 @dataclass(frozen=True)
@@ -97,7 +92,7 @@ def lay_out(schedule: Schedule, running: Mapping[str, str], started: Collection[
         for task, own_bundles in parts.items() if task not in job.one_thread and task not in job.by_key}
     for task in job.by_key & parts.keys():
         if len(parts[task]) > 1:
-            ranges = ranges_of([part.of_ring for part in parts[task]])
+            ranges = ranges_of([part.weight for part in parts[task]])
             divided[running[task]] = tuple(
                 RunningBundle("", part.slot, part.threads, part.weight, key_ranges=(own,))
                 for part, own in zip(parts[task], ranges, strict=True))

@@ -28,10 +28,11 @@ def _interruption(plan: Plan, step: Step) -> Interruption:
     after = plan.fragments_after[step.fragment]
     if kind_of(step).of_bundles:
         parts = {bundle.part for bundle in _bundles(after, step.bundle)}
+        leaving = {bundle.id for bundle in after.bundles if bundle.leaving}  # other givers work on
         givers = {name for bundle in _bundles(after, step.bundle) if bundle.takes_keys for name in bundle.inherits}
         ending = tuple(
             bundle for bundle in _bundles(plan.fragments_before.get(step.fragment))
-            if bundle.part in parts or bundle.id in givers)
+            if bundle.part in parts or bundle.id in givers & leaving)
         nodes = {node_of(bundle.slot) for bundle in _bundles(after, step.bundle)}
     elif not kind_of(step).hands_over:  # it restarts where it is
         return Interruption(_bundles(after), between_nodes=False)

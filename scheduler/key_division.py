@@ -6,11 +6,12 @@ divided by key gets each key's events in order, from one bundle, as long as a re
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
 from .model.dataflow import Dataflow
-from .model.key_loads import NEAR, DividedKeys, KeyLoads
+from .model.key_loads import NEAR, DividedKeys, KeyLoads, KeyRanges
 from .model.ring import KEY_GROUPS, KeyRange
 from .model.task_types import TaskType
 
@@ -62,9 +63,11 @@ def whole_groups(shares: Mapping[int, float]) -> dict[int, float]:
     return {place: number / KEY_GROUPS for place, number in groups.items()}
 
 
-def ring_sizes(shares: Mapping[int, float], slots: Mapping[int, str], keys: DividedKeys | None) -> dict[int, int]:
-    """How many key groups each of a task's bundles has, by place: so many that each gets its share of the events, as
-    far as it is known how these spread over keys.
+def ring_cut(
+    shares: Mapping[int, float], slots: Mapping[int, str], keys: DividedKeys | None
+) -> dict[int, KeyRanges]:
+    """The ranges of each of a task's bundles, by place, so that each gets its share of the events; none at all where it
+    is not known how these spread over keys.
 
     Ranges that are there stay, for keys that change hands cost a pause: unless others would spare the bundle that has
     most, for its share, a tenth of it.
@@ -77,23 +80,22 @@ def ring_sizes(shares: Mapping[int, float], slots: Mapping[int, str], keys: Divi
         Where each bundle is to be.
     """
     if keys is None or keys.loads is None:
-        return {place: round(weight * KEY_GROUPS) for place, weight in whole_groups(shares).items()}
+        return {}
     sizes = keys.loads.sizes(list(shares.values()))
+    anew = {place: (own,) for place, own in zip(
+        shares, ranges_of([size / KEY_GROUPS for size in sizes]), strict=True)}
     if keys.ranges.keys() == {slots[place] for place in shares}:
-        own = [keys.ranges[slots[place]] for place in shares]
-        anew = _clockwise(sizes)
+        own = {place: keys.ranges[slots[place]] for place in shares}
         if fullest(own, shares, keys.loads) <= (1 + NEAR) * fullest(anew, shares, keys.loads):
-            sizes = tuple(each.size for each in own)
-    return dict(zip(shares, sizes, strict=True))
+            return own
+    return anew
 
 
-def fullest(ranges: Sequence[KeyRange], shares: Mapping[int, float], loads: KeyLoads) -> float:
-    """What the range with most to do gets for each event that its bundle was to get; 1 where all get their shares."""
-    return max(loads.share(own) / share for own, share in zip(ranges, shares.values(), strict=True) if share)
-
-
-def _clockwise(sizes: Sequence[int]) -> list[KeyRange]:
-    return [KeyRange(first, size, "") for first, size in ranges_of([size / KEY_GROUPS for size in sizes])]
+def fullest(ranges: Mapping[int, KeyRanges], shares: Mapping[int, float], loads: KeyLoads) -> float:
+    """What the bundle with most to do gets for each event that it was to get; 1 where all get their shares."""
+    return max(
+        sum(loads.share(KeyRange(first, size, "")) for first, size in ranges[place]) / share
+        for place, share in shares.items() if share)
 
 
 def ranges_of(weights: Sequence[float]) -> tuple[tuple[int, int], ...]:
@@ -104,6 +106,46 @@ def ranges_of(weights: Sequence[float]) -> tuple[tuple[int, int], ...]:
         size = round(weight * KEY_GROUPS)
         ranges.append((reached, size))
         reached += size
+    return tuple(ranges)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPiece:
+    """Key groups that one bundle has before keys change hands: the first, how many, and whose they are."""
+
+    first: int
+    size: int
+    giver: str
+
+
+def cut_off(pieces: Sequence[KeyPiece], size: int) -> tuple[list[KeyPiece], list[KeyPiece]]:
+    """The first so many groups of some pieces, and the others. A piece is cut in two where that falls into it."""
+    first: list[KeyPiece] = []
+    rest: list[KeyPiece] = []
+    for piece in pieces:
+        own = min(piece.size, size - sum(other.size for other in first))
+        if own:
+            first.append(replace(piece, size=own))
+        if own < piece.size:
+            rest.append(KeyPiece((piece.first + own) % KEY_GROUPS, piece.size - own, piece.giver))
+    return first, rest
+
+
+def within(pieces: Iterable[KeyPiece], ranges: KeyRanges) -> list[KeyPiece]:
+    """What of some pieces lies in some ranges."""
+    cuts = [(max(piece.first, first), min(piece.first + piece.size, first + size), piece.giver)
+            for piece in pieces for first, size in ranges]
+    return [KeyPiece(begin, end - begin, giver) for begin, end, giver in cuts if begin < end]
+
+
+def joined(pieces: Sequence[KeyPiece]) -> KeyRanges:
+    """The ranges that pieces make up, in their order on the ring; those that touch each other are one."""
+    ranges: list[tuple[int, int]] = []
+    for piece in sorted(pieces, key=lambda piece: piece.first):
+        if ranges and sum(ranges[-1]) == piece.first:
+            ranges[-1] = (ranges[-1][0], ranges[-1][1] + piece.size)
+        else:
+            ranges.append((piece.first, piece.size))
     return tuple(ranges)
 
 

@@ -137,9 +137,10 @@ def _every_query(
 def _has_taken_over(seen: QueryEvidence) -> bool:
     node = seen.reports.node(node_of(seen.bundle.slot))
     inherits, _ = seen.fragment.inherited_by(seen.bundle)
+    work_on = {bundle.id for bundle in seen.fragment.bundles if not bundle.leaving}  # they gave keys away
     ancestors_run = node is not None and any(
         ancestor in slot.fragments and slot.fragments[ancestor].state != LEFT
-        for slot in node.slots.values() for ancestor in inherits)
+        for slot in node.slots.values() for ancestor in inherits if ancestor not in work_on)
     return seen.runs and not ancestors_run and _has_left_its_node(seen)
 
 

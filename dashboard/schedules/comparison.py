@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.allocation.acquisition import Acquisition
-from scheduler.enactment import sizes_of, weights_of
+from scheduler.enactment import wanted_of, weights_of
 from scheduler.model.errors import MissingProfile, WeirError
 from scheduler.model.fragment import RunningBundle, node_of
 from scheduler.model.placement import Bound
 from scheduler.model.resources import HOURS_PER_MONTH
 from scheduler.pairs import PAIRS, Pair, about, key_of
+from scheduler.reuse.division import is_cut_so
 from scheduler.scheduling import Comparison, Schedule
 
 Today = Mapping[str, Sequence[RunningBundle]]  # bundles by the submitted task that they execute
@@ -194,8 +195,7 @@ def changes(schedule: Schedule, today: Today) -> Changes:
             count["start"] += len(counts)
             continue
         weights = weights_of(schedule, task)  # as they would be stored: those that run are
-        if task in schedule.job.by_key and sorted(sizes_of(schedule, task).values()) != sorted(
-                bundle.key_groups for bundle in running.values()):
+        if task in schedule.job.by_key and not is_cut_so(wanted_of(schedule, task), running.values()):
             count["start"] += len(counts)  # its keys change hands
             count["leave"] += len(running)
             continue

@@ -56,14 +56,14 @@ class WantedFragment:
 
     Inputs of the same task are one stream that comes in several channels. ``inherits`` are the fragments whose work it
     goes on with, ``channels`` (by position) those of theirs that it goes on writing. ``heirs`` are its readers that go
-    on with the work of others, and of which; ``joins`` says, by position, where a reader begins that does not begin at
-    the newest event. ``outlets`` are readers of the whole stream, ``routes`` those that are divided; ``part_readers``
-    says who reads a part that is named after another, whose work it goes on with. A bundle that is ``leaving`` reads
-    what it has to its end, and goes: ``writers`` says who wrote it. One with ``key_ranges`` (the first group of each,
-    and how many) begins with the states of the keys there, out of what all that it inherits from have left: they read
-    what they have to its end, and it reads parts of its own. It leaves a part of each of these named ``savepoints``
-    while it works. Of tasks in ``restores`` it begins with what a named savepoint has: states, and the next number of
-    its source.
+    on with the work of others, and of which; ``joins`` says, by position, where a reader begins that does not begin
+    at the newest event. ``outlets`` are readers of the whole stream, ``routes`` those that are divided;
+    ``part_readers`` says who reads a part that is named after another, whose work it goes on with. A bundle that is
+    ``leaving`` reads what it has to its end, and goes: ``writers`` says who wrote it. One with ``key_ranges`` (the
+    first group of each, and how many) begins with the states of the keys there, out of what all that it inherits
+    from have left, or of those ranges that it ``takes`` of each: they read what they have of these keys to its end,
+    and it reads parts of its own. It leaves a part of each of these named ``savepoints`` while it works. Of tasks
+    in ``restores`` it begins with what a named savepoint has: states, and the next number of its source.
     """
 
     id: str
@@ -82,6 +82,7 @@ class WantedFragment:
     part_readers: Mapping[str, str] = field(default_factory=dict)  # by the bundle that the part is named after
     leaving: bool = False
     key_ranges: tuple[tuple[int, int], ...] = ()
+    takes: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # where it is not all of its own
     writers: Mapping[str, ChannelWriter] = field(default_factory=dict)  # by channel
     real_time: bool = False  # its batches stay open, where its chain can be worked on so
     alternates: Mapping[int, str] = field(default_factory=dict)  # position of a dynamic task -> `warm_up.working`
@@ -99,6 +100,11 @@ class WantedFragment:
     def paused(self) -> bool:
         """Whether it keeps its state and does nothing."""
         return self.active == 0
+
+    @property
+    def taken(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
+        """By fragment that it inherits from: the ranges whose states it takes; none where it takes no keys."""
+        return {**dict.fromkeys(self.inherits, self.key_ranges), **self.takes} if self.key_ranges else {}
 
     @property
     def written(self) -> tuple[str, ...]:

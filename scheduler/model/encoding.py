@@ -33,7 +33,7 @@ _LEFT_OUT_WHERE_EMPTY = {
         "cores_error", "measured_queries", "machine", "not_measured", "slots_kept", "slots_per_hour_delta",
         "money_per_hour_alone", "alone_error", "rests_on", "since_ms"),
     Promise: ("latencies_s", "slots_bound", "traffic_bound", "crowded"),
-    RunningBundle: ("root", "inherits", "origin", "key_ranges"),
+    RunningBundle: ("root", "inherits", "origin", "key_ranges", "takes"),
     RunningTask: ("rate_per_s",),
     Step: ("bundle", "of_key", "alternate"),
     Submitted: ("paused", "scheduled", "unchained"),
@@ -166,8 +166,11 @@ def fragment_from_data(data: Mapping[str, Any]) -> Fragment:
 def bundles_from_data(data: Iterable[Mapping[str, Any]]) -> tuple[RunningBundle, ...]:
     """A fragment's bundles from their JSON objects."""
     return tuple(
-        RunningBundle(**{**bundle, "inherits": tuple(bundle.get("inherits", ())), "key_ranges": tuple(
-            map(tuple, bundle.get("key_ranges", ())))}) for bundle in data)
+        RunningBundle(**{
+            **bundle, "inherits": tuple(bundle.get("inherits", ())),
+            "key_ranges": tuple(map(tuple, bundle.get("key_ranges", ()))),
+            "takes": tuple((giver, tuple(map(tuple, ranges))) for giver, ranges in bundle.get("takes", ()))})
+        for bundle in data)
 
 
 def promise_from_data(data: Mapping[str, Any]) -> Promise:

@@ -67,8 +67,10 @@ class RunningBundle:
 
     Where the fragment is divided by key, ``key_ranges`` are its ranges of the ring (the first key group of each, and
     how many it has), or were until it was to leave; its weight is their part of the events, as it was planned. One that
-    begins with the keys of others of its fragment, at new parts and channels, ``inherits`` from all of them and has no
-    ``root``.
+    begins with the keys of others of its fragment, at new parts and channels, ``inherits`` from these and has no
+    ``root``. ``takes`` says which ranges of whose states those are; without it, all of its own of each. Who gives keys
+    away leaves, or works on with the others that it has: the states of those that it gave stay with it, and count no
+    more.
     """
 
     id: str  # of the same shape as a fragment's, and never reused either
@@ -79,6 +81,7 @@ class RunningBundle:
     inherits: tuple[str, ...] = ()
     origin: str = ""
     key_ranges: tuple[tuple[int, int], ...] = ()
+    takes: tuple[tuple[str, tuple[tuple[int, int], ...]], ...] = ()
 
     @property
     def leaving(self) -> bool:
@@ -93,6 +96,11 @@ class RunningBundle:
     def takes_keys(self) -> bool:
         """Whether it begins with the states of its keys that others of its fragment leave."""
         return bool(self.inherits and self.key_ranges and not self.root)
+
+    @property
+    def taken(self) -> Mapping[str, tuple[tuple[int, int], ...]]:
+        """By bundle that it goes on with: the ranges whose states it takes of what that one leaves."""
+        return {**dict.fromkeys(self.inherits, self.key_ranges), **dict(self.takes)} if self.takes_keys else {}
 
     @property
     def part(self) -> str:

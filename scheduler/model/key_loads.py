@@ -21,6 +21,7 @@ from .ring import KEY_GROUPS, KeyRange
 
 STRETCHES = 256
 STRETCH = KEY_GROUPS // STRETCHES  # in key groups
+KeyRanges = tuple[tuple[int, int], ...]  # of a bundle: the first key group of each range, and how many it has
 MEMORY_MS = 300_000.0  # after which an event counts 1/e, as in Java
 MOST_FREQUENT, LONGEST_TEXT = 16, 64  # keys of a writer, and characters of each
 MOST = 1e15  # of a count, or of a moment in ms
@@ -153,11 +154,11 @@ class KeyLoads:
 class DividedKeys:
     """How a running task's keys are divided, and how its events spread over them (None: that is not known).
 
-    ``ranges`` are those of its bundles, by slot, where each slot has one range and none is changing hands.
+    ``ranges`` are those of its bundles, by slot, where each slot has one bundle and none is changing hands.
     """
 
     loads: KeyLoads | None
-    ranges: Mapping[str, KeyRange]
+    ranges: Mapping[str, KeyRanges]
 
 
 def nearest_cut(load: Callable[[int], float], size: int, wanted: float) -> int:

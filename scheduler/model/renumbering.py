@@ -77,4 +77,5 @@ class _Numbering:
 
     def _bundle(self, bundle: RunningBundle) -> RunningBundle:
         return replace(
-            bundle, id=self.of(bundle.id), root=self.of(bundle.root), inherits=tuple(map(self.of, bundle.inherits)))
+            bundle, id=self.of(bundle.id), root=self.of(bundle.root), inherits=tuple(map(self.of, bundle.inherits)),
+            takes=tuple((self.of(giver), ranges) for giver, ranges in bundle.takes))

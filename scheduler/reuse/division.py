@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from operator import attrgetter
 
-from scheduler.key_division import ranges_of
+from scheduler.key_division import KeyPiece, cut_off, joined, ranges_of, within
 from scheduler.model.errors import NotEnactable
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
+from scheduler.model.key_loads import KeyRanges
 from scheduler.model.plan import Step
 from scheduler.model.ports import EstateView
 from scheduler.model.ring import KEY_GROUPS
@@ -30,22 +32,17 @@ from .activity import FragmentChange
 @dataclass(frozen=True, slots=True)
 class WantedBundle:
     """A bundle as a schedule wants it: threads on a slot, with their part of the task's events. Where it is divided by
-    key, ``groups`` is how many key groups they have; 0: as many as their part of the events."""
+    key, ``key_ranges`` are its ranges of the ring; none: any, as large as its part of the events."""
 
     slot: str
     threads: int
     weight: float
-    groups: int = 0
+    key_ranges: KeyRanges = ()
 
     @property
     def key_groups(self) -> int:
         """How many key groups they have, where it is divided by key."""
-        return self.groups or round(self.weight * KEY_GROUPS)
-
-    @property
-    def of_ring(self) -> float:
-        """Their part of the ring."""
-        return self.key_groups / KEY_GROUPS
+        return sum(size for _, size in self.key_ranges) or round(self.weight * KEY_GROUPS)
 
 
 def is_scheduled(estate: EstateView, fragment: Fragment) -> bool:
@@ -73,7 +70,7 @@ def divided_back(
     changes = []
     for fragment_id, fragment in now.items():
         was = working_bundles(before[fragment_id]) if fragment_id in before else []
-        parts = [WantedBundle(old.slot, old.threads, old.weight, old.key_groups) for old in was]
+        parts = [WantedBundle(old.slot, old.threads, old.weight, old.key_ranges) for old in was]
         parts = parts or [WantedBundle(fused[fragment.tasks[0]].slot, 1, 1.0)]
         changes.append(
             keys_divided_anew(fragment.tasks[0], fragment, parts, ids=ids) if fragment.divided_by_key
@@ -158,8 +155,10 @@ def keys_divided_anew(
 ) -> FragmentChange:
     """A fragment with state whose keys these parts have in place of its bundles.
 
-    Where each part is as large as a bundle, they stay, or hand over to other slots of their node. Else all of them read
-    what they have to its end, and new ones go on with the states of their keys.
+    Where each part has a bundle's ranges, or is as large as a bundle, they stay, or hand over to other slots of their
+    node. Else a bundle works on whose slot has a part with ranges of its own, or of its size or a smaller one: it gives
+    away what is too much. Other parts are new bundles, which begin with the states of the keys that they take. A bundle
+    that has no part, or a larger one, leaves.
 
     Parameters
     ----------
@@ -175,11 +174,9 @@ def keys_divided_anew(
     """
     own = working_bundles(fragment)
     already = [bundle for bundle in fragment.queries if bundle.leaving and bundle.id not in left]
-    stays = fragment.divided_by_key and sorted(part.key_groups for part in parts) == sorted(
-        bundle.key_groups for bundle in own)
+    stays = fragment.divided_by_key and is_cut_so(parts, own)
     if stays and is_changing_hands(fragment):  # who has not begun has nothing to hand over
-        stays = sorted((part.key_groups, part.slot) for part in parts) == sorted(
-            (bundle.key_groups, bundle.slot) for bundle in own)
+        stays = all(part.slot == bundle.slot for part, bundle in zip(_homes(parts, own), own, strict=True))
     ends_at = _homes(parts, own) if stays else [parts[0]] * len(own)
     for bundle, part in zip(own, ends_at, strict=True):
         if {node_of(bundle.slot)} != {node_of(other.slot) for other in ([part] if stays else parts)}:
@@ -190,18 +187,104 @@ def keys_divided_anew(
             bundle if part.slot == bundle.slot else _moved_on(bundle, next(ids), part.slot)
             for part, bundle in zip(ends_at, own, strict=True)]
     else:
-        bundles = keyed_bundles(parts, ids, inherits=tuple(bundle.id for bundle in own))
-        leaving = [replace(bundle, weight=0.0) for bundle in own]
+        bundles = _with_keys_of(own, parts, ids, works_on=not is_changing_hands(fragment))
+        working = {bundle.id for bundle in bundles}
+        leaving = [replace(bundle, weight=0.0) for bundle in own if bundle.id not in working]
 
     def step(kind: StepKind, bundle: str | None) -> Step:
         return Step(kind=kind.name, fragment=fragment.id, task=fragment.tasks[0], bundle=bundle)
 
-    heirs = [bundle.id for bundle in bundles if bundle not in own]
+    before = {bundle.id for bundle in own}
+    heirs = [bundle.id for bundle in bundles if bundle.id not in before]
     steps = (
         *(step(HAND_OVER_BUNDLE if stays else TAKE_KEYS, heir) for heir in heirs),
-        *([step(ROUTE, None)] if leaving else []), *(step(LEAVE_BUNDLE, bundle.id) for bundle in leaving))
+        *([step(ROUTE, None)] if heirs and not stays else []),
+        *(step(LEAVE_BUNDLE, bundle.id) for bundle in leaving))
     after = replace(fragment, slot=bundles[0].slot, bundles=(*bundles, *leaving, *already))
     return FragmentChange({fragment.id: fragment}, {fragment.id: after}, steps)
+
+
+def _with_keys_of(
+    own: Sequence[RunningBundle], parts: Sequence[WantedBundle], ids: Iterator[str], *, works_on: bool
+) -> list[RunningBundle]:
+    """Bundles that have these parts of the ring: those before that work on, and new ones with the keys of others.
+    Nobody works on (``works_on``) whose keys may still be on their way to it."""
+    pieces = {
+        bundle.id: [KeyPiece(first, size, bundle.id) for first, size in bundle.key_ranges or ((0, KEY_GROUPS),)]
+        for bundle in own}
+    working = own if works_on else ()
+    hands = _named_pieces(working, parts, pieces) if all(part.key_ranges for part in parts) else _sized_pieces(
+        own, parts, pieces, _standing(working, parts))
+    bundles = []
+    for place, part in enumerate(parts):
+        bundle, has = hands[place]
+        ranges, givers = joined(has), dict.fromkeys(piece.giver for piece in has)
+        if bundle is None:
+            bundles.append(RunningBundle(
+                next(ids), part.slot, 1, part.weight, inherits=tuple(givers), key_ranges=ranges, takes=tuple(
+                    (giver, joined([piece for piece in has if piece.giver == giver])) for giver in givers)))
+        else:
+            bundles.append(
+                bundle if ranges == bundle.key_ranges else replace(bundle, weight=part.weight, key_ranges=ranges))
+    return bundles
+
+
+Hands = dict[int, tuple[RunningBundle | None, list[KeyPiece]]]  # by place: who works on, if anybody, and what it has
+
+
+def _named_pieces(
+    own: Sequence[RunningBundle], parts: Sequence[WantedBundle], pieces: Mapping[str, Sequence[KeyPiece]]
+) -> Hands:
+    """Where parts name their ranges: a bundle works on that has all of its slot's part."""
+    hands: Hands = {}
+    every, free = [piece for own_pieces in pieces.values() for piece in own_pieces], list(own)
+    for place, part in enumerate(parts):
+        bundle = next((bundle for bundle in free if bundle.key_ranges and bundle.slot == part.slot and sum(
+            piece.size for piece in within(pieces[bundle.id], part.key_ranges)) == part.key_groups), None)
+        hands[place] = bundle, within(every, part.key_ranges)
+        free = [other for other in free if other is not bundle]
+    return hands
+
+
+def _sized_pieces(
+    own: Sequence[RunningBundle], parts: Sequence[WantedBundle], pieces: Mapping[str, Sequence[KeyPiece]],
+    stands: Mapping[int, RunningBundle],
+) -> Hands:
+    """Where parts have a size alone: a bundle works on whose slot has a part that is no larger. The heir of one that
+    grows takes all that it had, and new bundles what others give away."""
+    hands: Hands = {}
+    grows = {place: bundle for place, bundle in stands.items() if parts[place].key_groups > bundle.key_groups}
+    given = {bundle.id: list(pieces[bundle.id]) for bundle in own if bundle not in grows.values()}
+    for place, bundle in stands.items():
+        if place not in grows:
+            stay, given[bundle.id] = cut_off(pieces[bundle.id], parts[place].key_groups)
+            hands[place] = bundle, stay
+    pool = sorted((piece for own_pieces in given.values() for piece in own_pieces), key=lambda piece: piece.first)
+    for place, part in enumerate(parts):
+        if place not in hands:
+            base = pieces[grows[place].id] if place in grows else []
+            more, pool = cut_off(pool, part.key_groups - sum(piece.size for piece in base))
+            hands[place] = None, [*base, *more]
+    return hands
+
+
+def _standing(own: Sequence[RunningBundle], parts: Sequence[WantedBundle]) -> dict[int, RunningBundle]:
+    """The bundle that has a part's slot already, by the part's place: the largest part there to the largest bundle."""
+    free = sorted((bundle for bundle in own if bundle.key_ranges), key=lambda bundle: -bundle.key_groups)
+    stands: dict[int, RunningBundle] = {}
+    for place in sorted(range(len(parts)), key=lambda place: -parts[place].key_groups):
+        bundle = next((bundle for bundle in free if bundle.slot == parts[place].slot), None)
+        if bundle is not None:
+            stands[place] = bundle
+            free.remove(bundle)
+    return stands
+
+
+def is_cut_so(parts: Iterable[WantedBundle], own: Iterable[RunningBundle]) -> bool:
+    """Whether bundles have the ranges of these parts, or ranges as large where parts name none, whoever has which."""
+    wanted, bundles = list(parts), list(own)
+    measure = attrgetter("key_ranges" if all(part.key_ranges for part in wanted) else "key_groups")
+    return sorted(map(measure, wanted)) == sorted(map(measure, bundles))
 
 
 def _moved_on(bundle: RunningBundle, heir: str, slot: str) -> RunningBundle:
@@ -213,14 +296,15 @@ def _moved_on(bundle: RunningBundle, heir: str, slot: str) -> RunningBundle:
 
 def is_changing_hands(fragment: Fragment) -> bool:
     """Whether bundles that are leaving may still have states of keys that others of it have from then on."""
-    return any(fragment.before(bundle) for bundle in fragment.bundles if not bundle.leaving)
+    return any(
+        other.leaving for bundle in fragment.bundles if not bundle.leaving for other in fragment.before(bundle))
 
 
 def keyed_bundles(
     parts: Sequence[WantedBundle], ids: Iterator[str], *, inherits: tuple[str, ...]
 ) -> list[RunningBundle]:
     """New bundles that have these parts of the ring, one behind the other, and go on with the keys of others."""
-    ranges = ranges_of([part.of_ring for part in parts])
+    ranges = ranges_of([part.weight for part in parts])
     return [
         RunningBundle(next(ids), part.slot, 1, part.weight, inherits=inherits, key_ranges=(own,))
         for part, own in zip(parts, ranges, strict=True)]
@@ -235,7 +319,7 @@ def _homes(parts: Sequence[WantedBundle], own: Sequence[RunningBundle]) -> list[
     ):
         for bundle in own:
             near_part = None if bundle.id in homes else next(
-                (part for part in left if part.key_groups == bundle.key_groups and near(part, bundle)), None)
+                (part for part in left if is_cut_so([part], [bundle]) and near(part, bundle)), None)
             if near_part is not None:
                 homes[bundle.id] = near_part
                 left.remove(near_part)

@@ -1,4 +1,5 @@
-"""A task type that holds as much state as is asked for, from its first event on: for benches alone."""
+"""Task types that hold as much state as is asked for, from the first event of a fold or of a key on: for benches
+alone."""
 
 from __future__ import annotations
 
@@ -20,7 +21,14 @@ HOARD = TaskType(
     name="bench_hoard", kind="transform", family="statistics", doc="Counts events by key, and keeps a text of each.",
     build="tests.benches.hoard:hoard", effects=(), stateful=True, movable_state=True, key="all",
     parameters=(Parameter("megabytes", "integer", "How much all texts are.", required=True, minimum=1),))
-TASK_TYPES = [HOARD]
+HOARD_BY_KEY = TaskType(
+    name="bench_hoard_by_key", kind="transform", family="statistics",
+    doc="Counts the events of each key, and keeps a text with it.", build="tests.benches.hoard:hoard_by_key",
+    effects=(), stateful=True, movable_state=True, by_key=True, passes_key=True, key="by",
+    parameters=(
+        Parameter("by", "list", "The key.", required=True, items="string", column="names"),
+        Parameter("kilobytes", "integer", "How much the text of each key is.", required=True, minimum=1)))
+TASK_TYPES = [HOARD, HOARD_BY_KEY]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,20 @@ class Hoard:
         return [(entry[0],)]
 
 
+@dataclass(frozen=True, slots=True)
+class KeyHoard:
+    """``step`` gives how many events a key has had; it has a text."""
+
+    length: int
+
+    def start(self) -> dict:
+        return {"count": 0, "text": "t" * self.length}
+
+    def step(self, state: dict, _: int) -> Iterable[tuple]:
+        state["count"] += 1
+        return [(state["count"],)]
+
+
 def _never(_: list) -> None:
     return None
 
@@ -50,6 +72,13 @@ def hoard(events: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     """Each event, with how many its key has had."""
     fold = Hoard(config["megabytes"] * 1_000_000 // LENGTH)
     return fold_stream(events, fold, by=[], reads=["_seq"], kept=STREAM, added="count bigint")
+
+
+def hoard_by_key(events: DataFrame, config: Mapping[str, Any]) -> DataFrame:
+    """Each event, with how many its key has had."""
+    fold = KeyHoard(config["kilobytes"] * 1_000)
+    return fold_stream(
+        events, fold, by=config["by"], reads=["_seq"], kept=(*STREAM, *config["by"]), added="count bigint")
 
 
 def offer_task_types(folder: Path) -> str:

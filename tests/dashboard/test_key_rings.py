@@ -24,10 +24,11 @@ from dashboard.plans.selectors import plan_of
 from dashboard.schedules.comparison import changes
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import NodeReport, QueryReport, Reports, SlotReport
-from scheduler.enactment import parts_of, sizes_of
+from scheduler.enactment import parts_of
 from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.key_loads import STRETCHES, FrequentKey, KeyLoads
 from scheduler.model.ring import KEY_GROUPS, KeyRange, key_group
+from scheduler.reuse.division import is_cut_so
 from tests.dashboard.building import World
 from tests.dashboard.schedules import at, rescheduled
 from tests.dashboard.test_keyed_schedules import keyed, mean, run  # noqa: F401 - a fixture
@@ -144,10 +145,7 @@ def test_schedules_cut_the_ring_by_load_and_leave_it_where_that_gains_nothing(
     of = {mean(record).id: KeyLoads((90.0,) * 85 + (9.0,) * 171)}  # the first third has most
     monkeypatch.setattr(node_calls, "key_loads", lambda writers: of)
     planned = problem_of(record).schedule(("MBA", "SAM"), 50)
-    ranges, first = [], 0
-    for part in parts_of(planned)["mean"]:
-        ranges.append(KeyRange(first, part.groups, part.slot))
-        first += part.groups
+    ranges = [KeyRange(*own, part.slot) for part in parts_of(planned)["mean"] for own in part.key_ranges]
     shares = [of[mean(record).id].share(own) for own in ranges]
     assert shares == pytest.approx([part.weight for part in parts_of(planned)["mean"]], abs=0.01)
     assert changes(planned, {"mean": mean(record).queries}).leave == len(ranges)
@@ -157,7 +155,7 @@ def test_schedules_cut_the_ring_by_load_and_leave_it_where_that_gains_nothing(
         (own.token, own.size) for own in ranges]
     of[mean(record).id] = skewed(events=1.0)  # as good as even: nothing is gained
     same = problem_of(record).schedule(("MBA", "SAM"), 50)
-    assert sorted(sizes_of(same, "mean").values()) == sorted(bundle.key_groups for bundle in mean(record).bundles)
+    assert is_cut_so(parts_of(same)["mean"], mean(record).bundles)
     assert not changes(same, {"mean": mean(record).queries}).leave
 
 

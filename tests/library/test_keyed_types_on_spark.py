@@ -88,7 +88,7 @@ def divided(stream: FoldedStream, frame: Any, bundles: list[int]) -> dict[str, l
     for count, (first, last) in zip(bundles, pairwise(cuts), strict=True):
         ranges = ranges_of(list(whole_groups({place: 1 / count for place in range(count)}).values()))
         ring = Ring(("k",), {token: str(place) for place, (token, _) in enumerate(ranges)})
-        states = [json.loads(states_of_keys(texts, [own]) or "{}") for own in ranges]
+        states = [json.loads(states_of_keys([(text, [own]) for text in texts]) or "{}") for own in ranges]
         for place in range(first, last):
             event = frame.iloc[place: place + 1].reset_index(drop=True)
             key = event["_key"][0]

@@ -13,6 +13,7 @@ from scheduler.applying import apply_plan
 from scheduler.assignment import SlotAssigner
 from scheduler.contracts.desired import DESIRED_STATES
 from scheduler.contracts.reports import Reports
+from scheduler.interruptions import interruptions_of
 from scheduler.key_division import divisible_by_key, key_of, ranges_of, whole_groups
 from scheduler.model.encoding import plan_from_json, plan_to_json
 from scheduler.model.errors import NotEnactable, NothingToChange
@@ -26,7 +27,7 @@ from scheduler.moving import why_not_moved
 from scheduler.pairs import PAIRS
 from scheduler.planning import merged_plainly, plan_submission
 from scheduler.rescheduling import bound, plan_schedule, plan_schedule_back, schedulable
-from scheduler.reuse.division import WantedBundle, keyed_bundles, keys_divided_anew
+from scheduler.reuse.division import WantedBundle, is_cut_so, keyed_bundles, keys_divided_anew
 from scheduler.reuse.order import reads_divided, stateful_downstream
 from scheduler.scheduling import prepare, schedule
 from scheduler.step_kinds import EnactmentEvidence, steps_done
@@ -226,12 +227,16 @@ def test_keys_change_hands_when_the_schedule_does_and_back(before: float, after:
     fragment = keyed(now, "sum")
     check_ring(now, fragment)
     live = [bundle for bundle in fragment.bundles if not bundle.leaving]
-    assert len(live) == -(-after // 100) and all(
-        bundle.takes_keys and set(bundle.inherits) == {old.id for old in was.queries} for bundle in live)
-    assert {bundle.id for bundle in fragment.bundles if bundle.leaving} == {old.id for old in was.queries}
+    new = [bundle for bundle in live if bundle.takes_keys]
+    assert len(live) == -(-after // 100)
+    check_hands(was, fragment)
+    leaving = [bundle.id for bundle in fragment.bundles if bundle.leaving]
     kinds = [step.kind for step in plan.steps if step.fragment == fragment.id]
-    assert kinds == ["take_keys"] * len(live) + ["route"] + ["leave_bundle"] * len(was.queries)
-    assert why_not_moved(now, fragment, task_types=TYPES) == "its keys are changing hands"
+    assert kinds == ["take_keys"] * len(new) + ["route"] + ["leave_bundle"] * len(leaving)
+    if was.divided and after > before:
+        assert not leaving, "all work on with fewer keys"
+    else:
+        assert why_not_moved(now, fragment, task_types=TYPES) == "its keys are changing hands"
     with pytest.raises(NothingToChange):
         rescheduled(now, rate_per_s=after)
     back = plan_schedule_back(now, plan)
@@ -239,7 +244,59 @@ def test_keys_change_hands_when_the_schedule_does_and_back(before: float, after:
     check_ring(apply_plan(now, back), again)
     assert [(bundle.slot, bundle.weight) for bundle in again.bundles if not bundle.leaving] == [
         (bundle.slot, bundle.weight) for bundle in was.queries]
-    assert all(set(bundle.inherits) == {heir.id for heir in live} for bundle in again.bundles if not bundle.leaving)
+    check_hands(fragment, again)
+
+
+def check_hands(was: Fragment, now: Fragment) -> None:
+    """Each range that changes hands, and no other, is taken from the bundle that had it."""
+    everything = ((0, KEY_GROUPS),)
+    had = {bundle.id: bundle.key_ranges or everything for bundle in was.queries if not bundle.leaving}
+    live = [bundle for bundle in now.bundles if not bundle.leaving]
+    for group in (*range(0, KEY_GROUPS, 997), *(first for ranges in had.values() for first, _ in ranges)):
+        def has(ranges, group: int = group) -> bool:
+            return any((group - first) % KEY_GROUPS < size for first, size in ranges)
+
+        [before] = [name for name, ranges in had.items() if has(ranges)]
+        [after] = [bundle for bundle in live if has(bundle.key_ranges)]
+        givers = [name for name, ranges in after.taken.items() if name in had and has(ranges)]
+        assert (after.id == before and not givers) or givers == [before]
+    works = {bundle.id: bundle for bundle in live if bundle.id in had}
+    assert {bundle.id for bundle in now.bundles if bundle.leaving} >= had.keys() - works.keys()
+    assert all(bundle.key_groups <= sum(size for _, size in had[name]) for name, bundle in works.items())
+    if was.divided_by_key:
+        moved = was.ring(("k",)).moved_to(now.ring(("k",)))
+        new_parts = {bundle.part for bundle in live} - set(had)
+        assert {heir for _, heir in moved} <= new_parts, "who works on takes nothing"
+
+
+@given(data=st.data())
+def test_only_ranges_that_change_hands_do(data):
+    """From plan to plan on one node: with as many slots more, bundles work on; who keeps its part is not touched."""
+    ids = (f"f2-{number}" for number in itertools.count())
+    fragment = Fragment("f1-1", ("t",), "n1/0", 1)
+    for _ in range(data.draw(st.integers(1, 4))):
+        slots = data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=5))
+        shares = whole_groups({place: data.draw(st.integers(1, 4)) / 4 / len(slots) for place in range(len(slots))})
+        named = ranges_of(data.draw(st.permutations(list(shares.values())))) if data.draw(st.booleans()) else ()
+        parts = [WantedBundle(f"n1/{slot}", 1, shares[place], named[place:place + 1])
+                 for place, slot in enumerate(slots)]
+        left = {bundle.id for bundle in fragment.bundles if bundle.leaving} if data.draw(st.booleans()) else set()
+        change = keys_divided_anew("t", fragment, parts, ids=ids, left=left)
+        after = change.after[fragment.id]
+        live = [bundle for bundle in after.bundles if not bundle.leaving]
+        assert sorted((bundle.slot, bundle.key_groups) for bundle in live) == sorted(
+            (part.slot, part.key_groups) for part in parts)
+        assert is_cut_so(parts, live)
+        assert sum(bundle.key_groups for bundle in live) == KEY_GROUPS
+        if not any(step.kind == "hand_over_bundle" for step in change.steps):
+            check_hands(fragment, after)
+        works = [bundle for bundle in fragment.bundles if not bundle.leaving]
+        apart = len({bundle.slot for bundle in works}) == len(works) and len(set(slots)) == len(slots)
+        stay = {part.slot: part for part in parts}
+        if apart and len(works) == len(fragment.bundles):
+            assert all(bundle in live for bundle in works if bundle.slot in stay and is_cut_so(
+                [stay[bundle.slot]], [bundle]))
+        fragment = after
 
 
 def test_a_chain_with_state_is_cut_into_keys_while_it_runs():
@@ -268,6 +325,18 @@ def test_states_do_not_leave_their_node():
     same = keys_divided_anew("t", apart, [WantedBundle("n2/0", 1, 0.5), WantedBundle("n1/1", 1, 0.5)], ids=ids)
     assert [step.kind for step in same.steps] == ["hand_over_bundle"], "one goes to another slot of its node, whole"
     assert nodes.slots
+
+
+def test_a_bundle_that_works_on_is_not_waited_for():
+    estate = apply_plan(ONE_NODE, submitted(rate_per_s=150))
+    plan = rescheduled(estate, rate_per_s=250)
+    fragment = keyed(apply_plan(estate, plan), "sum")
+    slots = {bundle.slot.partition("/")[2]: {"state": "running", "fragments": {bundle.id: {
+        "state": "running", "threads": 1}}} for bundle in fragment.bundles}
+    reports = Reports.of({"n1": {"node": "n1", "version": plan.generation + 1, "slots": slots}})
+    [key] = [step.key for step in plan.steps if step.fragment == fragment.id and step.kind == "take_keys"]
+    assert key in steps_done(plan, EnactmentEvidence(reports))
+    assert not [entry for entry in interruptions_of(plan) if entry.queries], "nothing stands still"
 
 
 # -- order ------------------------------------------------------------------------------------------------------------
@@ -309,7 +378,7 @@ def test_who_reads_what_is_divided_by_key_is_told_where_it_lacks_order(kinds, la
 
 
 def test_keys_have_changed_hands_when_those_before_have_left_and_all_write_by_the_new_ring():
-    estate = apply_plan(ONE_NODE, submitted(rate_per_s=150))
+    estate = apply_plan(ONE_NODE, submitted(rate_per_s=90))
     plan = rescheduled(estate, rate_per_s=250)
     after = apply_plan(estate, plan)
     fragment = keyed(after, "sum")

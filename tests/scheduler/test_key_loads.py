@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.key_division import fullest, ranges_of, ring_sizes, whole_groups
+from scheduler.key_division import fullest, ranges_of, ring_cut, whole_groups
 from scheduler.model.key_loads import MEMORY_MS, STRETCH, STRETCHES, DividedKeys, FrequentKey, KeyCounts, KeyLoads
 from scheduler.model.ring import KEY_GROUPS, KeyRange, key_group
 
@@ -39,9 +39,10 @@ def had(events: dict[str, float], own: KeyRange) -> float:
 def test_ranges_have_their_parts_of_the_events_but_for_a_stretch_and_keys_that_are_more(world, parts):
     events, loads = world
     shares = {place: part / sum(parts) for place, part in enumerate(parts)}
-    sizes = ring_sizes(shares, dict.fromkeys(shares, "any"), DividedKeys(loads, {}))
-    assert sum(sizes.values()) == KEY_GROUPS and min(sizes.values()) >= 1
-    ranges = [KeyRange(first, size, "") for first, size in ranges_of([size / KEY_GROUPS for size in sizes.values()])]
+    cut = ring_cut(shares, dict.fromkeys(shares, "any"), DividedKeys(loads, {}))
+    ranges = [KeyRange(first, size, "") for ((first, size),) in cut.values()]
+    assert [own.token for own in ranges] == [sum(own.size for own in ranges[:place]) for place in shares]
+    assert sum(own.size for own in ranges) == KEY_GROUPS and min(own.size for own in ranges) >= 1
     total, largest = sum(events.values()), max(events.values())
     within = max(
         (count - sum(key.events for key in loads.frequent if key.group // STRETCH == place))
@@ -49,8 +50,8 @@ def test_ranges_have_their_parts_of_the_events_but_for_a_stretch_and_keys_that_a
     for own, share in zip(ranges, shares.values(), strict=True):
         assert had(events, own) <= share * total + largest + 2 * within + 1e-6
         assert loads.share(own) == pytest.approx(had(events, own) / total, abs=2 * within / total + 1e-9)
-    evenly = [KeyRange(first, size, "") for first, size in ranges_of(list(whole_groups(shares).values()))]
-    assert fullest(ranges, shares, loads) <= fullest(evenly, shares, loads) + (largest + within) / total / min(
+    evenly = {place: (own,) for place, own in enumerate(ranges_of(list(whole_groups(shares).values())))}
+    assert fullest(cut, shares, loads) <= fullest(evenly, shares, loads) + (largest + within) / total / min(
         shares.values())
 
 
@@ -66,18 +67,17 @@ def test_a_key_that_is_more_than_a_part_has_one_to_itself_and_the_others_share_t
     stretches[30_000 // STRETCH] += hot.events
     loads = KeyLoads(tuple(stretches), (hot,))
     shares = dict.fromkeys(range(4), 0.25)
-    ranges = ranges_of([size / KEY_GROUPS for size in ring_sizes(
-        shares, dict.fromkeys(shares, "any"), DividedKeys(loads, {})).values()])
-    parts = sorted(loads.share(KeyRange(first, size, "")) for first, size in ranges)
+    cut = ring_cut(shares, dict.fromkeys(shares, "any"), DividedKeys(loads, {}))
+    parts = sorted(loads.share(KeyRange(*own, "")) for (own,) in cut.values())
     assert parts == pytest.approx([0.1, 0.1, 0.2, 0.6], abs=0.08) and parts[-1] == pytest.approx(0.6, abs=0.01)
 
 
-def test_without_figures_or_with_too_few_events_ranges_are_as_large_as_their_parts():
+def test_without_figures_or_with_too_few_events_nothing_is_said_of_ranges():
     shares, slots = {0: 0.5, 1: 0.5}, {0: "n1/0", 1: "n1/1"}
     few = KeyLoads.together([KeyCounts(0, (1.0,) * STRETCHES)])
     assert few is None and KeyLoads.together([]) is None
     for keys in (None, DividedKeys(None, {})):
-        assert ring_sizes(shares, slots, keys) == {0: KEY_GROUPS // 2, 1: KEY_GROUPS // 2}
+        assert ring_cut(shares, slots, keys) == {}
 
 
 def test_ranges_stay_until_another_cut_spares_the_fullest_a_tenth():
@@ -85,13 +85,15 @@ def test_ranges_stay_until_another_cut_spares_the_fullest_a_tenth():
     shares, slots = {0: 0.5, 1: 0.5}, {0: "n1/0", 1: "n1/1"}
     skewed = KeyLoads((30.0,) * 128 + (10.0,) * 128)
     for first, stays in ((20_000, True), (21_000, True), (KEY_GROUPS // 2, False)):
-        now = {"n1/1": KeyRange(0, first, ""), "n1/0": KeyRange(first, KEY_GROUPS - first, "")}
-        sizes = ring_sizes(shares, slots, DividedKeys(skewed, now))
-        assert (sizes == {0: KEY_GROUPS - first, 1: first}) == stays, first
+        half = first // 2  # whose ranges are in two places stays likewise
+        now = {"n1/1": ((0, half), (half + 100, first - half)), "n1/0": (
+            (half, 100), (first + 100, KEY_GROUPS - first - 100))}
+        cut = ring_cut(shares, slots, DividedKeys(skewed, now))
+        assert (cut == {0: now["n1/0"], 1: now["n1/1"]}) == stays, first
         if not stays:
-            assert skewed.share(KeyRange(0, sizes[0], "")) == pytest.approx(0.5, abs=0.001)
-        elsewhere = ring_sizes(shares, slots, DividedKeys(skewed, {**now, "n1/2": KeyRange(0, 1, "")}))
-        assert skewed.share(KeyRange(0, elsewhere[0], "")) == pytest.approx(0.5, abs=0.001)
+            assert skewed.share(KeyRange(*cut[0][0], "")) == pytest.approx(0.5, abs=0.001)
+        elsewhere = ring_cut(shares, slots, DividedKeys(skewed, {**now, "n1/2": ((0, 1),)}))
+        assert skewed.share(KeyRange(*elsewhere[0][0], "")) == pytest.approx(0.5, abs=0.001)
 
 
 def test_writers_are_put_together_as_of_the_newest():

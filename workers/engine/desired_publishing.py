@@ -169,7 +169,9 @@ def _wanted(
             for part in estate.fragments[reader].bundles if part.part != part.id},
         leaving=bundle.leaving,
         key_ranges=bundle.key_ranges if bundle.takes_keys else (),
-        writers=_writers(estate, fragment, bundle, tasks[0].parents) if bundle.leaving else {},
+        takes={giver: ranges for giver, ranges in bundle.taken.items() if ranges != bundle.key_ranges},
+        writers=_writers(estate, fragment, bundle, tasks[0].parents)
+        if bundle.leaving or any(bundle.id in other.taken for other in fragment.bundles) else {},
         restores=own.restores,
     )
 

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from scheduler.model.ring import KEY_GROUPS, key_group
 
 from .state_store import packed
 
+KeyRanges = Iterable[tuple[int, int]]  # the first key group of each, and how many it has
 
-def states_of_keys(texts: Iterable[str | None], key_ranges: Sequence[tuple[int, int]]) -> str | None:
+
+def states_of_keys(texts: Iterable[tuple[str | None, KeyRanges]]) -> str | None:
     """The states of the keys in some ranges of the ring, of several texts with states by key; None of no state at all.
 
     Parameters
     ----------
-    texts : iterable of str or None
-        JSON, as folds keep it without a store. No key has a state in two of them.
-    key_ranges : sequence of (int, int)
-        The first key group of each range, and how many it has.
+    texts : iterable of (str or None, ranges)
+        JSON, as folds keep it without a store, and which ranges count of it. No key group counts of two of them.
     """
-    has = bytearray(KEY_GROUPS)
-    for first, size in key_ranges:
+    left = [(text, _table(ranges)) for text, ranges in texts if text is not None]
+    states = {
+        key: state for text, counts in left for key, state in json.loads(text).items() if counts[key_group(key)]}
+    return packed(states) if left else None
+
+
+def _table(ranges: KeyRanges) -> bytearray:
+    """By key group: whether it is in the ranges."""
+    table = bytearray(KEY_GROUPS)
+    for first, size in ranges:
         for group in range(first, first + size):
-            has[group % KEY_GROUPS] = 1
-    texts = [text for text in texts if text is not None]
-    states = {key: state for text in texts for key, state in json.loads(text).items() if has[key_group(key)]}
-    return packed(states) if texts else None
+            table[group % KEY_GROUPS] = 1
+    return table

@@ -9,9 +9,8 @@ from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import WARN, Finding
 from scheduler.elasticity.hot_keys import hot_keys
 from scheduler.model.fragment import Fragment
-from scheduler.model.key_loads import DividedKeys, FrequentKey, KeyLoads
+from scheduler.model.key_loads import DividedKeys, FrequentKey, KeyLoads, KeyRanges
 from scheduler.model.ports import EstateView
-from scheduler.model.ring import KeyRange
 from scheduler.reuse.division import working_bundles
 
 
@@ -71,8 +70,8 @@ def hot_key_findings(view: View) -> Iterator[Finding]:
                 dataflows=view.users(fragment.active_tasks))
 
 
-def _ranges_by_slot(fragment: Fragment) -> dict[str, KeyRange]:
-    """The range of each slot; none where a bundle has several, or a slot has."""
+def _ranges_by_slot(fragment: Fragment) -> dict[str, KeyRanges]:
+    """The ranges of each slot; none where a slot has several bundles."""
     own = working_bundles(fragment)
-    ranges = {bundle.slot: KeyRange(*bundle.key_ranges[0], bundle.id) for bundle in own if len(bundle.key_ranges) == 1}
+    ranges = {bundle.slot: bundle.key_ranges for bundle in own}
     return ranges if len(ranges) == len(own) else {}

@@ -28,6 +28,7 @@ from workers.engine.agents.reconciling import executor, query_actuator, record_a
 from workers.engine.agents.reconciling.context import SlotContext
 from workers.engine.agents.reconciling.executor import FragmentExecutor
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
+from workers.engine.agents.reconciling.given_keys import not_given
 from workers.engine.agents.reconciling.handover_stages import HandoverStage
 from workers.engine.agents.reconciling.named_savepoints import unsaved
 from workers.engine.agents.reconciling.reconcile import FragmentState, reconcile
@@ -171,7 +172,8 @@ class World:
         actions = reconcile(
             wanted.of_slot(index), {entry.id: entry.actual() for entry in runs.values()}, self.now_ms,
             elsewhere=wanted.elsewhere(index), outgoing=self._ceding(slot), staying=frozenset(wanted.outgoing),
-            resting=store.having("paused"), left=left, saving=unsaved(store.files, wanted.of_slot(index)))
+            resting=store.having("paused"), left=left, saving=(
+                *unsaved(store.files, wanted.of_slot(index)), *not_given(wanted, wanted.of_slot(index), store)))
         for name, fragment_actions in itertools.groupby(actions, key=lambda action: action.fragment_id):
             run = runs.setdefault(name, FragmentRun(name, now_ms=self.now_ms))
             run.begin(None, now_ms=self.now_ms)

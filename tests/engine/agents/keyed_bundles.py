@@ -11,7 +11,7 @@ import itertools
 import random
 from dataclasses import replace
 
-from scheduler.key_division import whole_groups
+from scheduler.key_division import ranges_of, whole_groups
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.moving import why_not_moved
@@ -54,7 +54,8 @@ class Plans:
         slots = self.chance.choices(NEAR, k=self.chance.randint(1, 3))
         weights = [self.chance.randint(1, 3) for _ in slots]
         groups = whole_groups({place: weight / sum(weights) for place, weight in enumerate(weights)})
-        return [WantedBundle(slot, 1, groups[place]) for place, slot in enumerate(slots)]
+        named = ranges_of(list(groups.values())) if self.chance.random() < 0.5 else ()  # as where loads are known
+        return [WantedBundle(slot, 1, groups[place], named[place:place + 1]) for place, slot in enumerate(slots)]
 
     def divide(self, left: frozenset[str]) -> None:
         """The keys of one task, or of both, change hands."""

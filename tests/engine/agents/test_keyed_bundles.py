@@ -8,6 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from workers.engine.agents.reconciling import given_keys, inputs
+from workers.engine.agents.reconciling.input_selection import select_inputs
+
 from .divided_world import NUMBERS, World
 from .keyed_bundles import OUT, Plans
 from .played_keys import KEYS, key_of
@@ -21,6 +24,7 @@ def play(turns_between: list[int], seed: int, patch: pytest.MonkeyPatch) -> int:
     """Play a history; how many plans it had."""
     chance, made = random.Random(seed), 0
     world, plans = World(chance, patch), Plans(chance)
+    world.lasts = chance.choice(({}, {"t": 2, "u": 3}))  # of slow batches much is left to read when keys change hands
     world.want(plans.estate())
     for turns in turns_between:
         some_turns(world, turns)
@@ -83,6 +87,18 @@ def test_keys_change_hands_and_keep_their_events_states_and_order_whoever_dies(t
 def test_most_histories_have_plans():
     with pytest.MonkeyPatch.context() as patch:
         assert play([60, 200, 200, 200], 3, patch) > 2
+
+
+@pytest.mark.parametrize(("module", "name", "instead"), [
+    (given_keys, "is_unread", lambda *_: False),
+    (inputs, "select_inputs", lambda *chosen, later=(), **more: select_inputs(*chosen, **more)),
+], ids=["a giver reads its keys' last events first", "a reader reads the giver's channel first"])
+def test_worlds_go_wrong_where_a_part_of_that_is_left_out(module, name, instead):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(AssertionError):
+        patch.setattr(module, name, instead)
+        for seed in range(40):
+            with pytest.MonkeyPatch.context() as inner:
+                play([25, 20, 20], seed, inner)
 
 
 @pytest.mark.long

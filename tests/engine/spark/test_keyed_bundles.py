@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from scheduler.key_division import ring_sizes
+from scheduler.key_division import ring_cut
 from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.model.key_loads import DividedKeys, KeyLoads
 from scheduler.model.ring import KEY_GROUPS, key_group
@@ -77,8 +77,9 @@ class Keyed:
         shares = {place: 1 / bundles for place in range(bundles)}
         for name in names:
             before = self.fragments[self.ids[name]]
-            sizes = ring_sizes(shares, dict.fromkeys(shares, ""), DividedKeys(self.loads.get(before.id), {}))
-            parts = [WantedBundle(f"{NODE}/{place % 2}", 1, shares[place], size) for place, size in sizes.items()]
+            cut = ring_cut(shares, dict.fromkeys(shares, ""), DividedKeys(self.loads.get(before.id), {}))
+            parts = [
+                WantedBundle(f"{NODE}/{place % 2}", 1, share, cut.get(place, ())) for place, share in shares.items()]
             change = keys_divided_anew(name, before, parts, ids=ids, left=self.rig.reports().left)
             self.fragments[before.id] = change.after[before.id]
         self.publish()

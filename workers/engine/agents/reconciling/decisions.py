@@ -8,6 +8,7 @@ becomes instructions with everything resolved. Where something has to be seen af
 from __future__ import annotations
 
 from .ending import come_to_an_end, copy
+from .given_keys import give
 from .instructions import Again, Instructions
 from .outputs import change
 from .query_start import restart, stand_down, start
@@ -41,7 +42,7 @@ def decide(snapshot: Snapshot, action: Action) -> Instructions:
         case End() | Pause() | Leave():
             return come_to_an_end(snapshot, action)
         case CopyState():
-            return copy(snapshot, action)
+            return copy(snapshot, action) if action.heir is None else give(snapshot, action, action.heir)
         case Stop():
             return stop(snapshot, action)
         case ActivateRoutes():

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment
+from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import States
 from workers.engine.channels.open_streams import QueryMode
 
@@ -59,6 +60,7 @@ class FragmentRun:
         self._has_done_a_batch = False  # since its query began
         self._retry_at_ms: int | None = None
         self._has_run = False
+        self.ends: dict[str, Mapping[str, Offset]] = {}  # last entries that were noted, by what they are for
         self.copied: States = {}  # its state as it was read last, until it is recorded
         self.left_ms: int | None = None  # since when nothing works at its tasks, from when it takes over until it runs
 

@@ -31,14 +31,15 @@ AT_WORK = frozenset({HandoverStage.WORK, HandoverStage.COPY, HandoverStage.END})
 
 def predecessors(desired: DesiredState, fragment: WantedFragment) -> tuple[str, ...]:
     """The fragments that this one goes on with, as far as this node knows them: those that hand over, and bundles that
-    leave and whose keys others have from then on.
+    leave, or work on with the others of their keys.
 
     A plan that is taken back before it was enacted leaves fragments that never began, between those that end now and
     those that shall go on: only the last of each line count.
     """
     is_from_elsewhere = desired.is_from_elsewhere(fragment)
-    leaving = {name for name in fragment.inherits if name in desired.wanted and desired.wanted[name].leaving}
-    known = [name for name in fragment.inherits if name in desired.outgoing or is_from_elsewhere or name in leaving]
+    wanted = {name: desired.wanted[name] for name in fragment.inherits if name in desired.wanted}
+    givers = {name for name, other in wanted.items() if other.leaving or name in fragment.taken}
+    known = [name for name in fragment.inherits if name in desired.outgoing or is_from_elsewhere or name in givers]
     others = {**desired.heirs_elsewhere, **desired.outgoing}
     earlier = {older for name in known if name in others for older in others[name].inherits}
     return tuple(name for name in known if name not in earlier)

@@ -39,26 +39,47 @@ def inputs_now(
     whole = {
         name for name, info in infos.items() if _is_read_whole(info, wanted.id, progress.offsets.get(name))}
     unread = {name for name, info in infos.items() if is_unread(info, wanted.id, progress.offsets.get(name))}
+    read = {item.channel for item in known_inputs}
     return select_inputs(
         [_instead(item, whole) for item in wanted.inputs], known_inputs,
         ready={name for name, info in infos.items() if wanted.id in {*info.readers, *info.limits}}, unread=unread,
         between_batches=between_batches,
-        later={item.channel for item in wanted.inputs if unread.intersection(item.after)},
+        later={
+            item.channel for item in wanted.inputs if item.channel not in read and any(
+                name in unread and is_unread(
+                    infos[name], wanted.id, progress.offsets.get(name), snapshot.ends.get(item.channel, {}).get(name))
+                for name in item.after)},
     )
 
 
+def ends_to_note(snapshot: Snapshot, wanted: WantedFragment) -> dict[str, dict[str, Offset]]:
+    """By channel that is open and comes after others, and is not read yet: where these ended when that was seen first.
+
+    What they have of the keys that the channel goes on with is before there.
+    """
+    read = {item.channel for item in snapshot.actual.inputs}
+    infos = snapshot.channels
+    return {
+        item.channel: {name: infos[name].last for name in item.after if name in infos}
+        for item in wanted.inputs
+        if item.after and item.channel not in {*read, *snapshot.ends} and item.channel in infos
+        and infos[item.channel].schema_json}
+
+
 def channels_of(items: Iterable[Input]) -> list[str]:
-    """The channels of inputs, and those of the whole streams that some of them are parts of."""
+    """The channels of inputs, and those of the whole streams that some of them are parts of; those that come after
+    others before these, so that what is seen of the others is not older."""
     return list(dict.fromkeys(
-        channel for item in items
+        channel for item in sorted(items, key=lambda item: -len(item.after))
         for channel in ((item.channel, keys.whole_of(item.channel)) if keys.is_part(item.channel) else (item.channel,))
     ))
 
 
-def is_unread(info: ChannelInfo, reader: str, read_to: Offset | None) -> bool:
-    """Whether something is left in a channel for a reader that has read so far, by its checkpoint."""
+def is_unread(info: ChannelInfo, reader: str, read_to: Offset | None, end: Offset | None = None) -> bool:
+    """Whether something is left in a channel, up to an end or at all, for a reader that has read so far, by its
+    checkpoint."""
     offset = info.readers.get(reader)  # behind what it has read, but for one that was let go meanwhile
-    last = info.limits.get(reader, info.last)
+    last = min(info.limits.get(reader, info.last), end or info.last)
     return offset is not None and max(read_to or offset, offset) < last
 
 

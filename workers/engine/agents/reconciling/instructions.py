@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment
+from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint, States
 
 from .broker_instructions import BrokerInstruction
@@ -124,6 +125,14 @@ class InForce:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteEnds:
+    """Keep in mind the last entries of channels, for ``subject``: up to there they are to be read before something."""
+
+    subject: str
+    ends: Mapping[str, Offset]
+
+
+@dataclass(frozen=True, slots=True)
 class LookAtRoutes:
     """All routes are in force, or they are looked at again then."""
 
@@ -162,12 +171,12 @@ class HandedState:
 
 @dataclass(frozen=True, slots=True)
 class TakeOver:
-    """Record what the fragment begins with, of these predecessors: from now on it has begun. With ``key_ranges`` its
-    states are those that they left of the keys there."""
+    """Record what the fragment begins with, of these predecessors: from now on it has begun. Where it ``takes`` keys
+    its states are those that they left of the ranges there, by predecessor."""
 
     restore_point: RestorePoint
     predecessors: tuple[str, ...]
-    key_ranges: tuple[tuple[int, int], ...] = ()
+    takes: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +217,14 @@ class RecordSaved:
 
     savepoint: Savepoint
     names: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordGiven:
+    """Record the state that was read of the keys in these ranges, for an heir that takes these."""
+
+    heir: str
+    ranges: tuple[tuple[int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,11 +294,11 @@ class ForgetRecord:
 
 QueryInstruction = (
     Show | Wait | RetryAt | Stopped | Compile | StandBy | Adopt | DropStandby | Launch | StopQuery | KillQuery
-    | HoldQuery | StayPaused | InForce | LookAtRoutes
+    | HoldQuery | StayPaused | InForce | LookAtRoutes | NoteEnds
 )
 RecordInstruction = (
-    TakeOver | RecordBegun | RecordEnded | ReadState | RecordCopy | RecordSaved | DropSavepoint | RecordStandby
-    | ForgetStandby | RecordPause | RecordLeft | RecordChain | TakeOn
+    TakeOver | RecordBegun | RecordEnded | ReadState | RecordCopy | RecordSaved | RecordGiven | DropSavepoint
+    | RecordStandby | ForgetStandby | RecordPause | RecordLeft | RecordChain | TakeOn
     | ClearCheckpoint | RemoveCheckpoint | MarkRemoved | ForgetRecord
 )
 Instruction = QueryInstruction | RecordInstruction | BrokerInstruction | Again | Release | Gone

@@ -16,6 +16,7 @@ from workers.engine.channels import keys
 
 from .context import SlotContext
 from .fragment_run import FragmentRun
+from .given_keys import given_to
 from .handover_stages import predecessors, remote_successors
 from .inputs import channels_of
 from .named_savepoints import saved
@@ -34,7 +35,7 @@ from .reconcile import (
     Stop,
     Unroute,
 )
-from .retirement import inputs_of, streams_of
+from .retirement import inputs_of, streams_of, writers_of
 from .savepoint_decisions import restores, takes_over
 from .snapshot import Records, Snapshot
 from .standby import inputs_foreseen
@@ -101,7 +102,7 @@ class Observer:
             has_handover_lock=has_handover_lock, records=records,
             savepoints=dict(self._savepoints(desired, action, records)),
             saved=parts, channels=channels, controls=controls,
-            due_after_ms=self._due_after_ms(action, records, parts),
+            due_after_ms=self._due_after_ms(action, records, parts), ends=dict(run.ends),
         )
 
     def _savepoints(
@@ -118,7 +119,7 @@ class Observer:
             inputs = {item.channel for item in action.fragment.inputs}
             names += [name for name, other in desired.outgoing.items() if inputs.intersection(other.written)]
         for name in dict.fromkeys(names):
-            savepoint = self._around.store.ended(name)
+            savepoint = given_to(self._around.store, name, action.fragment.id)
             if savepoint is not None:
                 yield name, savepoint
 
@@ -169,6 +170,8 @@ def _wishes(
             return Wishes(tuple(channels_of(inputs_of(fragment, records))))
         case End(fragment) | Pause(fragment) | Leave(fragment):
             return _to_end(run, action, fragment, records)
+        case CopyState(fragment, heir=heir) if heir is not None:
+            return Wishes(tuple(channels_of(inputs_of(fragment, records))), writers_of(fragment))
         case DivideStream(_, position, _, partitioning):
             channel = run.fragment.channel(position)
             parts = (keys.part(channel, bundle) for bundle in partitioning.bundles)
@@ -212,6 +215,5 @@ def _to_end(run: FragmentRun, action: Action, fragment: WantedFragment, records:
         case Leave():
             channels += channels_of(inputs_of(fragment, records))
             channels += streams_of(fragment) if is_at_rest else ()
-            writers = tuple(dict.fromkeys(writer.fragment for writer in fragment.writers.values()))
-            return Wishes(tuple(dict.fromkeys(channels)), writers)
+            return Wishes(tuple(dict.fromkeys(channels)), writers_of(fragment))
     return Wishes(tuple(dict.fromkeys(channels)))

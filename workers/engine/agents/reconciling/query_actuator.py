@@ -27,6 +27,7 @@ from .instructions import (
     KillQuery,
     Launch,
     LookAtRoutes,
+    NoteEnds,
     QueryInstruction,
     RetryAt,
     Show,
@@ -91,6 +92,8 @@ class QueryActuator:
                     alternates=alternates)
             case LookAtRoutes(at_ms):
                 run.settles(at_ms=at_ms)
+            case NoteEnds(subject, ends):
+                run.ends[subject] = ends
 
     def _compile(self, run: FragmentRun, compile: Compile) -> None:
         store, whole = self._around.store, compile.whole

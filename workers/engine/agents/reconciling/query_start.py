@@ -15,7 +15,7 @@ from scheduler.model.fragment import channel_id
 
 from .broker_instructions import ComeBack, DeleteChannel, ForgetFragment, ForgetRanges, OpenChannel, SetPace
 from .delays import POLL_MS, RETRY_MS, SELDOM_MS, SOON_MS
-from .inputs import inputs_now
+from .inputs import ends_to_note, inputs_now
 from .instructions import (
     Adopt,
     Again,
@@ -28,6 +28,7 @@ from .instructions import (
     Instructions,
     KillQuery,
     Launch,
+    NoteEnds,
     RecordStandby,
     RemoveCheckpoint,
     RetryAt,
@@ -152,11 +153,12 @@ def restart(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
     A batch that is under way is done first, for it would be repeated with the inputs that it was planned with."""
     inputs = inputs_now(snapshot, wanted, between_batches=True)
     runs = snapshot.actual
+    noted = [NoteEnds(channel, ends) for channel, ends in ends_to_note(snapshot, wanted).items()]
     if inputs is None or (set(inputs) == set(runs.inputs) and wanted.threads == runs.threads
                           and wanted.real_time == runs.real_time):
         missing = set(wanted.inputs) - set(inputs or ())
         is_seldom = inputs is not None and all(item.ending for item in missing)  # they may never come
-        return (RetryAt(snapshot.now_ms + (SELDOM_MS if is_seldom else RETRY_MS)),)
-    return await_batch(snapshot, Restart(wanted)) or (*come_to_rest(), Again(Start(wanted)))
+        return (*noted, RetryAt(snapshot.now_ms + (SELDOM_MS if is_seldom else RETRY_MS)))
+    return (*noted, *(await_batch(snapshot, Restart(wanted)) or (*come_to_rest(), Again(Start(wanted)))))
 
 

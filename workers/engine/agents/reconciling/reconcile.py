@@ -1,7 +1,7 @@
 """Reconciliation: diff the actual and the desired state of a slot into actions. Pure: values in, actions out.
 
-The slot performs the actions (``executor.py``) and calls again with what came of them; an action that fails is decided
-anew. One fragment has at most one action under way (``busy``), so actions on different fragments may overlap freely.
+The slot performs the actions (``executor.py``) and calls again with what came of them; one that fails is decided anew.
+A fragment has at most one action under way (``busy``), so actions on different fragments may overlap freely.
 """
 
 from __future__ import annotations
@@ -186,11 +186,12 @@ class End:
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """Copy the state between two batches, and work on: for heirs elsewhere, named savepoints, or nodes that hold it."""
+    """Copy state between two batches, and work on: for heirs elsewhere, savepoints, holders, or who takes its keys."""
 
     fragment: WantedFragment
     savepoints: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()
+    heir: WantedFragment | None = None  # takes keys
 
     @property
     def fragment_id(self) -> str:
@@ -280,8 +281,7 @@ def reconcile(
     wanted = {fragment.id: fragment for fragment in desired}
     handing_over = {fragment.id: (fragment, stage) for fragment, stage in outgoing}
     stopping = frozenset(actual.keys() - wanted.keys()) | staying
-    changes: list[Action] = []
-    starts: list[Action] = []
+    changes, starts = list[Action](), list[Action]()
     for fragment in wanted.values():
         actual_run = actual.get(fragment.id)
         if fragment.paused:
@@ -324,8 +324,8 @@ def _ceding(fragment: WantedFragment, stage: HandoverStage, actual_run: Actual |
         return [*hurry, End(fragment)]
     if stage is HandoverStage.COPY and actual_run is not None and actual_run.state is FragmentState.RUNNING:
         return [CopyState(fragment)]
-    is_to_start = actual_run is None or (actual_run.state is not FragmentState.RUNNING and not actual_run.gave_up)
-    return [Start(fragment)] if is_to_start else []
+    waits = actual_run is None or (actual_run.state is not FragmentState.RUNNING and not actual_run.gave_up)
+    return [Start(fragment)] if waits else []
 
 
 def _may_act(actual_run: Actual, now_ms: int) -> bool:

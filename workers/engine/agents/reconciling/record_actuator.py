@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import zip_longest
 
-from scheduler.contracts.savepoints import States
+from scheduler.contracts.savepoints import Savepoint, States
 from workers.library.key_states import states_of_keys
 
 from ..agent_logs import logger
 from ..transport.copying import make_copies
 from .context import SlotContext
 from .fragment_run import FragmentRun
+from .given_keys import gift_of, given_to
 from .instructions import (
     ClearCheckpoint,
     DropSavepoint,
@@ -26,6 +27,7 @@ from .instructions import (
     RecordChain,
     RecordCopy,
     RecordEnded,
+    RecordGiven,
     RecordInstruction,
     RecordLeft,
     RecordPause,
@@ -48,15 +50,17 @@ class RecordActuator:
     def do(self, run: FragmentRun, instruction: RecordInstruction) -> None:
         store = self._around.store
         match instruction:
-            case TakeOver(restore_point, predecessors, key_ranges):
+            case TakeOver(restore_point, predecessors, takes):
                 if not predecessors:
                     self._log.warning("nothing is left of what it goes on with; it begins anew", fragment=run.id)
                 # Once it is recorded that it has begun, whoever has what others left may remove that.
                 run.left_ms = self._left_ms(run.id, predecessors)
-                if key_ranges:
-                    states = self._states_of_keys(restore_point.states, predecessors, key_ranges)
+                if takes:
+                    states = self._states_of_keys(run.id, restore_point.states, takes)
                     restore_point = replace(restore_point, states=states)
                 store.record_begun(run.id, restore_point)
+                for giver in takes:
+                    store.record_ended(gift_of(giver, run.id), None)
                 self._log.info("fragment takes over", fragment=run.id, from_=predecessors)
             case RecordBegun(restore_point, None):
                 store.record_begun(run.id, restore_point)
@@ -76,6 +80,13 @@ class RecordActuator:
                 states, run.copied = store.fold_stores.whole(run.copied), {}
                 save(store.files, run.id, names, replace(savepoint, states=states))
                 self._log.info("part of savepoints left", fragment=run.id, savepoints=names)
+            case RecordGiven(heir, ranges):
+                copied, run.copied = run.copied, {}
+                states = {
+                    task: [states_of_keys([(text, ranges)]) for text in texts]
+                    for task, texts in store.fold_stores.whole(copied).items()}
+                store.record_ended(gift_of(run.id, heir), Savepoint(states=states))
+                self._log.info("keys given", fragment=run.id, heir=heir)
             case DropSavepoint():
                 store.record_ended(run.id, None)
             case RecordStandby(channels):
@@ -103,22 +114,25 @@ class RecordActuator:
                 store.forget(run.id)
 
     def _states_of_keys(
-        self, tasks: Iterable[str], predecessors: Iterable[str], key_ranges: Sequence[tuple[int, int]]
+        self, heir: str, tasks: Iterable[str], takes: Mapping[str, tuple[tuple[int, int], ...]]
     ) -> States:
-        """What predecessors have left of the keys of these ranges, without pointers to their stores."""
+        """What others have left for an heir of the keys of these ranges, without pointers to their stores."""
         stores = self._around.store.fold_stores
-        left = [stores.whole(ended.states) for name in predecessors if (ended := self._around.store.ended(name))]
+        left = [
+            (stores.whole(given.states), ranges) for name, ranges in takes.items()
+            if (given := given_to(self._around.store, name, heir))]
         return {
             task: [
-                states_of_keys(texts, key_ranges)
-                for texts in zip_longest(*(states.get(task, ()) for states in left))]
+                states_of_keys(zip(texts, (ranges for _, ranges in left), strict=True))
+                for texts in zip_longest(*(states.get(task, ()) for states, _ in left))]
             for task in tasks}
 
     def _left_ms(self, heir: str, predecessors: Iterable[str]) -> int | None:
         """When the last of those whose work a fragment goes on with recorded what it left; where that was on another
         node, by that node's clock."""
         store = self._around.store
-        times_ms = (store.received_ms(heir), *map(store.ended_ms, predecessors))
+        left = (name for other in predecessors for name in (other, gift_of(other, heir)))
+        times_ms = (store.received_ms(heir), *map(store.ended_ms, left))
         return max((at_ms for at_ms in times_ms if at_ms is not None), default=None)
 
     def _states(self, run: FragmentRun, state: HandedState) -> States:

@@ -47,9 +47,10 @@ def _remove(snapshot: Snapshot) -> Instructions:
     steps: list[Instruction] = []
     if fragment is not None:
         taken_over = _taken_over(snapshot, fragment)
-        if snapshot.id in snapshot.desired.outgoing:
+        if (handed_over := snapshot.desired.outgoing.get(snapshot.id)) is not None:  # also what it had still to read
             steps += [
-                Unregister(channel, snapshot.id, for_good=True) for channel in channels_of(fragment.inputs)]
+                Unregister(channel, snapshot.id, for_good=True)
+                for channel in channels_of(dict.fromkeys((*fragment.inputs, *handed_over.inputs)))]
         steps += _channels_left(snapshot, fragment, taken_over)
         steps += _parts_left(snapshot, fragment, taken_over)
     # The savepoint at last: what is still to be removed has it.

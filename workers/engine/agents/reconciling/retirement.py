@@ -6,9 +6,10 @@ not heard of has not begun yet, and may still write what an older plan says. Pur
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from scheduler.contracts.desired import ChannelWriter, Input, WantedFragment, made_in
+from scheduler.contracts.partitioning import Partitioning
 from scheduler.model.fragment import channel_id
 from workers.engine.channels import keys
 from workers.engine.channels.control import routes_of
@@ -34,7 +35,7 @@ def has_read_all(snapshot: Snapshot, fragment: WantedFragment) -> bool:
     heirs = [made_in(heir.id) for heir in successors(snapshot.desired, fragment.id)]
     leaves_since = min(heirs, default=None)
     return all(
-        _is_final(snapshot, channel, writer, leaves_since) for channel, writer in fragment.writers.items()
+        is_final(snapshot, channel, writer, leaves_since, _is_out) for channel, writer in fragment.writers.items()
     ) and not any(
         info is not None and is_unread(info, fragment.id, offsets.get(name)) for name, info in infos.items())
 
@@ -58,6 +59,11 @@ def retire(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     )
 
 
+def writers_of(fragment: WantedFragment) -> tuple[str, ...]:
+    """Who writes for a bundle that leaves, or gives keys away."""
+    return tuple(dict.fromkeys(writer.fragment for writer in fragment.writers.values()))
+
+
 def streams_of(fragment: WantedFragment) -> tuple[str, ...]:
     """The channels of a fragment's streams, and the parts of those that are divided."""
     parts = (
@@ -71,9 +77,22 @@ def inputs_of(fragment: WantedFragment, records: Records) -> Iterable[Input]:
     return dict.fromkeys((*fragment.inputs, *(records.known.inputs if records.known else ())))
 
 
-def _is_final(snapshot: Snapshot, channel: str, writer: ChannelWriter, leaves_since: int | None) -> bool:
-    """Whether a writer gives a leaving bundle nothing more; one that is new with the plan by which that leaves, or a
-    later one, never will: it may wait for what this bundle still reads."""
+def is_final(
+    snapshot: Snapshot, channel: str, writer: ChannelWriter, since: int | None,
+    has_turned: Callable[[Partitioning, str], bool],
+) -> bool:
+    """Whether a writer gives a bundle nothing more of what others are to have.
+
+    One that is new with the plan by which they are, or a later one, never will: it may wait for what this bundle still
+    reads.
+
+    Parameters
+    ----------
+    since : int or None
+        The generation of that plan.
+    has_turned : callable
+        Whether a division gives a bundle nothing of it.
+    """
     control = snapshot.controls.get(writer.fragment, {})
     if LEFT in control:
         return True
@@ -81,7 +100,10 @@ def _is_final(snapshot: Snapshot, channel: str, writer: ChannelWriter, leaves_si
     # A route that lacks the bundle is of a plan before it, which its writer's node has still to hear of.
     bundle = keys.reader_of(channel)
     is_new = keys.whole_of(channel) == channel_id(writer.fragment, writer.position)
-    if route is None and is_new and leaves_since is not None and made_in(writer.fragment) >= leaves_since:
+    if route is None and is_new and since is not None and made_in(writer.fragment) >= since:
         return True
-    return route is not None and route.effective and (
-        bundle in route.partitioning.bundles and bundle not in route.partitioning.served)
+    return route is not None and route.effective and has_turned(route.partitioning, bundle)
+
+
+def _is_out(partitioning: Partitioning, bundle: str) -> bool:
+    return bundle in partitioning.bundles and bundle not in partitioning.served

@@ -101,7 +101,7 @@ def _take_over(snapshot: Snapshot, wanted: WantedFragment) -> Instructions | Non
         for heir in successors(desired, name):
             joins += _given_places(heir, snapshot.savepoints[name])
     point = restore_point_of(wanted, [snapshot.savepoints[name] for name in names])
-    return (*joins, TakeOver(point, names, wanted.key_ranges))
+    return (*joins, TakeOver(point, names, {name: wanted.taken[name] for name in names if name in wanted.taken}))
 
 
 def _restored(snapshot: Snapshot, wanted: WantedFragment) -> RestorePoint:

@@ -85,6 +85,8 @@ class Snapshot:
     due_after_ms : int or None
         When the next number of its source is due after its first; only for one that goes on after a pause, or begins
         with a named savepoint.
+    ends : Mapping[str, Mapping[str, Offset]]
+        Last entries of channels that it noted in this life of its slot, by what they are for: an heir or a channel.
     """
 
     now_ms: int
@@ -108,6 +110,7 @@ class Snapshot:
     channels: Mapping[str, ChannelInfo] = field(default_factory=dict)
     controls: Mapping[str, Control] = field(default_factory=dict)
     due_after_ms: int | None = None
+    ends: Mapping[str, Mapping[str, Offset]] = field(default_factory=dict)
 
     @property
     def id(self) -> str:

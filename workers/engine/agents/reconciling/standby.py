@@ -79,7 +79,7 @@ def rest_s(
     has_standby : bool
         Whether a query stands by in the slot.
     is_carrying : bool
-        Whether something is under way to another node or from there.
+        Whether something is under way to another node or from there, or keys are to another bundle.
     """
     here = {stage for name, stage in stages.items() if not remote_successors(desired, name)} - {HandoverStage.OVER}
     if HandoverStage.END in here or (has_standby and HandoverStage.ENDED in here):  # an output stands still

@@ -1,0 +1,86 @@
+"""Keys that a bundle gives away while it works on with the others that it has. Pure, but for what it finds on disk.
+
+From the boundary on at which all its writers divide by the new ring, no event of these keys comes to it. So once it has
+read what was there then, their states are final, and whichever batch is the next: they are left for the heir in a
+record of their own, ``<giver>--<heir>.ended``, between two batches. They stay in the giver's state, too, and count no
+more: whoever takes over from it takes other ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from scheduler.contracts.desired import DesiredState, WantedFragment, made_in
+from scheduler.contracts.partitioning import Partitioning
+from scheduler.contracts.savepoints import Savepoint
+from scheduler.model.ring import KEY_GROUPS, Ring
+
+from .broker_instructions import Resume
+from .delays import RETRY_MS, SOON_MS
+from .inputs import channels_of, is_unread
+from .instructions import Again, HoldQuery, Instructions, NoteEnds, ReadState, RecordGiven, RetryAt
+from .reconcile import CopyState
+from .retirement import inputs_of, is_final
+from .savepoint_decisions import state_left
+from .snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from ..started_fragments import SlotStore
+
+
+def gift_of(giver: str, heir: str) -> str:
+    """What the record is called of what a bundle has given to an heir."""
+    return f"{giver}--{heir}"
+
+
+def given_to(store: SlotStore, giver: str, heir: str) -> Savepoint | None:
+    """What another has left for an heir: of the keys that it gave away, or of all when it ended; None while neither."""
+    return store.ended(gift_of(giver, heir)) or store.ended(giver)
+
+
+def not_given(desired: DesiredState, wanted: Iterable[WantedFragment], store: SlotStore) -> tuple[CopyState, ...]:
+    """The keys that some fragments have still to give away while they work on."""
+    givers = {fragment.id: fragment for fragment in wanted if not fragment.leaving and not fragment.paused}
+    return tuple(
+        CopyState(givers[name], heir=heir) for heir in desired.wanted.values() for name in heir.taken
+        if name in givers and not store.has(heir.id, "begun") and store.ended(gift_of(name, heir.id)) is None)
+
+
+def give(snapshot: Snapshot, action: CopyState, heir: WantedFragment) -> Instructions:
+    """Leave the states of an heir's keys, or come a step nearer to it; the query works on meanwhile."""
+    fragment = action.fragment
+    if not snapshot.has_query:
+        return ()
+    later = RetryAt(snapshot.now_ms + SOON_MS)
+    ranges = heir.taken[fragment.id]
+
+    def has_turned(partitioning: Partitioning, part: str) -> bool:
+        return isinstance(partitioning, Ring) and not any(
+            own.bundle == part and _overlap(own.token, own.size, ranges) for own in partitioning.ranges)
+
+    if heir.id not in snapshot.ends:
+        if not all(
+            is_final(snapshot, channel, writer, made_in(heir.id), has_turned)
+            for channel, writer in fragment.writers.items()
+        ):
+            return (RetryAt(snapshot.now_ms + RETRY_MS),)
+        return (NoteEnds(heir.id, {name: info.last for name, info in snapshot.channels.items()}), Again(action))
+    progress, ends = snapshot.records.progress, snapshot.ends[heir.id]
+    names = channels_of(inputs_of(fragment, snapshot.records))
+    if any(
+        name in ends and (info := snapshot.channels.get(name)) is not None
+        and is_unread(info, fragment.id, progress.offsets.get(name), ends[name]) for name in names
+    ):
+        return (later,)
+    if snapshot.is_held is None:
+        return (HoldQuery(), Again(action))
+    if not snapshot.is_held or not progress.is_done:
+        return (later,)
+    return (ReadState(state_left(snapshot.records)), Resume(), RecordGiven(heir.id, ranges))
+
+
+def _overlap(first: int, size: int, ranges: Collection[tuple[int, int]]) -> bool:
+    """Whether a range, which may go over the ring's end, has a key group of others."""
+    return any(
+        (other - first) % KEY_GROUPS < size or (first - other) % KEY_GROUPS < others for other, others in ranges)
