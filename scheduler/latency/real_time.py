@@ -20,7 +20,7 @@ from .triggers import SMALLEST_S, BatchCost
 APARTS_S = (SMALLEST_S, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)  # between the beginnings of two groups: what is chosen among
 GROUP_S = 0.004  # until its events are there for who reads them
 BUSY = 0.3  # of its time a query may be at work on events: more would wait for one another
-PAYS_CORES, PAYS_PART = 0.01, 0.2  # what leaving batches open has to save at least, where no limit asks for it
+PAYS_CORES, PAYS_PART = 0.005, 0.2  # what leaving batches open has to save at least, where no limit asks for it
 
 
 @dataclass(frozen=True, slots=True)
