@@ -10,13 +10,9 @@ from typing import Any
 
 import pytest
 
-from scheduler.key_division import ring_sizes
+from scheduler.key_division import whole_groups
 from scheduler.model.fragment import Fragment, RunningTask
-from scheduler.model.key_loads import DividedKeys, KeyLoads
-from scheduler.model.ring import KEY_GROUPS, key_group
 from scheduler.reuse.division import WantedBundle, keys_divided_anew
-from workers.engine.key_meters import key_loads
-from workers.engine.observed import read_meters
 
 from .rig import NODE, Rig, estate_of
 from .test_moved_bundles import kill
@@ -24,26 +20,19 @@ from .test_moved_bundles import kill
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 SENSORS, READINGS, RATE_PER_S = 11, 3, 60.0
 KEPT = {"keep_events": 1_000_000}
-OBSERVED = ("SELECT {sensor} AS sensor_id, 'load' AS obs, CAST(_seq AS double) AS value, "
+OBSERVED = ("SELECT concat('s', _seq % 11) AS sensor_id, 'load' AS obs, CAST(_seq AS double) AS value, "
             "CAST(_seq AS string) AS msg_id, '' AS meta FROM input")
 
 
 class Keyed:
     """A source whose readings are collected by sensor, and, beside that, smoothed and then averaged; an output each."""
 
-    sensor = "concat('s', _seq % 11)"  # in SQL
-
-    @staticmethod
-    def sensor_of(number: int) -> str:
-        return f"s{number % SENSORS}"
-
     def __init__(self, rig: Rig, seed: int) -> None:
         self.rig, self.chance = rig, random.Random(seed)
-        self.loads: dict[str, KeyLoads] = {}
         first = f"f{rig.version + 1}"
         self.tasks = [
             RunningTask("numbers", "numbers", {"rate_per_s": RATE_PER_S}, ()),
-            RunningTask("observed", "sql", {"query": OBSERVED.format(sensor=self.sensor)}, ("numbers",)),
+            RunningTask("observed", "sql", {"query": OBSERVED}, ("numbers",)),
             RunningTask("blocks", "accumulate", {"window": READINGS, "by": ["sensor_id"]}, ("observed",)),
             RunningTask("collected", "kept", KEPT, ("blocks",)),
             RunningTask("smooth", "interpolate", {"window": 2}, ("observed",)),
@@ -72,13 +61,12 @@ class Keyed:
         self.rig.publish(estate_of(list(self.fragments.values()), self.tasks, slots=self.rig.slots))
 
     def divide(self, bundles: int, *names: str) -> None:
-        """Other bundles have the keys of these tasks, so many of each: by the loads of keys, where these are known."""
+        """Other bundles have the keys of these tasks, so many of each."""
         ids = (f"f{self.rig.version + 1}-{number}" for number in itertools.count())
-        shares = {place: 1 / bundles for place in range(bundles)}
+        weights = whole_groups({place: 1 / bundles for place in range(bundles)})
         for name in names:
             before = self.fragments[self.ids[name]]
-            sizes = ring_sizes(shares, dict.fromkeys(shares, ""), DividedKeys(self.loads.get(before.id), {}))
-            parts = [WantedBundle(f"{NODE}/{place % 2}", 1, shares[place], size) for place, size in sizes.items()]
+            parts = [WantedBundle(f"{NODE}/{place % 2}", 1, weight) for place, weight in weights.items()]
             change = keys_divided_anew(name, before, parts, ids=ids, left=self.rig.reports().left)
             self.fragments[before.id] = change.after[before.id]
         self.publish()
@@ -105,23 +93,11 @@ class Keyed:
             for row in self.rows(task):
                 by_sensor[row["sensor_id"]].append(row[made])
             assert len(by_sensor) == SENSORS
-            for sensor, given in by_sensor.items():
-                numbers = (float(number) for number in itertools.count() if self.sensor_of(number) == sensor)
-                blocks = [list(itertools.islice(numbers, READINGS)) for _ in given]
+            for number in range(SENSORS):
+                given = by_sensor[f"s{number}"]
+                blocks = [[float(number + SENSORS * (READINGS * block + place)) for place in range(READINGS)]
+                          for block in range(len(given))]
                 assert given == (blocks if made == "values" else [sum(block) / READINGS for block in blocks])
-
-
-class Skewed(Keyed):
-    """The same where two sensors in the first half of the ring have four readings in five, and more."""
-
-    frequent = tuple(
-        name for name in map(Keyed.sensor_of, range(SENSORS)) if key_group(name) < KEY_GROUPS // 2)[:2]
-    sensor = (f"CASE WHEN _seq % 5 < 2 THEN '{frequent[0]}' WHEN _seq % 5 < 4 THEN '{frequent[1]}' "
-              f"ELSE {Keyed.sensor} END")
-
-    @staticmethod
-    def sensor_of(number: int) -> str:
-        return Skewed.frequent[number % 5 // 2] if number % 5 < 4 else Keyed.sensor_of(number)
 
 
 @pytest.fixture(autouse=True)
@@ -144,28 +120,6 @@ def test_keys_have_two_bundles_then_three_then_one_and_a_slot_dies_in_between(ri
     flow.grows()
     flow.divide(1, "blocks", "smooth", "means")
     flow.is_over()
-    flow.grows()
-    flow.check()
-
-
-def test_a_skewed_stream_is_divided_by_what_its_writer_counts_of_keys(rig: Rig):
-    flow = Skewed(rig, seed=2)
-    rig.wait_running(*flow.fragments)
-    flow.divide(2, "blocks")
-    flow.is_over()
-    blocks, writer = flow.ids["blocks"], flow.ids["observed"]
-    before = flow.fragments[blocks]
-    loads = rig.wait(lambda: key_loads(rig.broker, {blocks: [writer]}).get(blocks), what="enough events are counted")
-    assert {key.text for key in loads.frequent[:2]} == set(flow.frequent)
-    assert loads.share(before.ring(("sensor_id",)).ranges[0]) > 0.8
-    flow.loads = {blocks: loads}
-    flow.divide(2, "blocks")
-    flow.is_over()
-    own = [bundle.id for bundle in flow.fragments[blocks].bundles if not bundle.leaving]
-    counts = rig.wait(
-        lambda: (read := [read_meters(rig.broker, own).counts[name].get("in:n", 0) for name in own]) and min(
-            read) > 100 and read, what="both have events")
-    assert max(counts) / sum(counts) < 0.65, "two keys of which each has 0.4 are in two bundles"
     flow.grows()
     flow.check()
 
