@@ -278,24 +278,20 @@ def test_only_ranges_that_change_hands_do(data):
         slots = data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=5))
         shares = whole_groups({place: data.draw(st.integers(1, 4)) / 4 / len(slots) for place in range(len(slots))})
         named = ranges_of(data.draw(st.permutations(list(shares.values())))) if data.draw(st.booleans()) else ()
-        parts = [WantedBundle(f"n1/{slot}", 1, shares[place], named[place:place + 1])
-                 for place, slot in enumerate(slots)]
+        parts = [WantedBundle(f"n1/{slot}", 1, part, named[place:place + 1])
+                 for (place, part), slot in zip(shares.items(), slots, strict=True)]
         left = {bundle.id for bundle in fragment.bundles if bundle.leaving} if data.draw(st.booleans()) else set()
         change = keys_divided_anew("t", fragment, parts, ids=ids, left=left)
         after = change.after[fragment.id]
         live = [bundle for bundle in after.bundles if not bundle.leaving]
-        assert sorted((bundle.slot, bundle.key_groups) for bundle in live) == sorted(
-            (part.slot, part.key_groups) for part in parts)
-        assert is_cut_so(parts, live)
-        assert sum(bundle.key_groups for bundle in live) == KEY_GROUPS
+        assert {(own.slot, own.key_groups) for own in live} == {(own.slot, own.key_groups) for own in parts}
+        assert is_cut_so(parts, live) and sum(bundle.key_groups for bundle in live) == KEY_GROUPS
         if not any(step.kind == "hand_over_bundle" for step in change.steps):
             check_hands(fragment, after)
         works = [bundle for bundle in fragment.bundles if not bundle.leaving]
         apart = len({bundle.slot for bundle in works}) == len(works) and len(set(slots)) == len(slots)
-        stay = {part.slot: part for part in parts}
         if apart and len(works) == len(fragment.bundles):
-            assert all(bundle in live for bundle in works if bundle.slot in stay and is_cut_so(
-                [stay[bundle.slot]], [bundle]))
+            assert all(own in live for own in works for part in parts if part.slot == own.slot and is_cut_so([part], [own]))
         fragment = after
 
 
