@@ -291,7 +291,7 @@ def test_only_ranges_that_change_hands_do(data):
         works = [bundle for bundle in fragment.bundles if not bundle.leaving]
         apart = len({bundle.slot for bundle in works}) == len(works) and len(set(slots)) == len(slots)
         if apart and len(works) == len(fragment.bundles):
-            assert all(own in live for own in works for part in parts if part.slot == own.slot and is_cut_so([part], [own]))
+            assert all(it in live for part in parts for it in works if it.slot == part.slot and is_cut_so([part], [it]))
         fragment = after
 
 
