@@ -147,7 +147,10 @@ def _flows(page: Page, address: str, *, outputs: int) -> None:
     sections = page.locator("[data-output]")
     expect(sections).to_have_count(outputs)
     for number in range(outputs):
-        newest = sections.nth(number).locator("tbody tr").first.locator("td").first
+        section = sections.nth(number)
+        expect(section.locator("th[data-column='_seq']")).to_be_visible(timeout=SPARK_MS)
+        place = section.locator("th").evaluate_all("cells => cells.findIndex(cell => cell.dataset.column === '_seq')")
+        newest = section.locator("tbody tr").first.locator("td").nth(place)
         expect(newest).to_have_text(re.compile(r"^\d+$"), timeout=SPARK_MS)
         seen = int(newest.text_content())
         until(lambda newest=newest, seen=seen: int(newest.text_content()) > seen, "newer events", wait_s=120)

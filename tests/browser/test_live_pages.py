@@ -92,7 +92,7 @@ def test_a_failing_query_is_told_with_its_cause(merged: dict[str, str], site: Ru
         site.node.failing[fragment] = "AnalysisException: no column temperature"
         expect(page.locator("#health")).to_contain_text("no column temperature")
         expect(page.locator("#failing")).to_have_text("1")
-        page.locator("#health a").first.click()
+        page.locator("#health a[href*='/dataflows/']").first.click()
         expect(page.locator("#notes")).to_contain_text("no column temperature")
     finally:
         site.node.failing.clear()

@@ -27,6 +27,7 @@ EVENTS = 2_000  # distinct ones; then they come again
 # A trial lets event time pass faster than the clock: it begins so far back (ms) that it does not come ahead of it.
 _BACK_MS = 20 * 365 * 86_400_000
 _SCHEMA = b"spark_schema"
+_END = b"ARROW1"  # of each file of Arrow
 
 
 @dataclass(frozen=True)
@@ -126,6 +127,10 @@ def read(path: Path) -> EventFeed:
     """
     with disk.opened(path) as file:
         size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - len(_END)))
+        if file.read() != _END:
+            raise ValueError(f"{path.name} has no end: it was cut short")
+        file.seek(0)
         table = pa.Table.from_batches(batches_of(file, DecodingRoom(EVENTS, 16 * size, size))).combine_chunks()
     schema_json = table.schema.metadata[_SCHEMA].decode()
     (events,) = table.replace_schema_metadata(None).to_batches()
