@@ -54,11 +54,11 @@ def expected_course(forecast: MinuteForecast | None, seen_per_s: float, now_s: f
     return tuple(max(seen_per_s, each) for each in ahead) or (seen_per_s,) * AHEAD
 
 
-def expected_slowing(forecast: MinuteForecast | None, now_s: float) -> tuple[float, ...]:
+def expected_slowing(forecast: MinuteForecast, now_s: float) -> tuple[float, ...]:
     """How fast a node's cores will be in the next minutes, as a part of their present speed: never more than 1, so that
     a core that is to become faster is used once it is."""
-    ahead = () if forecast is None or forecast.last <= 0 else forecast.ahead(now_s)
-    return tuple(min(1.0, each / forecast.last) for each in ahead) if forecast is not None and ahead else (1.0,) * AHEAD
+    ahead = forecast.ahead(now_s) if forecast.last > 0 else ()
+    return tuple(min(1.0, each / forecast.last) for each in ahead) or (1.0,) * AHEAD
 
 
 def speed_expectation(node: str, forecast: MinuteForecast, now_s: float) -> str:
