@@ -4,6 +4,7 @@ A range filter inside a wider one, a block of readings made of shorter blocks: w
 contained in a running sibling's, the submitted task is replaced by its refinement, which reads the wider task's stream.
 The rest follows by itself. The refinement is a task like others, with a fingerprint of its own, so that whoever
 submits the same finds it; the wider task becomes one of the submitted dataflow's, so that it stays while it is needed.
+A dynamic task is contained in a static one where all of its alternates are, or equal it (`narrower_alternates`).
 
 What is contained in what is the task types' word (`Rule`): outputs must be equal event by event, Weir's columns
 included, and the library's tests hold each rule against Spark.
@@ -11,20 +12,22 @@ included, and the library's tests hold each rule against Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
+from itertools import islice
 from typing import Any
 
-from scheduler.model.alternates import logic_version
+from scheduler.model.alternates import alternates_in, logic_version, selectivity_at_work
 from scheduler.model.canonical import canonical_config, identity_config
 from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.fragment import RunningTask
 from scheduler.model.refinement import Refined, Refinement, Rule
-from scheduler.model.task_types import TaskType, TaskTypes
+from scheduler.model.task_types import DYNAMIC, TaskTypes
 
 from .fingerprint import fingerprint
 from .merge import merged_ids
+from .narrower_alternates import PASSES, refined_alternates
 from .siblings import Siblings, expect, kin
 
 MOST_WIDER = 16  # wider siblings among which the best is looked for
@@ -123,8 +126,9 @@ class _Rewriting:
         expect(self.running, ids.values())
         above = {task_id: [ids[parent] for parent in parents] for task_id, parents in self.dataflow.parents().items()}
         expect(self.containment.siblings, (
-            kin(self.tasks[task_id].type, parents=parents, scope=self.scope) for task_id, parents in above.items()
-            if parents and ids[task_id] not in self.running and all(parent in self.running for parent in parents)))
+            kin(name, parents=parents, scope=self.scope) for task_id, parents in above.items()
+            if parents and ids[task_id] not in self.running and all(parent in self.running for parent in parents)
+            for name in _types_of_wider(self.tasks[task_id].type, self.tasks[task_id].config)))
 
     def task(self, task_id: str, parents: Sequence[str]) -> None:
         task = self.tasks[task_id]
@@ -136,7 +140,7 @@ class _Rewriting:
         own = self._fingerprint(task.type, config, above, self.fresh_for if anew and joining in self.running else "")
         may = above and own not in self.running and not anew
         if may and all(parent in self.running for parent in above):
-            best = self._best(task_type, config, above)
+            best = self._best(task.type, config, above)
             if best is not None:
                 own = joining = self._refine(task, parents, *best)
         self._hold(task_id, own, joining)
@@ -152,21 +156,13 @@ class _Rewriting:
         return Contained(dataflow, tuple(self.refinements))
 
     def _best(
-        self, task_type: TaskType, config: Mapping[str, Any], above: Sequence[str]
+        self, type_name: str, config: Mapping[str, Any], above: Sequence[str]
     ) -> tuple[RunningTask, Refined, str] | None:
-        rule = self.containment.rule
-        offers = []
-        for wider in self.containment.siblings.siblings(kin(task_type.name, parents=above, scope=self.scope)):
-            refined = rule(task_type, wider.config, config)
-            if refined is not None and refined.type in self.task_types and self._is_joined(task_type, wider, above):
-                refined = replace(refined, config=canonical_config(self.task_types[refined.type], refined.config))
-                offers.append((wider, refined, self._fingerprint(refined.type, refined.config, [wider.id])))
-            if len(offers) == MOST_WIDER:
-                break
+        offers = list(islice(self._offers(type_name, config, above), MOST_WIDER))
 
         def rank(offer: tuple[RunningTask, Refined, str]) -> tuple[bool, int, str]:
             inside = sum(
-                rule(task_type, offer[0].config, other.config) is not None
+                self._narrowed(offer[0], other.type, other.config) is not None
                 for other, *_ in offers
                 if other is not offer[0]
             )
@@ -175,9 +171,39 @@ class _Rewriting:
         # A refinement that the dataflow has already would be the same task twice.
         return min((offer for offer in offers if offer[2] not in self.holders), key=rank, default=None)
 
-    def _is_joined(self, task_type: TaskType, wider: RunningTask, above: Sequence[str]) -> bool:
+    def _offers(
+        self, type_name: str, config: Mapping[str, Any], above: Sequence[str]
+    ) -> Iterator[tuple[RunningTask, Refined, str]]:
+        """Wider siblings that the merge joins, each with the refinement of its stream, and that one's fingerprint."""
+        for name in _types_of_wider(type_name, config):
+            for wider in self.containment.siblings.siblings(kin(name, parents=above, scope=self.scope)):
+                refined = self._refined(wider, type_name, config, above)
+                if refined is not None and refined.type in self.task_types and self._is_joined(wider, above):
+                    refined = replace(refined, config=canonical_config(self.task_types[refined.type], refined.config))
+                    yield wider, refined, self._fingerprint(refined.type, refined.config, [wider.id])
+
+    def _refined(
+        self, wider: RunningTask, type_name: str, config: Mapping[str, Any], above: Sequence[str]
+    ) -> Refined | None:
+        """The task that makes of a wider task's stream what one of this type and config makes of what both read."""
+        def of_alternate(name: str, own: Mapping[str, Any]) -> Refined | None:
+            if self._fingerprint(name, own, above) == wider.id:
+                return Refined(PASSES, {})
+            return self._narrowed(wider, name, own)
+
+        if type_name == DYNAMIC:
+            return refined_alternates(config, of_alternate, task_types=self.task_types)
+        return self._narrowed(wider, type_name, config)
+
+    def _narrowed(self, wider: RunningTask, type_name: str, config: Mapping[str, Any]) -> Refined | None:
+        """What the types' rule says of two tasks of one type."""
+        if type_name != wider.type:
+            return None
+        return self.containment.rule(self.task_types[type_name], wider.config, config)
+
+    def _is_joined(self, wider: RunningTask, above: Sequence[str]) -> bool:
         """Whether the merge joins this task where the dataflow gets it, and that wakes nothing for it alone."""
-        if self._fingerprint(task_type.name, wider.config, above) != wider.id:
+        if self._fingerprint(wider.type, wider.config, above) != wider.id:
             return False
         return wider.id in self.holders or self.works(wider.id)
 
@@ -201,7 +227,7 @@ class _Rewriting:
         for key, stream in self.streams.items():
             if stream.source == task.id and selectivity > 0:
                 stated = stream.selectivity
-                whole = self.task_types[task.type].selectivity if stated is None else stated
+                whole = selectivity_at_work(task.type, task.config, self.task_types) if stated is None else stated
                 self.streams[key] = replace(stream, selectivity=whole / selectivity)
 
     def _hold(self, task_id: str, running_id: str, joining: str) -> None:
@@ -213,3 +239,10 @@ class _Rewriting:
     ) -> str:
         version = logic_version(self.task_types[type_name], config, self.task_types)
         return fingerprint(type_name, version=version, config=config, parents=above, scope=self.scope, salt=salt)
+
+
+def _types_of_wider(type_name: str, config: Mapping[str, Any]) -> list[str]:
+    """The types of the tasks that may be wider: its own; of a dynamic task those that read what it reads."""
+    if type_name != DYNAMIC:
+        return [type_name]
+    return sorted({each.tasks[0].type for each in alternates_in(type_name, config)})

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.applying import apply_plan
+from scheduler.model.alternates import alternates_in
 from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.duplicates import deduplicate, equivalent_tasks
 from scheduler.model.estate import Estate
@@ -34,6 +37,7 @@ TYPES = TaskTypes([
     TaskType("total", "transform", "Sums of blocks.", "none:none", (WINDOW,), stateful=True, selectivity=0.2,
              cost_us=9),
     TaskType("totals", "transform", "Sums of sums.", "none:none", (WINDOW,), stateful=True, cost_us=3),
+    TaskType("union", "transform", "Passes on.", "none:none", cost_us=1, effects=()),
     TaskType("end", "sink", "Keeps.", "none:none", (Parameter("name", "string", "", default="a"),), cost_us=1),
 ])
 
@@ -70,6 +74,25 @@ def band(name, low, high, **options):
     return flow(name, tasks, "s > f > o", **options)
 
 
+def in_a_row(*configs):
+    """A path of bands, one behind the other, as the keys of an alternate."""
+    ids = [f"b{number}" for number in range(len(configs))]
+    return {
+        "tasks": [{"id": name, "type": "band", "config": config} for name, config in zip(ids, configs, strict=True)],
+        "streams": [
+            {"from": source, "to": target} for source, target in pairwise(["input", *ids, "output"])]}
+
+
+def dynamic(name, *ways, **options):
+    """A dataflow with a task of these alternates, each the range of a band or the keys of a path."""
+    alternates = [
+        {"name": f"w{number}", "value": len(ways) - number, **(
+            way if isinstance(way, dict) else {"type": "band", "config": dict(zip(("low", "high"), way, strict=True))})}
+        for number, way in enumerate(ways)]
+    return flow(
+        name, {"s": "source", "f": ("dynamic", {"alternates": alternates, **options}), "o": "end"}, "s > f > o")
+
+
 def simulated(dataflow):
     """What each sink gets: events of sixty numbers, through every task by its definition."""
     parents, tasks = dataflow.parents(), {task.id: task for task in dataflow.tasks}
@@ -83,10 +106,11 @@ def simulated(dataflow):
 
     def events(task, inputs):
         config = task.config
-        if task.type == "dynamic":  # one way or another, by what of them is the same however they are written
-            task = max(config["alternates"], key=lambda way: (way.get("value", 1), way["name"]))
-            task, config = Task("on", task["type"], task["config"]), task["config"]
-        if task.type == "source":
+        if alternates := alternates_in(task.type, config):  # switched every seven events
+            ways = sorted(alternates, key=lambda way: way.name)
+            for seq, value in inputs:
+                yield from through(ways[seq // 7 % len(ways)], [(seq, value)])
+        elif task.type == "source":
             yield from ((seq, (seq * 37 + config.get("seed", 1)) % 50) for seq in range(60))
         elif task.type == "band":
             yield from ((seq, value) for seq, value in inputs if config["low"] <= value <= config["high"])
@@ -97,6 +121,11 @@ def simulated(dataflow):
                 yield block[-1][0], sum(value for _, value in block)
         else:
             yield from inputs
+
+    def through(way, inputs):
+        if way.path is None:
+            return list(events(way, inputs))
+        return way.path.follow(inputs, work=lambda task, read: list(events(task, read)), join=operator.add)
 
     return {task.id: stream(task.id) for task in dataflow.tasks if task.type == "end"}
 
@@ -254,15 +283,72 @@ def test_near_misses_tell_savings_against_the_refinement():
     assert 0 < against.cores_saved < plain.cores_saved
 
 
+def test_a_static_task_works_once_for_its_readers_and_an_alternate_that_is_equal():
+    estate, _ = submit(EMPTY, band("wide", 0, 40), "wide")
+    mine = dynamic("mine", (0, 40), (10, 30), in_a_row({"low": 0, "high": 40}, {"low": 20, "high": 35}))
+    _, alone = submit(estate, mine, "mine", on=False)
+    estate, plan = submit(estate, mine, "mine")
+
+    wide = estate.submitted["wide"].running["f"]
+    assert [(refinement.task, refinement.running) for refinement in plan.refined] == [("f", wide)]
+    element = estate.tasks[plan.dataflow.running["f"]]
+    assert element.parents == (wide,)
+    assert [(way.name, way.type, way.value) for way in alternates_in(element.type, element.config)] == [
+        ("w0", "union", 1.0), ("w1", "band", pytest.approx(2 / 3)), ("w2", "band", pytest.approx(1 / 3))]
+    assert plan.price.cores_delta < alone.price.cores_delta, "it does not pay for a second one"
+    estate = remove(estate, "wide")
+    assert wide in estate.tasks, "it is kept for the element, which pays for it"
+    assert not remove(estate, "mine").tasks
+
+
+@pytest.mark.parametrize(("ways", "options"), [
+    (((0, 40), (10, 45)), {}),  # the second gets more than the static task lets through
+    (((0, 40), {"type": "total", "config": {"window": 2}}), {"begin": "fresh"}),
+    (((0, 40), (10, 30)), {"by": ["value"]}),
+    (((0, 40), {"type": "band", "config": {"low": 10, "high": 30}, "guard": "avg(rate, '1 min') > 5"}), {}),
+    (((0, 40), {"type": "band", "config": {"low": 10, "high": 30}, "value": "1 / rate"}), {}),
+])
+def test_a_dynamic_task_reads_a_static_one_only_where_all_that_it_does_follows(ways, options):
+    estate, _ = submit(EMPTY, band("wide", 0, 40), "wide")
+    mine = dynamic("mine", *ways, **options)
+    if "begin" in options:
+        mine = replace(mine, tasks=tuple(
+            replace(task, type="dynamic_fold") if task.id == "f" else task for task in mine.tasks))
+    assert contained(estate, mine).refinements == ()
+
+
 # Random dataflows -----------------------------------------------------------------------------------------------------
 
 NARROW = st.tuples(st.integers(0, 4), st.integers(5, 9)).map(lambda pair: {"low": pair[0] * 5, "high": pair[1] * 5})
 STEPS = st.one_of(
     NARROW.map(lambda config: ("band", config)),
-    st.tuples(NARROW, st.sampled_from([1, 2])).map(lambda pair: ("dynamic", {"alternates": [
-        {"name": "a", "type": "band", "config": pair[0], "value": pair[1]},
-        {"name": "b", "type": "band", "config": {"low": 10, "high": 30}}]})),
+    st.tuples(NARROW, NARROW, st.sampled_from([1, 2]), st.booleans()).map(lambda drawn: ("dynamic", {"alternates": [
+        {"name": "a", "type": "band", "config": drawn[0], "value": drawn[2]},
+        {"name": "b", **(in_a_row(drawn[1], {"low": 10, "high": 30}) if drawn[3] else {
+            "type": "band", "config": drawn[1]})}]})),
     st.sampled_from([1, 2, 3, 4, 6]).map(lambda window: ("total", {"window": window})))
+
+
+RANGES = st.tuples(st.sampled_from([0, 5, 10, 15]), st.sampled_from([30, 35, 40, 45]))
+WAYS = st.lists(st.tuples(RANGES, st.none() | RANGES), min_size=1, max_size=3)
+
+
+@given(st.lists(RANGES, min_size=1, max_size=4, unique=True), WAYS)
+def test_a_dynamic_task_reads_a_static_one_just_where_each_alternate_follows_from_it(static, ways):
+    estate = EMPTY
+    for number, (low, high) in enumerate(static):
+        estate, _ = submit(estate, band(f"static{number}", low, high), f"static{number}", on=False)
+    mine = dynamic("mine", *(
+        first if second is None else in_a_row(*(dict(zip(("low", "high"), each, strict=True)) for each in pair))
+        for pair in ways for first, second in [pair]))
+    estate, plan = submit(estate, mine, "mine")
+
+    wider = {
+        estate.submitted[f"static{number}"].running["f"] for number, (low, high) in enumerate(static)
+        if all(low <= least and most <= high for (least, most), _ in ways)}
+    assert {refinement.running for refinement in plan.refined} <= wider and bool(plan.refined) == bool(wider)
+    got = simulated(as_it_runs(estate, "mine"))
+    assert got[estate.submitted["mine"].running["o"]] == simulated(mine)["o"]
 
 
 @st.composite
