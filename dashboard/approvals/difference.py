@@ -20,10 +20,11 @@ from dashboard.operations.models import RunningTaskRow, Use
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
-from scheduler.model.alternates import is_dynamic, on_in
+from scheduler.model.alternates import alternates_in, is_dynamic, on_in
 from scheduler.model.encoding import to_json
 from scheduler.model.plan import Plan
 from scheduler.model.settings_of_fragments import USUAL
+from scheduler.reuse.narrower_alternates import PASSES
 
 
 def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
@@ -146,8 +147,8 @@ def _add_neighbours(tasks: dict, streams: dict, neighbours: list[tuple[RunningTa
 def _add_refinements(tasks: dict, streams: dict, plan: Plan) -> list[dict[str, Any]]:
     """Show the wider tasks that the plan's dataflow has besides those of its document, and who reads them.
 
-    Returns, of those that the plan brings, ``task`` (submitted id), ``wider`` (the running task's entry) and whether
-    that is ``stateful``.
+    Returns, of those that the plan brings, ``task`` (submitted id), ``wider`` (the running task's entry), whether that
+    is ``stateful``, and the alternates of the task that pass on what it makes, because they are equal to it.
     """
     brought = {plan.dataflow.running[refined.task]: refined for refined in plan.refined}
     own = {running: task for task, running in plan.dataflow.running.items()}
@@ -172,9 +173,12 @@ def _add_refinements(tasks: dict, streams: dict, plan: Plan) -> list[dict[str, A
                 "source": parent, "target": wider_id, "status": tasks[wider_id]["status"]})
         streams[wider_id, running] = {
             "source": wider_id, "target": running, "status": tasks[running]["status"]}
+    made = {task.id: task for task in plan.started} | rows
     return [
         {"task": refined.task, "wider": tasks[refined.running],
-         "stateful": tasks[refined.running]["type"] in types and types[tasks[refined.running]["type"]].stateful}
+         "stateful": tasks[refined.running]["type"] in types and types[tasks[refined.running]["type"]].stateful,
+         "equal_alternates": [
+             way.name for way in alternates_in(made[running].type, made[running].config) if way.type == PASSES]}
         for running, refined in brought.items() if running in readers]
 
 

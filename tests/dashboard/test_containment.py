@@ -8,14 +8,17 @@ import pytest
 from django.test import Client
 
 from dashboard.approvals.difference import difference
+from dashboard.approvals.services import prepare_proposal, switch_alternate
 from dashboard.audit.models import AuditEntry
+from dashboard.operations.dynamic_reader import dynamic_tasks
 from dashboard.operations.models import RunningTaskRow
+from dashboard.plans.alternate_figures import with_figures
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_containment
 from scheduler.model.errors import PermissionDenied
 
-from .building import approved, enacted, planned, removal_planned, running
+from .building import WAYS, approved, dynamic, enacted, planned, removal_planned, running
 
 pytestmark = pytest.mark.django_db
 
@@ -74,6 +77,34 @@ def test_the_plan_shows_it_apart_and_the_wider_task_stays(world, wide):
     assert RunningTaskRow.objects.filter(pk=refined["wider"]["id"]).exists()
     enacted(approved(removal_planned(world.carla, narrow), world.ana))
     assert not RunningTaskRow.objects.exists()
+
+
+def test_an_alternate_and_a_static_task_work_once_for_both(world):
+    whole = json.loads(dynamic("static"))
+    del whole["tasks"][2]["alternates"]
+    whole["tasks"][2] |= {"type": WAYS[0]["type"], "config": WAYS[0]["config"]}
+    running(world.carla, world.city, json.dumps(whole), world.ana)
+    alone = plan_of(planned(world.carla, world.city, dynamic("alone")).plan)
+    set_containment(actor=world.dev, team=world.city, on=True)
+    proposal = planned(world.carla, world.city, dynamic("mine"))
+    assert plan_of(proposal.plan).price.cores_delta < alone.price.cores_delta
+    viewer = viewer_of(world.carla)
+    [refined] = difference(viewer, proposal)["refined"]
+    assert (refined["task"], refined["equal_alternates"]) == ("work", ["all"])
+    client = Client()
+    client.force_login(world.carla)
+    assert "it works once for them and for all;" in client.get(f"/proposals/{proposal.pk}/").content.decode()
+
+    mine = enacted(approved(proposal, world.ana)).dataflow
+    [element] = with_figures(viewer, mine.pk, dynamic_tasks(viewer, mine.pk))
+    figures = {each.name: each for each in element.figures}
+    assert element.on == "all" and figures["all"].event_s < figures["few"].event_s
+    page = client.get(f"/dataflows/{mine.pk}/dynamic").content.decode()
+    assert "few" in page and "latency_ms &gt; 2000" in page
+    switched = prepare_proposal(proposal_id=switch_alternate(
+        actor=world.carla, dataflow_id=mine.pk, task="work", alternate="few").pk)
+    enacted(approved(switched, world.ana))
+    assert dynamic_tasks(viewer, mine.pk)[0].on == "few"
 
 
 def test_the_choice_is_made_on_the_page_and_over_the_api(world):

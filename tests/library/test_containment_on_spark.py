@@ -7,7 +7,11 @@ import random
 
 import pytest
 
+from scheduler.model.alternates import alternates_in
 from scheduler.model.canonical import canonical_config
+from scheduler.model.refinement import Refined
+from scheduler.model.task_types import DYNAMIC
+from scheduler.reuse.narrower_alternates import PASSES, refined_alternates
 from workers.library import registry
 
 from .conftest import START_MS, build
@@ -82,6 +86,34 @@ def test_contained_it_gives_what_it_gives_alone_event_by_event(case, stream):
 
     assert len(expected) >= 5
     assert list(map(repr, results)) == list(map(repr, expected)), "all columns, Weir's included, to the last bit"
+
+
+def test_alternates_on_top_of_a_static_task_give_what_they_give_alone(stream):
+    """One is equal to it, one is a narrower one, one goes on behind it."""
+    types = registry.task_types()
+    wide = canonical_config(types["range_filter"], {"ranges": {"temperature": [0, 40]}})
+    high = {"id": "high", "type": "sql", "config": {"query": "SELECT * FROM input WHERE value > 5"}}
+    row = [{"from": "input", "to": "all"}, {"from": "all", "to": "high"}, {"from": "high", "to": "output"}]
+    config = canonical_config(types[DYNAMIC], {"alternates": [
+        {"name": "equal", "type": "range_filter", "config": wide},
+        {"name": "narrow", "type": "range_filter", "config": {"ranges": {"temperature": [1, 30]}}},
+        {"name": "behind", "tasks": [{"id": "all", "type": "range_filter", "config": wide}, high], "streams": row}]})
+
+    def refining(name, own):
+        return Refined(PASSES, {}) if own == wide else registry.refinement(types[name], wide, own)
+
+    refined = refined_alternates(config, refining, task_types=types)
+    pairs = list(zip(*(alternates_in(DYNAMIC, each) for each in (
+        config, canonical_config(types[DYNAMIC], refined.config))), strict=True))
+    assert {way.name: way.type for _, way in pairs} == {"equal": "union", "narrow": "range_filter", "behind": "sql"}
+    source = stream(OBSERVATIONS)
+    frame = source.spark.createDataFrame(readings(120), source.schema).coalesce(1)
+    through = build("range_filter", frame, **wide)
+    for alone, on_top in pairs:
+        made = build(on_top.type, through, **on_top.config)
+        expected = build(alone.type, frame, **alone.config)
+        assert made.dtypes == expected.dtypes
+        assert list(map(repr, made.collect())) == list(map(repr, expected.collect())) != []
 
 
 def test_a_refinement_has_the_columns_of_the_task_that_it_replaces(stream):

@@ -178,6 +178,7 @@ def test_a_refined_select_gives_the_same_events_and_columns(rows):
         ("SELECT a, b + 1 AS c, r AS q, s FROM input WHERE b IS NOT NULL",
          "SELECT b + 1 AS d, r.y[0] AS e, s FROM input WHERE b IS NOT NULL AND a IN (1, 3)"),
         ("SELECT *, upper(s) AS big FROM input", "SELECT explode(arr) AS x, upper(s) AS t FROM input WHERE ok"),
+        ("SELECT 'all' AS made, * FROM input", "SELECT *, 'few' AS made FROM input WHERE a > 3"),
     ]:
         refined = contained(one_form(wide), one_form(narrow))
         assert refined is not None

@@ -72,6 +72,7 @@ class RefinedAnswer(Answer):
     task: str
     wider: DifferenceTask
     stateful: bool
+    equal_alternates: list[str]
 
 
 class Counts(Answer):

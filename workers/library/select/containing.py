@@ -9,7 +9,7 @@ last, and a comparison with NULL is never true, so intervals of that order are a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
@@ -48,7 +48,7 @@ class _Given:
 
     names: Mapping[str, str]
     everything: bool
-    further: bool  # columns beside those of its input
+    further: tuple[str, ...]  # columns beside those of its input, which has none of these names
 
 
 def _given(outer: Select) -> _Given | None:
@@ -56,16 +56,17 @@ def _given(outer: Select) -> _Given | None:
         return None
     computed = {shown(item.expression): item.names[0] for item in outer.items if not item.is_star}
     everything = any(item.is_star for item in outer.items)
-    return _Given(computed, everything, everything and bool(computed))
+    further = [name for item in outer.items for name in item.names if everything]
+    return _Given(computed, everything, tuple(further))
 
 
 def _on_top(inner: Select, conditions: Sequence[exp.Expression], given: _Given) -> str | None:
     items = []
     for item in inner.items:
         if item.is_star:
-            if not given.everything or given.further:
+            if not given.everything:
                 return None
-            items.append(item)
+            items.append(replace(item, excepted=(*item.excepted, *given.further)))
             continue
         expression = _rewritten(item.expression, given)
         if expression is None:
