@@ -69,8 +69,8 @@ class NearMiss:
             "As it is, the two run beside each other: an alternate that is off is no part of its query's batches, so "
             "its events are there only while it is on.")
         if any(is_dynamic(difference.becomes) for difference in self.differences):
-            why += " Switches of the shared task would hold for this dataflow, too."
-        return why
+            return f"{why} Switches of the shared task would hold for this dataflow, too."
+        return f"{why} Containment lets the dynamic task read the other one, where all of its alternates follow from it."
 
     @property
     def text(self) -> str:
