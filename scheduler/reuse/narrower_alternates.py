@@ -56,18 +56,17 @@ def _path(way: Mapping[str, Any], refining: Refining) -> dict[str, Any] | None:
     """A path whose first task is refined, or left out where it is the wider one. Its streams do not part: branches of a
     path come in an order that follows from all that is upstream of them."""
     path = path_in(way)
-    first, *others = path.tasks
+    first, *behind = way[TASKS]
     heads = [stream.target for stream in path.streams if stream.source == INPUT]
-    if path.shared() or heads != [first.id]:
+    if path.shared() or heads != [first["id"]]:
         return None
-    refined = refining(first.type, first.config)
+    refined = refining(first["type"], first["config"])
     if refined is None:
         return None
     if refined.type != PASSES:
-        head = {"id": first.id, "type": refined.type, "config": refined.config}
-        return {**way, TASKS: [head, *way[TASKS][1:]]}
+        return {**way, TASKS: [{**first, "type": refined.type, "config": refined.config}, *behind]}
     return {
-        **way, TASKS: [task for task in way[TASKS] if task["id"] in {other.id for other in others}],
+        **way, TASKS: behind,
         STREAMS: [
-            {"from": INPUT if stream.source == first.id else stream.source, "to": stream.target}
-            for stream in path.streams if stream.source != INPUT]}
+            {**stream, "from": INPUT if stream["from"] == first["id"] else stream["from"]}
+            for stream in way[STREAMS] if stream["from"] != INPUT]}

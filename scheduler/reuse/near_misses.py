@@ -70,7 +70,7 @@ class NearMiss:
             "its events are there only while it is on.")
         if any(is_dynamic(difference.becomes) for difference in self.differences):
             return f"{why} Switches of the shared task would hold for this dataflow, too."
-        return f"{why} Containment lets the dynamic task read the other one, where all of its alternates follow from it."
+        return f"{why} Containment lets the dynamic task read the other one where all alternates follow from that."
 
     @property
     def text(self) -> str:

@@ -2,132 +2,37 @@
 
 from __future__ import annotations
 
-import operator
 from dataclasses import replace
-from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.applying import apply_plan
-from scheduler.model.alternates import alternates_in
 from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.duplicates import deduplicate, equivalent_tasks
-from scheduler.model.estate import Estate
-from scheduler.model.refinement import Refined
-from scheduler.model.task_types import Parameter, TaskType, TaskTypes
+from scheduler.model.task_types import TaskTypes
 from scheduler.performance.rates import input_rates_per_s
-from scheduler.planning import plan_removal, plan_submission
+from scheduler.planning import plan_submission
 from scheduler.rearranging import plan_pause
-from scheduler.reuse.containment import Containment, contain
+from scheduler.reuse.containment import contain
 from scheduler.reuse.near_misses import near_misses
 from tests.scheduler.sibling_index import SiblingIndex
 
 from .catalogue import EMPTY, PRICES, flow
+from .containing import (
+    TYPES,
+    as_it_runs,
+    band,
+    contained,
+    containment,
+    in_a_row,
+    remove,
+    simulated,
+    submit,
+)
 from .invariants import check_estate
 from .reference import Reference
-
-WINDOW = Parameter("window", "integer", "How many.", default=1, minimum=1)
-TYPES = TaskTypes([
-    TaskType("source", "source", "Numbers.", "none:none", (Parameter("seed", "integer", "", default=1),), cost_us=5),
-    TaskType("band", "transform", "Those in a range.", "none:none",
-             (Parameter("low", "integer", ""), Parameter("high", "integer", "")), selectivity=0.5, cost_us=5,
-             effects=()),
-    TaskType("total", "transform", "Sums of blocks.", "none:none", (WINDOW,), stateful=True, selectivity=0.2,
-             cost_us=9),
-    TaskType("totals", "transform", "Sums of sums.", "none:none", (WINDOW,), stateful=True, cost_us=3),
-    TaskType("union", "transform", "Passes on.", "none:none", cost_us=1, effects=()),
-    TaskType("end", "sink", "Keeps.", "none:none", (Parameter("name", "string", "", default="a"),), cost_us=1),
-])
-
-
-def rule(task_type, wide, narrow):
-    if task_type.name == "band" and wide != narrow:
-        return Refined("band", narrow) if wide["low"] <= narrow["low"] and narrow["high"] <= wide["high"] else None
-    if task_type.name == "total" and narrow["window"] % wide["window"] == 0 and wide != narrow:
-        return Refined("totals", {"window": narrow["window"] // wide["window"]})
-    return None
-
-
-def containment(estate):
-    return Containment(SiblingIndex(estate.tasks.values()), rule)
-
-
-def contained(estate, dataflow, **options):
-    return contain(estate.tasks, dataflow, task_types=TYPES, containment=containment(estate), **options)
-
-
-def submit(estate, dataflow, dataflow_id, *, on=True, team="water", fresh=False):
-    plan = plan_submission(
-        estate, dataflow, dataflow_id=dataflow_id, team=team, task_types=TYPES, prices=PRICES, fresh=fresh,
-        containment=containment(estate) if on else None)
-    return apply_plan(estate, plan), plan
-
-
-def remove(estate, dataflow_id):
-    return apply_plan(estate, plan_removal(estate, dataflow_id, task_types=TYPES, prices=PRICES))
-
-
-def band(name, low, high, **options):
-    tasks = {"s": "source", "f": ("band", {"low": low, "high": high}), "o": "end"}
-    return flow(name, tasks, "s > f > o", **options)
-
-
-def in_a_row(*configs):
-    """A path of bands, one behind the other, as the keys of an alternate."""
-    ids = [f"b{number}" for number in range(len(configs))]
-    return {
-        "tasks": [{"id": name, "type": "band", "config": config} for name, config in zip(ids, configs, strict=True)],
-        "streams": [
-            {"from": source, "to": target} for source, target in pairwise(["input", *ids, "output"])]}
-
-
-def dynamic(name, *ways, **options):
-    """A dataflow with a task of these alternates, each the range of a band or the keys of a path."""
-    alternates = [
-        {"name": f"w{number}", "value": len(ways) - number, **(
-            way if isinstance(way, dict) else {"type": "band", "config": dict(zip(("low", "high"), way, strict=True))})}
-        for number, way in enumerate(ways)]
-    return flow(
-        name, {"s": "source", "f": ("dynamic", {"alternates": alternates, **options}), "o": "end"}, "s > f > o")
-
-
-def simulated(dataflow):
-    """What each sink gets: events of sixty numbers, through every task by its definition."""
-    parents, tasks = dataflow.parents(), {task.id: task for task in dataflow.tasks}
-    streams = {}
-
-    def stream(task_id):
-        if task_id not in streams:
-            streams[task_id] = list(events(tasks[task_id], sorted(
-                (event for parent in parents[task_id] for event in stream(parent)), key=lambda event: event[0])))
-        return streams[task_id]
-
-    def events(task, inputs):
-        config = task.config
-        if alternates := alternates_in(task.type, config):  # switched every seven events
-            ways = sorted(alternates, key=lambda way: way.name)
-            for seq, value in inputs:
-                yield from through(ways[seq // 7 % len(ways)], [(seq, value)])
-        elif task.type == "source":
-            yield from ((seq, (seq * 37 + config.get("seed", 1)) % 50) for seq in range(60))
-        elif task.type == "band":
-            yield from ((seq, value) for seq, value in inputs if config["low"] <= value <= config["high"])
-        elif task.type in ("total", "totals"):
-            size = config.get("window", 1)
-            for start in range(0, len(inputs) - size + 1, size):
-                block = inputs[start:start + size]
-                yield block[-1][0], sum(value for _, value in block)
-        else:
-            yield from inputs
-
-    def through(way, inputs):
-        if way.path is None:
-            return list(events(way, inputs))
-        return way.path.follow(inputs, work=lambda task, read: list(events(task, read)), join=operator.add)
-
-    return {task.id: stream(task.id) for task in dataflow.tasks if task.type == "end"}
 
 
 def test_a_range_inside_a_wider_one_becomes_a_refinement_of_it():
@@ -283,40 +188,6 @@ def test_near_misses_tell_savings_against_the_refinement():
     assert 0 < against.cores_saved < plain.cores_saved
 
 
-def test_a_static_task_works_once_for_its_readers_and_an_alternate_that_is_equal():
-    estate, _ = submit(EMPTY, band("wide", 0, 40), "wide")
-    mine = dynamic("mine", (0, 40), (10, 30), in_a_row({"low": 0, "high": 40}, {"low": 20, "high": 35}))
-    _, alone = submit(estate, mine, "mine", on=False)
-    estate, plan = submit(estate, mine, "mine")
-
-    wide = estate.submitted["wide"].running["f"]
-    assert [(refinement.task, refinement.running) for refinement in plan.refined] == [("f", wide)]
-    element = estate.tasks[plan.dataflow.running["f"]]
-    assert element.parents == (wide,)
-    assert [(way.name, way.type, way.value) for way in alternates_in(element.type, element.config)] == [
-        ("w0", "union", 1.0), ("w1", "band", pytest.approx(2 / 3)), ("w2", "band", pytest.approx(1 / 3))]
-    assert plan.price.cores_delta < alone.price.cores_delta, "it does not pay for a second one"
-    estate = remove(estate, "wide")
-    assert wide in estate.tasks, "it is kept for the element, which pays for it"
-    assert not remove(estate, "mine").tasks
-
-
-@pytest.mark.parametrize(("ways", "options"), [
-    (((0, 40), (10, 45)), {}),  # the second gets more than the static task lets through
-    (((0, 40), {"type": "total", "config": {"window": 2}}), {"begin": "fresh"}),
-    (((0, 40), (10, 30)), {"by": ["value"]}),
-    (((0, 40), {"type": "band", "config": {"low": 10, "high": 30}, "guard": "avg(rate, '1 min') > 5"}), {}),
-    (((0, 40), {"type": "band", "config": {"low": 10, "high": 30}, "value": "1 / rate"}), {}),
-])
-def test_a_dynamic_task_reads_a_static_one_only_where_all_that_it_does_follows(ways, options):
-    estate, _ = submit(EMPTY, band("wide", 0, 40), "wide")
-    mine = dynamic("mine", *ways, **options)
-    if "begin" in options:
-        mine = replace(mine, tasks=tuple(
-            replace(task, type="dynamic_fold") if task.id == "f" else task for task in mine.tasks))
-    assert contained(estate, mine).refinements == ()
-
-
 # Random dataflows -----------------------------------------------------------------------------------------------------
 
 NARROW = st.tuples(st.integers(0, 4), st.integers(5, 9)).map(lambda pair: {"low": pair[0] * 5, "high": pair[1] * 5})
@@ -327,28 +198,6 @@ STEPS = st.one_of(
         {"name": "b", **(in_a_row(drawn[1], {"low": 10, "high": 30}) if drawn[3] else {
             "type": "band", "config": drawn[1]})}]})),
     st.sampled_from([1, 2, 3, 4, 6]).map(lambda window: ("total", {"window": window})))
-
-
-RANGES = st.tuples(st.sampled_from([0, 5, 10, 15]), st.sampled_from([30, 35, 40, 45]))
-WAYS = st.lists(st.tuples(RANGES, st.none() | RANGES), min_size=1, max_size=3)
-
-
-@given(st.lists(RANGES, min_size=1, max_size=4, unique=True), WAYS)
-def test_a_dynamic_task_reads_a_static_one_just_where_each_alternate_follows_from_it(static, ways):
-    estate = EMPTY
-    for number, (low, high) in enumerate(static):
-        estate, _ = submit(estate, band(f"static{number}", low, high), f"static{number}", on=False)
-    mine = dynamic("mine", *(
-        first if second is None else in_a_row(*(dict(zip(("low", "high"), each, strict=True)) for each in pair))
-        for pair in ways for first, second in [pair]))
-    estate, plan = submit(estate, mine, "mine")
-
-    wider = {
-        estate.submitted[f"static{number}"].running["f"] for number, (low, high) in enumerate(static)
-        if all(low <= least and most <= high for (least, most), _ in ways)}
-    assert {refinement.running for refinement in plan.refined} <= wider and bool(plan.refined) == bool(wider)
-    got = simulated(as_it_runs(estate, "mine"))
-    assert got[estate.submitted["mine"].running["o"]] == simulated(mine)["o"]
 
 
 @st.composite
@@ -363,15 +212,6 @@ def random_dataflows(draw):
         streams.append(Stream(parent, f"o{parent}"))
     visibility = draw(st.sampled_from(["shared", "shared", "private"]))
     return deduplicate(Dataflow("x", tuple(tasks), tuple(streams), visibility=visibility), task_types=TYPES)
-
-
-def as_it_runs(estate: Estate, dataflow_id: str) -> Dataflow:
-    """A submitted dataflow rebuilt from nothing but running tasks."""
-    submitted = estate.submitted[dataflow_id]
-    used = set(submitted.running.values())
-    tasks = tuple(Task(task_id, estate.tasks[task_id].type, estate.tasks[task_id].config) for task_id in sorted(used))
-    streams = tuple(Stream(parent, task_id) for task_id in sorted(used) for parent in estate.tasks[task_id].parents)
-    return Dataflow("x", tasks, streams)
 
 
 def goes_right(history):
