@@ -23,6 +23,7 @@ from .named_savepoints import saved
 from .reconcile import (
     Action,
     ActivateRoutes,
+    BringKeys,
     CopyState,
     DivideStream,
     End,
@@ -103,6 +104,7 @@ class Observer:
             savepoints=dict(self._savepoints(desired, action, records)),
             saved=parts, channels=channels, controls=controls,
             due_after_ms=self._due_after_ms(action, records, parts), ends=dict(run.ends),
+            rounds=run.rounds, brought_ms=run.brought_ms,
         )
 
     def _savepoints(
@@ -148,7 +150,7 @@ class Observer:
 def _asks_records(run: FragmentRun, action: Action) -> bool:
     """Whether a decision on the action asks what stands on disk."""
     match action:
-        case Start() | Restart() | End() | CopyState() | Pause() | Leave():
+        case Start() | Restart() | End() | CopyState() | BringKeys() | Pause() | Leave():
             return True
         case DivideStream() | ActivateRoutes() | OpenOutlet() | OpenTail():
             return run.is_held is not None
@@ -171,7 +173,9 @@ def _wishes(
         case End(fragment) | Pause(fragment) | Leave(fragment):
             return _to_end(run, action, fragment, records)
         case CopyState(fragment, heir=heir) if heir is not None:
-            return Wishes(tuple(channels_of(inputs_of(fragment, records))), writers_of(fragment))
+            return Wishes(tuple(channels_of(inputs_of(fragment, records))), (*writers_of(fragment), heir.id))
+        case BringKeys():
+            return Wishes(controls=(run.id,))
         case DivideStream(_, position, _, partitioning):
             channel = run.fragment.channel(position)
             parts = (keys.part(channel, bundle) for bundle in partitioning.bundles)

@@ -9,13 +9,14 @@ from collections.abc import Iterable
 
 from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.partitioning import Partitioning
+from scheduler.model.ring import Ring
 
 from .broker_instructions import Activate, OpenPart, Resume, SetRoute
 from .delays import ACTIVATE_AFTER_MS, RETRY_MS
 from .instructions import Again, HoldQuery, Instructions, LookAtRoutes, RetryAt
 from .outputs import divided, open_parts, whole_readers
 from .reconcile import ActivateRoutes, DivideStream
-from .snapshot import LEFT, PART, Snapshot
+from .snapshot import LEFT, PART, READY, Snapshot
 
 
 def divide(snapshot: Snapshot, action: DivideStream) -> Instructions:
@@ -58,10 +59,18 @@ def activate(snapshot: Snapshot) -> Instructions:
 
 
 def _have_begun(snapshot: Snapshot, fragment: WantedFragment, partitioning: Partitioning) -> bool:
-    """Whether the bundles that are to get events have begun to read, so that no event waits for their start."""
-    lines = [fragment.readers_of(part) for part in partitioning.served]
+    """Whether the bundles that are to get events have begun to read, so that no event waits for their start; those that
+    take keys have to be ready, for they begin with the last states of these."""
     return all(
-        any((control := snapshot.controls.get(reader)) and LEFT not in control for reader in line) for line in lines)
+        READY in snapshot.controls.get(part, {}) if isinstance(partitioning, Ring) and _takes_keys(fragment, part)
+        else any((control := snapshot.controls.get(reader)) and LEFT not in control
+                 for reader in fragment.readers_of(part))
+        for part in partitioning.served)
+
+
+def _takes_keys(fragment: WantedFragment, part: str) -> bool:
+    """Whether a bundle goes on with others' work and reads a part of its own."""
+    return bool(fragment.reader_of(part) == part and fragment.heirs.get(part))
 
 
 def _are_open(snapshot: Snapshot, parts: Iterable[OpenPart]) -> bool:
