@@ -84,7 +84,8 @@ class KeyedFlow:
         self._generation = 0
         self._left: set[str] = set()
         env = {"WEIR_SLOT_MEMORY_MB": str(max(1024, 20 * megabytes)), **os.environ, "REDIS_URL": at.url,
-               "PYTHONPATH": os.pathsep.join([str(ROOT), offer_task_types(at.folder / "types")])}
+               "PYTHONPATH": os.pathsep.join([str(ROOT), offer_task_types(at.folder / "types")]),
+               "WEIR_SLOT_READS": str(ROOT / "tests")}  # the type's code
         argv = [sys.executable, "-m", "workers.engine.agents.node_agent", "--node", NODE, "--slots", str(len(SLOTS)),
                 "--data-dir", str(at.folder / NODE)]
         with open(os.environ.get("WEIR_BENCH_LOG", os.devnull), "ab") as log:

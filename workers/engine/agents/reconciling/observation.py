@@ -17,7 +17,7 @@ from workers.engine.channels import keys
 from .context import SlotContext
 from .fragment_run import FragmentRun
 from .given_keys import given_to
-from .handover_stages import predecessors, remote_successors
+from .handover_stages import predecessors, remote_successors, successors
 from .inputs import channels_of
 from .named_savepoints import saved
 from .reconcile import (
@@ -171,7 +171,7 @@ def _wishes(
         case Restart(fragment):
             return Wishes(tuple(channels_of(inputs_of(fragment, records))))
         case End(fragment) | Pause(fragment) | Leave(fragment):
-            return _to_end(run, action, fragment, records)
+            return _to_end(run, desired, action, fragment, records)
         case CopyState(fragment, heir=heir) if heir is not None:
             return Wishes(tuple(channels_of(inputs_of(fragment, records))), (*writers_of(fragment), heir.id))
         case BringKeys():
@@ -204,7 +204,9 @@ def _to_begin(fragment: WantedFragment, records: Records) -> Wishes:
     return Wishes(tuple(dict.fromkeys(channels)), (fragment.id,))
 
 
-def _to_end(run: FragmentRun, action: Action, fragment: WantedFragment, records: Records) -> Wishes:
+def _to_end(
+    run: FragmentRun, desired: DesiredState, action: Action, fragment: WantedFragment, records: Records
+) -> Wishes:
     channels: list[str] = [item.channel for item in fragment.inputs] if records.is_paused else []
     is_at_rest = run.query is None or bool(run.is_held)
     if isinstance(action, End | Pause) and records.begun is not None and records.begun.repeats:
@@ -219,5 +221,6 @@ def _to_end(run: FragmentRun, action: Action, fragment: WantedFragment, records:
         case Leave():
             channels += channels_of(inputs_of(fragment, records))
             channels += streams_of(fragment) if is_at_rest else ()
-            return Wishes(tuple(dict.fromkeys(channels)), writers_of(fragment))
+            heirs = (heir.id for heir in successors(desired, fragment.id))
+            return Wishes(tuple(dict.fromkeys(channels)), (*writers_of(fragment), *heirs))
     return Wishes(tuple(dict.fromkeys(channels)))

@@ -1,0 +1,123 @@
+"""Rows of keys come ahead in rounds while batches go on or are repeated; what is taken at last is what was left."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduler.model.ring import KEY_GROUPS, key_group
+from workers.engine.agents.fold_stores import FOLDER, FoldStores, LeftKeys
+from workers.library.pieces import States
+from workers.library.state import fold_name
+from workers.library.state_store import Pointer, StoreLocation, read_whole
+from workers.library.store_files import StateLost
+
+PARTS = {"held": int}
+KEYS = [f"k{number}" for number in range(8)]
+HALF = KEY_GROUPS // 2
+EARLY, LATE = [[key for key in KEYS if (key_group(key) < HALF) is is_early] for is_early in (True, False)]
+RANGES = {"f1-0": ((0, HALF),), "f1-1": ((HALF, HALF),)}  # of each giver's keys that the heir takes
+OWN = {"f1-0": EARLY, "f1-1": LATE}
+STAYS = {"f1-0": LATE, "f1-1": EARLY}  # keys that a giver has besides, or had
+
+
+@dataclass
+class Giver:
+    """A bundle whose batches Spark takes, does not hear of, or that die; and the pointer that Spark has."""
+
+    name: str
+    folder: Path
+    pointer: Pointer = field(init=False)
+
+    def __post_init__(self) -> None:
+        place = StoreLocation(str(self.folder / FOLDER), f"{self.name}.{fold_name('t', 0)}")
+        self.pointer = place.create({key: {"held": {"x": 1}, "n": 0} for key in KEYS}, PARTS)
+
+    def batch(self, keys: list[str], value: int, end: str) -> None:
+        batch = StoreLocation(str(self.folder / FOLDER), "").begin(self.pointer)
+        states = States(batch, PARTS)
+        for key in keys:
+            state = states.get(key)
+            state["n"] += value
+            if value % 3:
+                state["held"][f"m{value}"] = value
+            else:
+                state["held"].clear()
+        states.save()
+        if end == "died":
+            batch.roll_back()
+        else:
+            made = batch.commit()
+            self.pointer = made if end == "done" else self.pointer
+
+    def of(self, keys: list[str]) -> dict:
+        states = json.loads(read_whole(self.folder / FOLDER, self.pointer))
+        return {key: states[key] for key in keys}
+
+
+places = st.lists(st.integers(0, 3), max_size=3)
+ends = st.sampled_from(("done", "done", "unheard", "died"))
+steps = st.lists(st.one_of(
+    st.just("round"), st.tuples(st.sampled_from(sorted(RANGES)), places, st.integers(1, 9), ends)), max_size=8)
+
+
+@settings(deadline=None, max_examples=15)
+@given(before=steps, after=st.lists(st.tuples(places, st.integers(1, 9), ends), max_size=3), taken_twice=st.booleans())
+def test_an_heir_takes_the_states_that_were_left_whatever_came_ahead(before, after, taken_twice):
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "checkpoints").mkdir()
+        stores, givers = FoldStores(Path(folder)), {name: Giver(name, Path(folder)) for name in RANGES}
+        for step in before:
+            if step == "round":
+                stores.bring_keys("f2-0", RANGES)
+            else:
+                name, own, value, end = step
+                givers[name].batch([KEYS[place * 2 % len(KEYS)] for place in own], value, end)
+        expected = {key: state for name in RANGES for key, state in givers[name].of(OWN[name]).items()}
+        left = {name: LeftKeys({"t": [str(giver.pointer)]}, RANGES[name], name == "f1-0")
+                for name, giver in givers.items()}
+        for own, value, end in after:  # the first works on with keys that it has left, the other one has ended
+            givers["f1-0"].batch([STAYS["f1-0"][place % len(LATE)] for place in own], value, end)
+        for _ in range(1 + taken_twice):  # a slot that was killed does it again
+            [text] = stores.keys_taken("f2-0", left)["t"]
+        assert json.loads(read_whole(Path(folder) / FOLDER, Pointer.read(text))) == expected
+        if "round" in before:  # a fold that begins with it finds the rows there
+            assert stores.works_with("f2-0") == {}, "while it has not begun nobody takes its rows"
+
+
+def test_rounds_bring_only_what_has_changed(tmp_path: Path):
+    (tmp_path / "checkpoints").mkdir()
+    stores, giver = FoldStores(tmp_path), Giver("f1-0", tmp_path)
+    takes = {"f1-0": ((0, KEY_GROUPS),)}
+    whole = stores.bring_keys("f2-0", takes)
+    assert stores.bring_keys("f2-0", takes) == 0
+    giver.batch(KEYS[:1], 1, "done")
+    assert 0 < stores.bring_keys("f2-0", takes) < whole / 4
+
+
+def test_states_that_are_texts_and_rows_are_taken_as_one_text(tmp_path: Path):
+    (tmp_path / "checkpoints").mkdir()
+    stores, giver = FoldStores(tmp_path), Giver("f1-0", tmp_path)
+    stores.bring_keys("f2-0", {"f1-0": RANGES["f1-0"]})
+    text = json.dumps({key: {"held": {}, "n": 5} for key in KEYS})
+    states = stores.keys_taken("f2-0", {
+        "f1-0": LeftKeys({"t": [str(giver.pointer)]}, RANGES["f1-0"]), "f1-1": LeftKeys({"t": [text]}, RANGES["f1-1"]),
+        "f1-2": LeftKeys({"t": [None]}, ((0, 1),))})
+    taken = json.loads(states["t"][0])
+    assert {key: state["n"] for key, state in taken.items()} == dict.fromkeys(EARLY, 0) | dict.fromkeys(LATE, 5)
+
+
+def test_a_round_of_a_store_that_is_gone_waits_and_the_last_one_says_so(tmp_path: Path):
+    (tmp_path / "checkpoints").mkdir()
+    stores, giver = FoldStores(tmp_path), Giver("f1-0", tmp_path)
+    for path in (tmp_path / FOLDER).glob("f1-0.*"):
+        path.unlink()
+    assert stores.bring_keys("f2-0", RANGES) == 0
+    with pytest.raises(StateLost):
+        stores.keys_taken("f2-0", {"f1-0": LeftKeys({"t": [str(giver.pointer)]}, RANGES["f1-0"])})
