@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -11,12 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.model.ring import KEY_GROUPS, key_group
+from scheduler.model.ring import KEY_GROUPS, Ring, key_group
+from workers.engine.agents.checkpoint import CheckpointProgress
 from workers.engine.agents.fold_stores import FOLDER, FoldStores, LeftKeys
+from workers.engine.agents.reconciling import broker_instructions as on
+from workers.engine.agents.reconciling import instructions as do
+from workers.engine.agents.reconciling.decisions import decide
+from workers.engine.agents.reconciling.delays import STANDBY_MS
+from workers.engine.agents.reconciling.reconcile import BringKeys, DivideStream, FragmentState, Start
+from workers.engine.agents.reconciling.snapshot import READY, Records
 from workers.library.pieces import States
 from workers.library.state import fold_name
 from workers.library.state_store import Pointer, StoreLocation, read_whole
 from workers.library.store_files import StateLost
+
+from .looked_at import HEIR, READER, SOURCE, info, of_kind, snapshot, wanting
 
 PARTS = {"held": int}
 KEYS = [f"k{number}" for number in range(8)]
@@ -121,3 +130,47 @@ def test_a_round_of_a_store_that_is_gone_waits_and_the_last_one_says_so(tmp_path
     assert stores.bring_keys("f2-0", RANGES) == 0
     with pytest.raises(StateLost):
         stores.keys_taken("f2-0", {"f1-0": LeftKeys({"t": [str(giver.pointer)]}, RANGES["f1-0"])})
+
+
+# -- when a bundle is ready, and what its writers wait for ------------------------------------------------------------
+
+TAKER = replace(HEIR, key_ranges=((0, HALF),))
+STANDS = Records(progress=CheckpointProgress(0, True), standby=())
+
+
+def test_who_waits_for_its_keys_brings_rows_meanwhile_and_stands_by():
+    desired = wanting(TAKER, outgoing=(READER,))
+    waits = snapshot(TAKER, FragmentState.WAITING, has_handover_lock=True, desired=desired)
+    assert decide(waits, Start(TAKER))[-1] == do.Again(BringKeys(TAKER))
+    leaving = replace(TAKER, leaving=True)
+    assert decide(replace(waits, desired=wanting(leaving, outgoing=(READER,))), Start(leaving)) == (do.Wait(60_030),)
+
+
+@pytest.mark.parametrize(("facts", "comes"), [
+    ({}, "round"), ({"rounds": (9 << 20,)}, "round"), ({"rounds": (9 << 20, 5 << 20)}, "round"),
+    ({"rounds": (9 << 20, 5 << 20, 9_000)}, "ready"), ({"rounds": (9 << 20, 8 << 20)}, "ready"),
+    ({"rounds": (9,), "brought_ms": 59_900, "controls": {"f2-0": {READY: "1"}}}, "nothing"),
+    ({"rounds": (9,), "brought_ms": 59_000, "controls": {"f2-0": {READY: "1"}}}, "round"),
+    ({"has_lock": False}, "nothing"), ({"standby": None, "since_ms": 60_000}, "nothing"),
+    ({"standby": None, "records": Records(), "since_ms": 60_000 - STANDBY_MS}, "round"),
+    ({"records": Records(progress=CheckpointProgress(0, False), standby=())}, "nothing"),
+], ids=str)
+def test_a_bundle_is_ready_when_it_stands_by_and_rounds_are_short(facts, comes):
+    waits = replace(snapshot(TAKER, FragmentState.WAITING, since_ms=60_000, standby=TAKER, records=STANDS), **facts)
+    steps = decide(waits, BringKeys(TAKER))
+    assert [type(step) for step in steps[:-1]] == {"round": [do.BringRows], "ready": [on.MarkReady], "nothing": []}[
+        comes]
+    assert steps[-1] == do.Wait(60_030)
+
+
+def test_writers_divide_by_the_new_ring_once_who_takes_keys_is_ready():
+    ring = Ring(("k",), {0: "f2-0", HALF: "f1-1"})
+    writer = replace(SOURCE, routes={0: {"f1-1": ring}}, heirs={"f2-0": ("f1-1",)})
+    waits = snapshot(
+        writer, FragmentState.RUNNING, has_query=True, channels={"f1-0.0": info("f1-0.0")}, desired=wanting(writer),
+        controls={"f1-1": {"routes": "0"}, "f2-0": {"gate": "0"}})
+    route = DivideStream("f1-0", 0, "f1-1", ring)
+    steps = decide(waits, route)
+    assert of_kind(steps, on.OpenPart) and not of_kind(steps, on.SetRoute), "it can stand by, and nobody waits for it"
+    ready = replace(waits, controls={**waits.controls, "f2-0": {READY: "1"}})
+    assert of_kind(decide(ready, route), on.SetRoute)
