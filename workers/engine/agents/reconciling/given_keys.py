@@ -47,6 +47,13 @@ def not_given(desired: DesiredState, wanted: Iterable[WantedFragment], store: Sl
         if name in givers and not store.has(heir.id, "begun") and store.ended(gift_of(name, heir.id)) is None)
 
 
+def gives(desired: DesiredState, slot: str, store: SlotStore) -> bool:
+    """Whether others are to take keys of any fragment of a slot, which works on or leaves, and have not."""
+    own = {fragment.id for fragment in desired.of_slot(slot)}
+    return any(
+        name in own and not store.has(heir.id, "begun") for heir in desired.wanted.values() for name in heir.taken)
+
+
 def give(snapshot: Snapshot, action: CopyState, heir: WantedFragment) -> Instructions:
     """Leave the states of an heir's keys, or come a step nearer to it; the query works on meanwhile."""
     fragment = action.fragment
