@@ -11,6 +11,7 @@ from itertools import chain
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import Savepoint
+from scheduler.model.ring import Ring
 from scheduler.model.saved_states import SavedTask
 from workers.engine.channels import keys
 
@@ -165,7 +166,7 @@ def _wishes(
     """What a decision on the action asks the broker."""
     match action:
         case Start() if run.compiled is not None:
-            return Wishes(run.fragment.written, (run.id,))
+            return Wishes(run.fragment.written, (run.id, *_takers(run.fragment)))
         case Start(fragment):
             return _to_begin(fragment, records) if has_lock else Wishes()
         case Restart(fragment):
@@ -189,6 +190,12 @@ def _wishes(
         case Unroute() | ActivateRoutes():
             return Wishes(controls=(run.id,))
     return Wishes()
+
+
+def _takers(fragment: WantedFragment) -> Iterable[str]:
+    """Who is to read what the fragment divides by keys, and those before them."""
+    rings = (how for readers in fragment.routes.values() for how in readers.values() if isinstance(how, Ring))
+    return chain.from_iterable(fragment.readers_of(part) for how in rings for part in how.served)
 
 
 def _to_begin(fragment: WantedFragment, records: Records) -> Wishes:
