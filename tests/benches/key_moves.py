@@ -4,7 +4,7 @@ A source feeds a task that is divided by key over two slots, and an output colle
 become three, in one of two ways in turn, and two again:
 
 - ``works on``: as plans have it. Both bundles work on with fewer keys, and a new one takes a part of each.
-- ``begins anew``: three new bundles take all keys, and wait for both of those before (decision 0168).
+- ``begins anew``: three new bundles take all keys, and wait for both of those before, which leave (decision 0220).
 
 How long keys stand still is the greatest age of their events in the output, from when the change is asked for until it
 is over; those that change hands `works on` and those that stay are told apart. Just before it is the same without any
