@@ -179,10 +179,10 @@ def test_writers_divide_by_the_new_ring_once_who_takes_keys_is_ready():
 def test_a_writer_that_starts_again_divides_as_before_until_who_takes_keys_is_ready():
     before, ring = Ring(("k",), {0: "f1-1"}), Ring(("k",), {0: "f2-0", HALF: "f1-1"})
     writer = replace(SOURCE, outlets={}, routes={0: {"f1-1": ring}}, heirs={"f2-0": ("f1-1",)})
-    asked = {"0:route:f1-1:3": json.dumps(before.document())}
+    control = {"0:route:f1-1:3": json.dumps(before.document())}
     starts = snapshot(
         writer, FragmentState.STARTING, is_compiled=True, desired=wanting(writer),
-        controls={"f1-0": asked, "f1-1": {"routes": "0"}, "f2-0": {"gate": "0"}},
+        controls={"f1-0": control, "f1-1": {"routes": "0"}, "f2-0": {"gate": "0"}},
         records=Records(progress=CheckpointProgress(7, True), has_begun=True))
     steps = decide(starts, Start(writer))
     assert steps[-1].routes == {0: {"f1-1": before}} and not of_kind(steps, on.SetRoute)

@@ -77,9 +77,9 @@ def prepare(snapshot: Snapshot, whole: WantedFragment) -> tuple[Instructions, Ou
     routes = {position: readers for position, readers in routes.items() if readers}
     # Until those are ready who take keys, it goes on as it divided before, among those who are there still.
     early = {
-        at: asked.partitioning for at, asked in snapshot.routes_asked.items()
+        at: route.partitioning for at, route in snapshot.routes_asked.items()
         if isinstance(how := routes.get(at[0], {}).get(at[1]), Ring) and not have_begun(snapshot, whole, how)
-        and asked.partitioning.served and how.bundles and set(asked.partitioning.served) <= set(how.bundles)}
+        and route.partitioning.served and set(route.partitioning.served) <= set(how.bundles)}
     due = {
         position: {reader: how for reader, how in readers.items() if (position, reader) not in early}
         for position, readers in routes.items()}
