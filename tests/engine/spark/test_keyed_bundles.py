@@ -50,7 +50,7 @@ class Keyed:
             RunningTask("smooth", "interpolate", {"window": 2}, ("observed",)),
             RunningTask("means", "block_average", {"window": READINGS, "by": ["sensor_id", "obs"]}, ("smooth",)),
             RunningTask("averaged", "kept", KEPT, ("means",)),
-            RunningTask("heavy", "heavy", {"by": ["sensor_id"], "bytes": 100_000}, ("observed",)),
+            RunningTask("heavy", "heavy", {"by": ["sensor_id"], "bytes": 30_000}, ("observed",)),
             RunningTask("summed", "kept", KEPT, ("heavy",)),
         ]
         ids = {name: f"{first}-{number}" for number, name in enumerate(
