@@ -20,6 +20,8 @@ from workers.engine.agents.reconciling.decisions import decide
 from workers.engine.agents.reconciling.delays import STANDBY_MS
 from workers.engine.agents.reconciling.reconcile import BringKeys, DivideStream, FragmentState, Start
 from workers.engine.agents.reconciling.snapshot import READY, Records
+from workers.engine.agents.supervising.key_patterns import READ_ONLY, of_fragments
+from workers.engine.channels import keys
 from workers.library.pieces import States
 from workers.library.state import fold_name
 from workers.library.state_store import Pointer, StoreLocation, read_whole
@@ -174,6 +176,13 @@ def test_writers_divide_by_the_new_ring_once_who_takes_keys_is_ready():
     assert of_kind(steps, on.OpenPart) and not of_kind(steps, on.SetRoute), "it can stand by, and nobody waits for it"
     ready = replace(waits, controls={**waits.controls, "f2-0": {READY: "1"}})
     assert of_kind(decide(ready, route), on.SetRoute)
+
+
+def test_writers_may_read_whether_bundles_on_other_nodes_are_ready():
+    writer = replace(SOURCE, routes={0: {"f1-1": Ring(("k",), {0: "f2-0", HALF: "f1-5"})}}, heirs={"f2-0": ("f1-1",)})
+    patterns = of_fragments([writer])
+    assert {f"{READ_ONLY}{keys.valve(name)}" for name in ("f2-0", "f1-5", "f1-1")} <= patterns
+    assert keys.valve("f2-0") not in patterns
 
 
 def test_a_writer_that_starts_again_divides_as_before_until_who_takes_keys_is_ready():
