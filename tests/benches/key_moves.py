@@ -4,7 +4,7 @@ A source feeds a task that is divided by key over two slots, and an output colle
 become three, in one of two ways in turn, and two again:
 
 - ``works on``: as plans have it. Both bundles work on with fewer keys, and a new one takes a part of each.
-- ``begins anew``: three new bundles take all keys, and wait for both of those before (decision 0168).
+- ``begins anew``: three new bundles take all keys, and wait for both of those before, which leave (decision 0220).
 
 How long keys stand still is the greatest age of their events in the output, from when the change is asked for until it
 is over; those that change hands `works on` and those that stay are told apart. Just before it is the same without any
@@ -84,7 +84,8 @@ class KeyedFlow:
         self._generation = 0
         self._left: set[str] = set()
         env = {"WEIR_SLOT_MEMORY_MB": str(max(1024, 20 * megabytes)), **os.environ, "REDIS_URL": at.url,
-               "PYTHONPATH": os.pathsep.join([str(ROOT), offer_task_types(at.folder / "types")])}
+               "PYTHONPATH": os.pathsep.join([str(ROOT), offer_task_types(at.folder / "types")]),
+               "WEIR_SLOT_READS": str(ROOT / "tests")}  # the type's code
         argv = [sys.executable, "-m", "workers.engine.agents.node_agent", "--node", NODE, "--slots", str(len(SLOTS)),
                 "--data-dir", str(at.folder / NODE)]
         with open(os.environ.get("WEIR_BENCH_LOG", os.devnull), "ab") as log:

@@ -20,13 +20,13 @@ def states_of_keys(texts: Iterable[tuple[str | None, KeyRanges]]) -> str | None:
     texts : iterable of (str or None, ranges)
         JSON, as folds keep it without a store, and which ranges count of it. No key group counts of two of them.
     """
-    left = [(text, _table(ranges)) for text, ranges in texts if text is not None]
+    left = [(text, table_of(ranges)) for text, ranges in texts if text is not None]
     states = {
         key: state for text, counts in left for key, state in json.loads(text).items() if counts[key_group(key)]}
     return packed(states) if left else None
 
 
-def _table(ranges: KeyRanges) -> bytearray:
+def table_of(ranges: KeyRanges) -> bytearray:
     """By key group: whether it is in the ranges."""
     table = bytearray(KEY_GROUPS)
     for first, size in ranges:

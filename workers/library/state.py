@@ -59,11 +59,15 @@ class Folds:
     def next(self) -> tuple[Inherited | None, StoreLocation | None]:
         """Where the next fold finds the state that it begins with, and where its store is."""
         index, self.count = self.count, self.count + 1
-        task = hashlib.blake2b(self.task.encode(), digest_size=6).hexdigest()
-        name = f"{self.fragment}.{task}-{index}"
+        name = f"{self.fragment}.{fold_name(self.task, index)}"
         return (
             None if self.inherited is None else Inherited(str(self.inherited), self.task, index),
             None if self.stores is None else StoreLocation(str(self.stores), name, self.large))
+
+
+def fold_name(task: str, index: int) -> str:
+    """What the stores of one of a running task's folds are named after, behind their fragment."""
+    return f"{hashlib.blake2b(task.encode(), digest_size=6).hexdigest()}-{index}"
 
 
 NOTHING = "{}"

@@ -207,6 +207,13 @@ def read_whole(folder: Path, pointer: Pointer) -> str:
     return packed(dict(sorted(states.items())))
 
 
+def newest_pointer(folder: Path, store: str) -> Pointer | None:
+    """The newest version that a store has, whether a checkpoint says it yet or not; None where it has none."""
+    with closing(connected(folder / store)) as connection:
+        head = connection.execute("SELECT version, token FROM heads ORDER BY version DESC LIMIT 1").fetchone()
+    return None if head is None else Pointer(store, *head)
+
+
 def packed(value: Any) -> str:
     """A value as JSON."""
     return json.dumps(value, separators=(",", ":"))

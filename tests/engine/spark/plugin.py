@@ -90,6 +90,15 @@ def hoard(events, config):
         added="sum double, held double")
 
 
+def heavy(events, config):
+    from workers.library.columns import STREAM
+    from workers.library.state import fold_stream
+
+    return fold_stream(
+        events, Hoard(config["bytes"]), by=config["by"], reads=["value"], kept=[*STREAM, *config["by"]],
+        added="sum double, held double")
+
+
 def distinct(events, config):
     return events.dropDuplicates(["n"])
 
@@ -130,6 +139,10 @@ TYPES = [
              parameters=(Parameter("keys", "integer", "How many.", required=True),
                          Parameter("bytes", "integer", "Of each text.", required=True),
                          Parameter("often", "integer", "How many come again; all by default.", required=False))),
+    TaskType(name="heavy", kind="transform", doc="Adds up by a key, and keeps a long text of each.",
+             build="weir_test_types:heavy", stateful=True, movable_state=True, by_key=True, passes_key=True, key="by",
+             parameters=(Parameter("by", "list", "The key.", required=True, items="string", column="names"),
+                         Parameter("bytes", "integer", "Of each text.", required=True))),
     TaskType(name="distinct", kind="transform", doc="Drops repetitions.", build="weir_test_types:distinct",
              stateful=True, key="n"),
     *(TaskType(name=name, kind="transform", doc="Does harm.", build=f"weir_test_types:{name}",

@@ -7,19 +7,35 @@ names it. What leaves the node leaves by rows (``store_copies``), or as a text.
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from scheduler.contracts.savepoints import States
+from workers.library.key_rows import GivenRows, as_of, bring
+from workers.library.key_states import KeyRanges, states_of_keys
+from workers.library.state import fold_name
 from workers.library.state_store import SUFFIX, Pointer, read_whole
-from workers.library.store_files import remove
+from workers.library.store_files import StateLost, remove
 
 FOLDER = "folds"
 _NAME = re.compile(rb"[\w.-]+" + re.escape(SUFFIX).encode() + rb'(?=\\*")')
 _MOST_READ = 8 << 20  # bytes of a record: one that has more has large states itself
+_KEYS = "keys"  # in the name of a store, where others have made's random characters
 _RECORDS = ("held", "ended", "received", "begun")  # in the order in which a name goes from one to the next
+
+
+@dataclass(frozen=True, slots=True)
+class LeftKeys:
+    """States that were left for an heir, of which the keys in some ranges count. Where these are ``is_final`` whoever
+    has left them works on, and its store may be at any later version."""
+
+    states: States
+    ranges: tuple[tuple[int, int], ...]
+    is_final: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +61,73 @@ class FoldStores:
         """The states of a record without pointers."""
         return {task: [self._whole(text) for text in texts] for task, texts in states.items()}
 
+    def works_with(self, fragment_id: str) -> dict[str, str]:
+        """The stores that a fragment's folds work with, by what these are named after (`fold_name`): those that it made
+        itself, else those that it began with; none while its keys' rows are still on their way to it."""
+        stores: dict[str, str] = {}
+        begun = self._checkpoints / f"{fragment_id}.begun"
+        has_begun = begun.is_file()
+        if has_begun and begun.stat().st_size < _MOST_READ:
+            states = json.loads(begun.read_text(encoding="utf-8"))["states"]
+            stores = {
+                fold_name(task, index): pointer.store for task, texts in states.items()
+                for index, text in enumerate(texts) if text and (pointer := Pointer.read(text))}
+        for path in self.folder.glob(f"{fragment_id}.*{SUFFIX}"):
+            _, fold, *made, _ = path.name.split(".")
+            if made and (has_begun or made != [_KEYS]):
+                stores[fold] = path.name
+        return stores
+
+    def bring_keys(self, heir: str, takes: Mapping[str, KeyRanges]) -> int:
+        """Bring an heir's stores a round nearer to the rows of the keys that it takes; about how many characters.
+
+        Parameters
+        ----------
+        takes : mapping of str to ranges
+            Which ranges of whose states. What is not in a store comes at last.
+        """
+        rows: dict[str, dict[str, GivenRows]] = {}
+        for giver, ranges in takes.items():
+            for fold, store in self.works_with(giver).items():
+                rows.setdefault(fold, {})[giver] = GivenRows(store, tuple(ranges))
+        brought = 0
+        for fold, givers in rows.items():
+            with suppress(StateLost):  # a giver has another store by now
+                brought += bring(self.folder, _keys_store(heir, fold), givers)
+        return brought
+
+    def keys_taken(self, heir: str, left: Mapping[str, LeftKeys]) -> States:
+        """What others have left for an heir of the keys that it takes: in a store of its own where all is in stores,
+        else as texts.
+
+        Raises
+        ------
+        StateLost
+            A store is gone, or does not have the version that was left.
+        """
+        folds: dict[tuple[str, int], dict[str, str]] = {}
+        for giver, given in left.items():
+            for task, texts in given.states.items():
+                for index, text in enumerate(texts):
+                    fold = folds.setdefault((task, index), {})
+                    fold.update({giver: text} if text is not None else {})
+        states: dict[str, list[str | None]] = {}
+        for (task, index), texts in sorted(folds.items()):
+            own = states.setdefault(task, [])
+            own += [None] * (index - len(own)) + [self._taken(heir, fold_name(task, index), texts, left)]
+        return states
+
+    def _taken(self, heir: str, fold: str, texts: Mapping[str, str], left: Mapping[str, LeftKeys]) -> str | None:
+        pointers = {giver: Pointer.read(text) for giver, text in texts.items()}
+        if not pointers or not all(pointers.values()):
+            whole = self.whole({"": list(texts.values())})[""]
+            return states_of_keys(zip(whole, (left[giver].ranges for giver in texts), strict=True))
+        store = _keys_store(heir, fold)
+        bring(self.folder, store, {
+            giver: GivenRows(pointer.store, tuple(left[giver].ranges), None if left[giver].is_final else pointer)
+            for giver, pointer in pointers.items() if pointer})
+        return str(as_of(self.folder, store))
+
     def sweep(self, *, now_s: float, grace_s: float) -> None:
         """Delete the stores that nobody goes on with."""
         old = [
@@ -65,6 +148,11 @@ class FoldStores:
     @property
     def _checkpoints(self) -> Path:
         return self.data_dir / "checkpoints"
+
+
+def _keys_store(heir: str, fold: str) -> str:
+    """The store that the rows of an heir's keys come to."""
+    return f"{heir}.{fold}.{_KEYS}{SUFFIX}"
 
 
 def _names(record: Path) -> Iterator[str]:

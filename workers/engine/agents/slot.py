@@ -51,7 +51,7 @@ from .reconciling.context import SlotContext
 from .reconciling.desired_view import DesiredView, Looking
 from .reconciling.executor import FragmentExecutor
 from .reconciling.fragment_run import FragmentRun
-from .reconciling.given_keys import not_given
+from .reconciling.given_keys import gives, not_given
 from .reconciling.handover_stages import AT_WORK, HandoverStage
 from .reconciling.long_batches import LOOK_MS, LongBatches, batching, in_first_batch
 from .reconciling.named_savepoints import unsaved
@@ -98,8 +98,7 @@ class SlotLoop:
         self._copies = QueryCopies(self._broker, self._store, self._node_store, settings, slot=slot, clock_ms=_now_ms)
         self._left: frozenset[str] = frozenset()  # bundles that were leaving and have left
         self._ended, self._due_ms, self._events = set[str](), dict[str, int](), list[dict[str, Any]]()
-        self._reported, self._gives = None, False  # whether a bundle has keys to give away
-        self._throttled: dict[str, str] = {}  # by fragment, the full channel that it waits for
+        self._reported, self._throttled = None, dict[str, str]()  # by fragment, the full channel that it waits for
         self._long_batches, self._rates, self._heap, self._log = LongBatches(), Rates(), HeapSampler(), logger()
         self._state_sizes, self._listener = StateSizes(self._store.state_bytes), QueryListener(self._on_end)
         self._hanging = HangingWatch(Channels(self._broker), self._listener)
@@ -194,12 +193,12 @@ class SlotLoop:
         self._stages = self._look_at_stages()
         self._left = self._look_who_left()
         here = self._desired.handing_over.get(self._name, ())
-        self._gives = bool(giving := not_given(self._desired, wanted.values(), self._store))
         actions = reconcile(
             self._desired.of_slot(self._name), actual, now_ms, elsewhere=self._desired.elsewhere(self._name),
             outgoing=[(fragment, self._stages[fragment.id]) for fragment in here if fragment.id in self._stages],
             staying=frozenset(self._desired.outgoing), resting=self._store.having("paused"), left=self._left,
-            saving=(*unsaved(self._store.files, wanted.values()), *giving))
+            saving=(*unsaved(self._store.files, wanted.values()),
+                    *not_given(self._desired, wanted.values(), self._store)))
         actions += self._copies.turn(self._desired, actual, {action.fragment_id for action in actions})
         actions = in_turn(actions, self._desired.of_slot(self._name), actual, coming=lambda: in_first_batch(
             list(self._runs.values()), self._listener.progress, now_ms=now_ms))
@@ -226,7 +225,8 @@ class SlotLoop:
 
     def _rest_s(self) -> float:
         standing = [run.standby for run in list(self._runs.values()) if run.standby is not None]
-        is_carrying = self._carrier.is_busy or self._gives or any(standby.whole.key_ranges for standby in standing)
+        is_carrying = self._carrier.is_busy or gives(self._desired, self._name, self._store) or any(
+            standby.whole.key_ranges for standby in standing)
         return rest_s(self._desired, self._stages, has_standby=bool(standing), is_carrying=is_carrying)
 
     def _look_who_left(self) -> frozenset[str]:

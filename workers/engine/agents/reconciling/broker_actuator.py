@@ -28,6 +28,7 @@ from .broker_instructions import (
     Join,
     KeepMeters,
     MarkLeft,
+    MarkReady,
     OpenChannel,
     OpenPart,
     OpenValve,
@@ -44,7 +45,7 @@ from .broker_instructions import (
 from .context import SlotContext
 from .delays import METERS_KEPT_S, PARTS_KEPT_S
 from .fragment_run import FragmentRun
-from .snapshot import LEFT, PART
+from .snapshot import LEFT, PART, READY
 
 
 class BrokerActuator:
@@ -126,6 +127,8 @@ class BrokerActuator:
                 channels.resume(fragment_id)
             case DropControl(fields):
                 broker.hdel(valve, *fields)
+            case MarkReady():
+                broker.hset(valve, READY, 1)
             case MarkLeft():
                 broker.hset(valve, LEFT, 1)
             case ComeBack():

@@ -180,6 +180,11 @@ class MarkLeft:
 
 
 @dataclass(frozen=True, slots=True)
+class MarkReady:
+    """The bundle has taken its keys over, or has rows of them: its writers may divide by the new ring."""
+
+
+@dataclass(frozen=True, slots=True)
 class ComeBack:
     """The fragment is started, and writes again, whether it had left or not."""
 
@@ -228,5 +233,5 @@ class ForgetRanges:
 BrokerInstruction = (
     OpenChannel | OpenPart | ClosePart | PassPart | Join | Unregister | Commit | Persist | Expire | DeleteChannel
     | OpenValve | CloseValve | SetTail | SetPace | SetRoute | SetAlternate | DropRoute | Activate | Resume | DropControl
-    | MarkLeft | ComeBack | KeepMeters | ForgetFragment | Withdraw | BeginRanges | ForgetRanges
+    | MarkReady | MarkLeft | ComeBack | KeepMeters | ForgetFragment | Withdraw | BeginRanges | ForgetRanges
 )

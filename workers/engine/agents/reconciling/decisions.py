@@ -10,11 +10,13 @@ from __future__ import annotations
 from .ending import come_to_an_end, copy
 from .given_keys import give
 from .instructions import Again, Instructions
+from .keys_ahead import bring
 from .outputs import change
 from .query_start import restart, stand_down, start
 from .reconcile import (
     Action,
     ActivateRoutes,
+    BringKeys,
     CopyState,
     DivideStream,
     End,
@@ -32,7 +34,7 @@ from .snapshot import Snapshot
 
 def decide(snapshot: Snapshot, action: Action) -> Instructions:
     """The instructions that perform an action, or bring the fragment a step nearer to it."""
-    if not isinstance(action, Start) and (snapshot.standby is not None or snapshot.records.is_standby):
+    if not isinstance(action, Start | BringKeys) and (snapshot.standby is not None or snapshot.records.is_standby):
         return (*stand_down(snapshot), Again(action))
     match action:
         case Start(fragment):
@@ -43,6 +45,8 @@ def decide(snapshot: Snapshot, action: Action) -> Instructions:
             return come_to_an_end(snapshot, action)
         case CopyState():
             return copy(snapshot, action) if action.heir is None else give(snapshot, action, action.heir)
+        case BringKeys():
+            return bring(snapshot, action)
         case Stop():
             return stop(snapshot, action)
         case ActivateRoutes():

@@ -15,7 +15,7 @@ from workers.engine.channels.batch_ranges import place_of
 
 from .broker_instructions import BeginRanges, ForgetRanges, Resume, Unregister
 from .delays import LEAVE_MS, RETRY_MS, SOON_MS
-from .handover_stages import remote_successors
+from .handover_stages import remote_successors, successors
 from .inputs import channels_of
 from .instructions import (
     Again,
@@ -44,7 +44,7 @@ from .savepoint_decisions import (
     left_by,
     state_left,
 )
-from .snapshot import Snapshot
+from .snapshot import READY, Snapshot
 
 
 def come_to_an_end(snapshot: Snapshot, action: End | Pause | Leave) -> Instructions:
@@ -57,10 +57,14 @@ def come_to_an_end(snapshot: Snapshot, action: End | Pause | Leave) -> Instructi
     is_drained = beginning.readiness is Readiness.READY and _is_drained(snapshot, action)
     is_done = snapshot.records.progress.is_done
     if snapshot.has_query:
-        again_ms = LEAVE_MS if isinstance(action, Leave) else SOON_MS
+        heirs = successors(snapshot.desired, fragment.id) if isinstance(action, Leave) else ()
+        # Once its heirs are ready the keys of one that leaves stand still until it has ended.
+        is_soon = all(READY in snapshot.controls.get(heir.id, {}) for heir in heirs) if heirs else not isinstance(
+            action, Leave)
+        again_ms = SOON_MS if is_soon else LEAVE_MS
         if not is_drained:
             return (*beginning.instructions, RetryAt(snapshot.now_ms + again_ms))
-        if isinstance(action, End):
+        if isinstance(action, End) or (heirs and not snapshot.records.has_ended):
             return (*beginning.instructions, *_end_held(snapshot, action))
         waits = await_batch(snapshot, action, again_ms=again_ms)
         return (*beginning.instructions, *(waits or (*come_to_rest(), Again(action))))
@@ -71,7 +75,7 @@ def come_to_an_end(snapshot: Snapshot, action: End | Pause | Leave) -> Instructi
     return (*beginning.instructions, *stopped, *_at_rest(snapshot, action))
 
 
-def _end_held(snapshot: Snapshot, action: End) -> Instructions:
+def _end_held(snapshot: Snapshot, action: End | Pause | Leave) -> Instructions:
     """Record what a fragment leaves while its query still stands at rest, so that nobody waits for that to stop.
 
     It plans no batch from then on, whatever becomes of this slot. Where it does not come to rest it is stopped first.
@@ -85,7 +89,8 @@ def _end_held(snapshot: Snapshot, action: End) -> Instructions:
         return (RetryAt(snapshot.now_ms + SOON_MS),)
     if not snapshot.is_held:
         return (*come_to_rest(), Again(action))
-    return (*end(snapshot, action.fragment), StayPaused(), *come_to_rest(), Release())
+    last = Again(action) if isinstance(action, Leave) else Release()  # who leaves has its places to give up
+    return (*end(snapshot, action.fragment), StayPaused(), *come_to_rest(), last)
 
 
 def copy(snapshot: Snapshot, action: CopyState) -> Instructions:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from .standby import Standby
 
+MOST_ROUNDS = 8  # that are remembered: more than are waited for
 BROKER_AWAY_LONGEST_MS = 4_000  # the broker's absence is nobody's fault: look often whether it is back
 
 
@@ -61,6 +62,8 @@ class FragmentRun:
         self._retry_at_ms: int | None = None
         self._has_run = False
         self.ends: dict[str, Mapping[str, Offset]] = {}  # last entries that were noted, by what they are for
+        self.rounds: tuple[int, ...] = ()  # how much the last rounds of rows brought of the keys that it takes
+        self.brought_ms = 0  # when the last of them began
         self.copied: States = {}  # its state as it was read last, until it is recorded
         self.left_ms: int | None = None  # since when nothing works at its tasks, from when it takes over until it runs
 
@@ -186,6 +189,10 @@ class FragmentRun:
         with self._lock:
             if self._state is FragmentState.BACKOFF:
                 self._gave_up, self._failures, self._failed_alike, self._retry_at_ms = False, 0, 0, None
+
+    def brought(self, length: int, *, now_ms: int) -> None:
+        """A round of rows of the keys that it takes has come, which began then."""
+        self.rounds, self.brought_ms = (*self.rounds, length)[-MOST_ROUNDS:], now_ms
 
     def stopped(self, *, retry_at_ms: int | None, now_ms: int) -> None:
         """Its query is gone, or as good as; what it left is still to be removed."""

@@ -23,7 +23,7 @@ from .instructions import Again, HoldQuery, Instructions, NoteEnds, ReadState, R
 from .reconcile import CopyState
 from .retirement import inputs_of, is_final
 from .savepoint_decisions import state_left
-from .snapshot import Snapshot
+from .snapshot import READY, Snapshot
 
 if TYPE_CHECKING:
     from ..started_fragments import SlotStore
@@ -47,6 +47,13 @@ def not_given(desired: DesiredState, wanted: Iterable[WantedFragment], store: Sl
         if name in givers and not store.has(heir.id, "begun") and store.ended(gift_of(name, heir.id)) is None)
 
 
+def gives(desired: DesiredState, slot: str, store: SlotStore) -> bool:
+    """Whether others are to take keys of any fragment of a slot, which works on or leaves, and have not."""
+    own = {fragment.id for fragment in desired.of_slot(slot)}
+    return any(
+        name in own and not store.has(heir.id, "begun") for heir in desired.wanted.values() for name in heir.taken)
+
+
 def give(snapshot: Snapshot, action: CopyState, heir: WantedFragment) -> Instructions:
     """Leave the states of an heir's keys, or come a step nearer to it; the query works on meanwhile."""
     fragment = action.fragment
@@ -64,7 +71,9 @@ def give(snapshot: Snapshot, action: CopyState, heir: WantedFragment) -> Instruc
             is_final(snapshot, channel, writer, made_in(heir.id), has_turned)
             for channel, writer in fragment.writers.items()
         ):
-            return (RetryAt(snapshot.now_ms + RETRY_MS),)
+            # Once the heir is ready its keys are about to stand still.
+            is_soon = READY in snapshot.controls.get(heir.id, {})
+            return (RetryAt(snapshot.now_ms + (SOON_MS if is_soon else RETRY_MS)),)
         return (NoteEnds(heir.id, {name: info.last for name, info in snapshot.channels.items()}), Again(action))
     progress, ends = snapshot.records.progress, snapshot.ends[heir.id]
     names = channels_of(inputs_of(fragment, snapshot.records))

@@ -228,6 +228,14 @@ class RecordGiven:
 
 
 @dataclass(frozen=True, slots=True)
+class BringRows:
+    """Bring the fragment's stores a round nearer to the rows of the keys that it ``takes``, by who has them."""
+
+    takes: Mapping[str, tuple[tuple[int, int], ...]]
+    now_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class DropSavepoint:
     """The fragment has not ended for others, or nobody needs what it left."""
 
@@ -297,8 +305,8 @@ QueryInstruction = (
     | HoldQuery | StayPaused | InForce | LookAtRoutes | NoteEnds
 )
 RecordInstruction = (
-    TakeOver | RecordBegun | RecordEnded | ReadState | RecordCopy | RecordSaved | RecordGiven | DropSavepoint
-    | RecordStandby | ForgetStandby | RecordPause | RecordLeft | RecordChain | TakeOn
+    TakeOver | RecordBegun | RecordEnded | ReadState | RecordCopy | RecordSaved | RecordGiven | BringRows
+    | DropSavepoint | RecordStandby | ForgetStandby | RecordPause | RecordLeft | RecordChain | TakeOn
     | ClearCheckpoint | RemoveCheckpoint | MarkRemoved | ForgetRecord
 )
 Instruction = QueryInstruction | RecordInstruction | BrokerInstruction | Again | Release | Gone

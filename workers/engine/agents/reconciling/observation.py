@@ -11,18 +11,20 @@ from itertools import chain
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import Savepoint
+from scheduler.model.ring import Ring
 from scheduler.model.saved_states import SavedTask
 from workers.engine.channels import keys
 
 from .context import SlotContext
 from .fragment_run import FragmentRun
 from .given_keys import given_to
-from .handover_stages import predecessors, remote_successors
+from .handover_stages import predecessors, remote_successors, successors
 from .inputs import channels_of
 from .named_savepoints import saved
 from .reconcile import (
     Action,
     ActivateRoutes,
+    BringKeys,
     CopyState,
     DivideStream,
     End,
@@ -103,6 +105,7 @@ class Observer:
             savepoints=dict(self._savepoints(desired, action, records)),
             saved=parts, channels=channels, controls=controls,
             due_after_ms=self._due_after_ms(action, records, parts), ends=dict(run.ends),
+            rounds=run.rounds, brought_ms=run.brought_ms,
         )
 
     def _savepoints(
@@ -148,7 +151,7 @@ class Observer:
 def _asks_records(run: FragmentRun, action: Action) -> bool:
     """Whether a decision on the action asks what stands on disk."""
     match action:
-        case Start() | Restart() | End() | CopyState() | Pause() | Leave():
+        case Start() | Restart() | End() | CopyState() | BringKeys() | Pause() | Leave():
             return True
         case DivideStream() | ActivateRoutes() | OpenOutlet() | OpenTail():
             return run.is_held is not None
@@ -163,15 +166,17 @@ def _wishes(
     """What a decision on the action asks the broker."""
     match action:
         case Start() if run.compiled is not None:
-            return Wishes(run.fragment.written, (run.id,))
+            return Wishes(run.fragment.written, (run.id, *_takers(run.fragment)))
         case Start(fragment):
             return _to_begin(fragment, records) if has_lock else Wishes()
         case Restart(fragment):
             return Wishes(tuple(channels_of(inputs_of(fragment, records))))
         case End(fragment) | Pause(fragment) | Leave(fragment):
-            return _to_end(run, action, fragment, records)
+            return _to_end(run, desired, action, fragment, records)
         case CopyState(fragment, heir=heir) if heir is not None:
-            return Wishes(tuple(channels_of(inputs_of(fragment, records))), writers_of(fragment))
+            return Wishes(tuple(channels_of(inputs_of(fragment, records))), (*writers_of(fragment), heir.id))
+        case BringKeys():
+            return Wishes(controls=(run.id,))
         case DivideStream(_, position, _, partitioning):
             channel = run.fragment.channel(position)
             parts = (keys.part(channel, bundle) for bundle in partitioning.bundles)
@@ -187,6 +192,12 @@ def _wishes(
     return Wishes()
 
 
+def _takers(fragment: WantedFragment) -> Iterable[str]:
+    """Who is to read what the fragment divides by keys, and those before them."""
+    rings = (how for readers in fragment.routes.values() for how in readers.values() if isinstance(how, Ring))
+    return chain.from_iterable(fragment.readers_of(part) for how in rings for part in how.served)
+
+
 def _to_begin(fragment: WantedFragment, records: Records) -> Wishes:
     if takes_over(fragment, records) and not records.is_paused:
         if records.is_standby:
@@ -200,7 +211,9 @@ def _to_begin(fragment: WantedFragment, records: Records) -> Wishes:
     return Wishes(tuple(dict.fromkeys(channels)), (fragment.id,))
 
 
-def _to_end(run: FragmentRun, action: Action, fragment: WantedFragment, records: Records) -> Wishes:
+def _to_end(
+    run: FragmentRun, desired: DesiredState, action: Action, fragment: WantedFragment, records: Records
+) -> Wishes:
     channels: list[str] = [item.channel for item in fragment.inputs] if records.is_paused else []
     is_at_rest = run.query is None or bool(run.is_held)
     if isinstance(action, End | Pause) and records.begun is not None and records.begun.repeats:
@@ -215,5 +228,6 @@ def _to_end(run: FragmentRun, action: Action, fragment: WantedFragment, records:
         case Leave():
             channels += channels_of(inputs_of(fragment, records))
             channels += streams_of(fragment) if is_at_rest else ()
-            return Wishes(tuple(dict.fromkeys(channels)), writers_of(fragment))
+            heirs = (heir.id for heir in successors(desired, fragment.id))
+            return Wishes(tuple(dict.fromkeys(channels)), (*writers_of(fragment), *heirs))
     return Wishes(tuple(dict.fromkeys(channels)))

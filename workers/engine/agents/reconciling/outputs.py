@@ -12,6 +12,7 @@ from types import MappingProxyType
 from scheduler.contracts.desired import Outlets, Routes, WantedFragment, made_in
 from scheduler.contracts.partitioning import Partitioning
 from scheduler.model.alternates import BY, is_dynamic
+from scheduler.model.ring import Ring
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import KEEP_EVENTS
 
@@ -47,7 +48,7 @@ from .reconcile import (
     UnregisterReaders,
     Unroute,
 )
-from .snapshot import PART, Control, Snapshot
+from .snapshot import LEFT, PART, READY, Control, Snapshot
 
 # -- before its query starts -------------------------------------------------------------------------------------------
 
@@ -74,7 +75,18 @@ def prepare(snapshot: Snapshot, whole: WantedFragment) -> tuple[Instructions, Ou
         position: {reader: how for reader, how in readers.items() if not undivided[position][reader]}
         for position, readers in whole.routes.items()}
     routes = {position: readers for position, readers in routes.items() if readers}
-    steps += _prepared_routes(snapshot, whole, routes, None if snapshot.records.has_begun else 0)
+    # Until those are ready who take keys, it goes on as it divided before, among those who are there still.
+    early = {
+        at: route.partitioning for at, route in snapshot.routes_asked.items()
+        if isinstance(how := routes.get(at[0], {}).get(at[1]), Ring) and not have_begun(snapshot, whole, how)
+        and route.partitioning.served and set(route.partitioning.served) <= set(how.bundles)}
+    due = {
+        position: {reader: how for reader, how in readers.items() if (position, reader) not in early}
+        for position, readers in routes.items()}
+    steps += _prepared_routes(snapshot, whole, due, None if snapshot.records.has_begun else 0)
+    routes = {
+        position: {reader: early.get((position, reader), how) for reader, how in readers.items()}
+        for position, readers in routes.items()}
     by_key = {position: task.id for position, task in enumerate(whole.tasks)
               if is_dynamic(task.type) and task.config.get(BY)}
     steps += _switched(whole.alternates, None if snapshot.records.has_begun else 0, by_key)
@@ -258,6 +270,21 @@ def whole_readers(snapshot: Snapshot, fragment: WantedFragment, position: int, r
     if info is None:
         return frozenset()
     return (snapshot.predecessors_of(fragment, reader) | {reader}) & (info.readers.keys() - info.limits.keys())
+
+
+def have_begun(snapshot: Snapshot, fragment: WantedFragment, partitioning: Partitioning) -> bool:
+    """Whether the bundles that are to get events have begun to read, so that no event waits for their start; those that
+    take keys have to be ready, for they begin with the last states of these."""
+    return all(
+        READY in snapshot.controls.get(part, {}) if isinstance(partitioning, Ring) and _takes_keys(fragment, part)
+        else any((control := snapshot.controls.get(reader)) and LEFT not in control
+                 for reader in fragment.readers_of(part))
+        for part in partitioning.served)
+
+
+def _takes_keys(fragment: WantedFragment, part: str) -> bool:
+    """Whether a bundle goes on with others' work and reads a part of its own."""
+    return bool(fragment.reader_of(part) == part and fragment.heirs.get(part))
 
 
 def open_parts(

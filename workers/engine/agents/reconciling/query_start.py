@@ -13,7 +13,7 @@ from dataclasses import replace
 from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.model.fragment import channel_id
 
-from .broker_instructions import ComeBack, DeleteChannel, ForgetFragment, ForgetRanges, OpenChannel, SetPace
+from .broker_instructions import ComeBack, DeleteChannel, ForgetFragment, ForgetRanges, MarkReady, OpenChannel, SetPace
 from .delays import POLL_MS, RETRY_MS, SELDOM_MS, SOON_MS
 from .inputs import ends_to_note, inputs_now
 from .instructions import (
@@ -37,7 +37,7 @@ from .instructions import (
     Wait,
 )
 from .outputs import interval_ms, prepare
-from .reconcile import FragmentState, Restart, Start
+from .reconcile import BringKeys, FragmentState, Restart, Start
 from .resting import await_batch, come_to_rest
 from .savepoint_decisions import Readiness, beginning_of, go_on, was_unregistered
 from .snapshot import Snapshot
@@ -57,8 +57,10 @@ def start(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
         steps += beginning.instructions
         if beginning.readiness is Readiness.NOT_YET:
             return (*steps, Again(Start(wanted)))
-        if beginning.readiness is Readiness.WAITS and snapshot.standby is None:
-            steps += _stand_by(snapshot, wanted)
+        if beginning.readiness is Readiness.WAITS and not wanted.leaving:
+            steps += _stand_by(snapshot, wanted) if snapshot.standby is None else ()
+            if wanted.key_ranges:
+                return (*steps, Again(BringKeys(wanted)))
         inputs = inputs_now(snapshot, wanted) if beginning.readiness is Readiness.READY else None
         if inputs is not None and snapshot.standby is not None:
             return (*steps, *_after_standing_by(snapshot, replace(wanted, inputs=inputs)))
@@ -144,6 +146,8 @@ def _launch(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
     steps, outlets, routes = prepare(snapshot, whole)
     pace_ms = interval_ms(snapshot, whole, wanted.trigger_ms)
     launch = Launch(min(pace_ms, POLL_MS), outlets, routes, wanted.active, is_resumed=snapshot.records.has_begun)
+    if wanted.key_ranges:
+        steps = (*steps, MarkReady())
     return (*steps, SetPace(pace_ms), InForce(trigger_ms=wanted.trigger_ms, alternates=whole.alternates), launch)
 
 

@@ -68,14 +68,19 @@ class Actual:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
-    """Compile the fragment and start its query, from its checkpoint where it has one."""
+class OnFragment:
+    """An action that takes the whole fragment as it is wanted."""
 
     fragment: WantedFragment
 
     @property
     def fragment_id(self) -> str:
         return self.fragment.id
+
+
+@dataclass(frozen=True, slots=True)
+class Start(OnFragment):
+    """Compile the fragment and start its query, from its checkpoint where it has one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,51 +179,33 @@ class Stop:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class End(OnFragment):
     """Read what is left to read, stop cleanly, and leave what others go on with."""
-
-    fragment: WantedFragment
-
-    @property
-    def fragment_id(self) -> str:
-        return self.fragment.id
 
 
 @dataclass(frozen=True, slots=True)
-class CopyState:
+class CopyState(OnFragment):
     """Copy state between two batches, and work on: for heirs elsewhere, savepoints, holders, or who takes its keys."""
 
-    fragment: WantedFragment
     savepoints: tuple[str, ...] = ()
     holders: tuple[str, ...] = ()
     heir: WantedFragment | None = None  # takes keys
 
-    @property
-    def fragment_id(self) -> str:
-        return self.fragment.id
+
+@dataclass(frozen=True, slots=True)
+class BringKeys(OnFragment):
+    """Bring states of the keys that the fragment is to take, while those that have them work on; then it is ready."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pause:
+class Pause(OnFragment):
     """Stop cleanly, keep the state, and give up the places in the channels that the fragment reads."""
 
-    fragment: WantedFragment
-
-    @property
-    def fragment_id(self) -> str:
-        return self.fragment.id
-
 
 @dataclass(frozen=True, slots=True)
-class Restart:
+class Restart(OnFragment):
     """Stop cleanly and start from the checkpoint, with other inputs or threads once those are there, or in the other
     mode."""
-
-    fragment: WantedFragment
-
-    @property
-    def fragment_id(self) -> str:
-        return self.fragment.id
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,21 +216,15 @@ class ActivateRoutes:
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(OnFragment):
     """Stop cleanly once nothing is left to read, and nobody will write more; done when all that it wrote is read."""
-
-    fragment: WantedFragment
-
-    @property
-    def fragment_id(self) -> str:
-        return self.fragment.id
 
 
 Change = (
     OpenOutlet | RegisterReaders | UnregisterReaders | CloseOutlet | DivideStream | Unroute | CloseTail | OpenTail
     | Repace | SwitchAlternates
 )
-Action = Start | Restart | End | CopyState | Pause | ActivateRoutes | Leave | Change | Stop
+Action = Start | Restart | End | CopyState | BringKeys | Pause | ActivateRoutes | Leave | Change | Stop
 
 
 def reconcile(

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
-from itertools import zip_longest
 
 from scheduler.contracts.savepoints import Savepoint, States
 from workers.library.key_states import states_of_keys
+from workers.library.state_store import Pointer
 
 from ..agent_logs import logger
+from ..fold_stores import LeftKeys
 from ..transport.copying import make_copies
 from .context import SlotContext
 from .fragment_run import FragmentRun
-from .given_keys import gift_of, given_to
+from .given_keys import gift_of
 from .instructions import (
+    BringRows,
     ClearCheckpoint,
     DropSavepoint,
     ForgetRecord,
@@ -56,12 +58,13 @@ class RecordActuator:
                 # Once it is recorded that it has begun, whoever has what others left may remove that.
                 run.left_ms = self._left_ms(run.id, predecessors)
                 if takes:
-                    states = self._states_of_keys(run.id, restore_point.states, takes)
-                    restore_point = replace(restore_point, states=states)
+                    restore_point = replace(restore_point, states=self._keys_taken(run.id, restore_point.states, takes))
                 store.record_begun(run.id, restore_point)
                 for giver in takes:
                     store.record_ended(gift_of(giver, run.id), None)
                 self._log.info("fragment takes over", fragment=run.id, from_=predecessors)
+            case BringRows(takes, now_ms):
+                run.brought(store.fold_stores.bring_keys(run.id, takes), now_ms=now_ms)
             case RecordBegun(restore_point, None):
                 store.record_begun(run.id, restore_point)
             case RecordBegun(restore_point, state):
@@ -82,9 +85,11 @@ class RecordActuator:
                 self._log.info("part of savepoints left", fragment=run.id, savepoints=names)
             case RecordGiven(heir, ranges):
                 copied, run.copied = run.copied, {}
+                # What a store has of these keys no later batch changes.
                 states = {
-                    task: [states_of_keys([(text, ranges)]) for text in texts]
-                    for task, texts in store.fold_stores.whole(copied).items()}
+                    task: [
+                        text if text and Pointer.read(text) else states_of_keys([(text, ranges)]) for text in texts]
+                    for task, texts in copied.items()}
                 store.record_ended(gift_of(run.id, heir), Savepoint(states=states))
                 self._log.info("keys given", fragment=run.id, heir=heir)
             case DropSavepoint():
@@ -113,19 +118,18 @@ class RecordActuator:
             case ForgetRecord():
                 store.forget(run.id)
 
-    def _states_of_keys(
-        self, heir: str, tasks: Iterable[str], takes: Mapping[str, tuple[tuple[int, int], ...]]
+    def _keys_taken(
+        self, heir: str, tasks: Container[str], takes: Mapping[str, tuple[tuple[int, int], ...]]
     ) -> States:
-        """What others have left for an heir of the keys of these ranges, without pointers to their stores."""
-        stores = self._around.store.fold_stores
-        left = [
-            (stores.whole(given.states), ranges) for name, ranges in takes.items()
-            if (given := given_to(self._around.store, name, heir))]
-        return {
-            task: [
-                states_of_keys(zip(texts, (ranges for _, ranges in left), strict=True))
-                for texts in zip_longest(*(states.get(task, ()) for states, _ in left))]
-            for task in tasks}
+        """What others have left of these tasks for an heir, of the keys in these ranges."""
+        store, left = self._around.store, dict[str, LeftKeys]()
+        for name, ranges in takes.items():
+            given = store.ended(gift_of(name, heir))
+            is_final = given is not None
+            if given := given or store.ended(name):
+                states = {task: texts for task, texts in given.states.items() if task in tasks}
+                left[name] = LeftKeys(states, ranges, is_final)
+        return store.fold_stores.keys_taken(heir, left)
 
     def _left_ms(self, heir: str, predecessors: Iterable[str]) -> int | None:
         """When the last of those whose work a fragment goes on with recorded what it left; where that was on another

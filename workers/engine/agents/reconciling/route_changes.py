@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from scheduler.contracts.desired import WantedFragment
-from scheduler.contracts.partitioning import Partitioning
-
 from .broker_instructions import Activate, OpenPart, Resume, SetRoute
 from .delays import ACTIVATE_AFTER_MS, RETRY_MS
 from .instructions import Again, HoldQuery, Instructions, LookAtRoutes, RetryAt
-from .outputs import divided, open_parts, whole_readers
+from .outputs import divided, have_begun, open_parts, whole_readers
 from .reconcile import ActivateRoutes, DivideStream
-from .snapshot import LEFT, PART, Snapshot
+from .snapshot import PART, Snapshot
 
 
 def divide(snapshot: Snapshot, action: DivideStream) -> Instructions:
@@ -24,7 +21,7 @@ def divide(snapshot: Snapshot, action: DivideStream) -> Instructions:
     parts = open_parts(snapshot, fragment, position, action.partitioning)
     opening = () if _are_open(snapshot, parts) else parts
     later = (*opening, RetryAt(snapshot.now_ms + RETRY_MS))
-    if not _have_begun(snapshot, fragment, action.partitioning):
+    if not have_begun(snapshot, fragment, action.partitioning):
         return later
     readers = whole_readers(snapshot, fragment, position, action.reader)
     route = SetRoute(position, action.reader, action.partitioning, channel=fragment.channel(position))
@@ -55,13 +52,6 @@ def activate(snapshot: Snapshot) -> Instructions:
     if snapshot.is_held and progress.is_done:
         return (Activate(progress.batch), LookAtRoutes(None))
     return (LookAtRoutes(snapshot.now_ms + ACTIVATE_AFTER_MS),)
-
-
-def _have_begun(snapshot: Snapshot, fragment: WantedFragment, partitioning: Partitioning) -> bool:
-    """Whether the bundles that are to get events have begun to read, so that no event waits for their start."""
-    lines = [fragment.readers_of(part) for part in partitioning.served]
-    return all(
-        any((control := snapshot.controls.get(reader)) and LEFT not in control for reader in line) for line in lines)
 
 
 def _are_open(snapshot: Snapshot, parts: Iterable[OpenPart]) -> bool:

@@ -22,6 +22,7 @@ from .handover_stages import line
 from .reconcile import Actual
 
 PART = ":part:"  # in a fragment's control hash, between position and bundle: a part of a stream that was opened
+READY = "ready"  # in a fragment's control hash: it has taken keys over, or has their rows and waits for the last ones
 LEFT = "left"  # in a fragment's control hash: it has stopped for good, and writes nothing more
 
 Control = Mapping[str, str]
@@ -85,6 +86,10 @@ class Snapshot:
     due_after_ms : int or None
         When the next number of its source is due after its first; only for one that goes on after a pause, or begins
         with a named savepoint.
+    rounds : tuple[int, ...]
+        How much the last rounds of rows brought of the keys that it takes, in this life of its slot.
+    brought_ms : int
+        When the last of them began.
     ends : Mapping[str, Mapping[str, Offset]]
         Last entries of channels that it noted in this life of its slot, by what they are for: an heir or a channel.
     """
@@ -110,6 +115,8 @@ class Snapshot:
     channels: Mapping[str, ChannelInfo] = field(default_factory=dict)
     controls: Mapping[str, Control] = field(default_factory=dict)
     due_after_ms: int | None = None
+    rounds: tuple[int, ...] = ()
+    brought_ms: int = 0
     ends: Mapping[str, Mapping[str, Offset]] = field(default_factory=dict)
 
     @property

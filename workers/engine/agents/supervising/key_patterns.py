@@ -41,6 +41,9 @@ def _of_fragment(fragment: WantedFragment) -> Iterator[str]:
         yield READ_ONLY + escaped(keys.LOST)  # whether its node is
     for writer in fragment.writers.values():
         yield escaped(keys.valve(writer.fragment))
+    for part in {bundle for readers in fragment.routes.values() for how in readers.values() for bundle in how.bundles}:
+        for reader in fragment.readers_of(part):  # whether it has begun, or is ready
+            yield READ_ONLY + escaped(keys.valve(reader))
     for name in {*fragment.channels.values(), *fragment.writers, *(item.channel for item in fragment.inputs)}:
         yield from of_channel(name)
         if keys.is_part(name):
