@@ -31,6 +31,7 @@ from .columns import kept_type
 from .folds import Fold
 from .spark_text import columns_ddl, identifier
 from .state_store import LARGE, Parts, StoreLocation
+from .watermarks import NO_EVENT, TOLD, told
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -175,7 +176,8 @@ def fold_stream(
     """
     from pyspark.sql import functions as F
 
-    types = {name: _kept_type(inputs, name) for name in dict.fromkeys([*kept, *reads])}
+    marks = [TOLD] if TOLD in inputs.columns and hasattr(fold, "tell") else []
+    types = {name: _kept_type(inputs, name) for name in dict.fromkeys([*kept, *reads, *marks])}
     # pandas takes NaN for null: what the fold does not read goes around that as text.
     doubles = [name for name in kept if types[name] == "double" and name not in reads]
     types |= dict.fromkeys(doubles, "string")
@@ -310,14 +312,23 @@ def fold_rows(
         The batch's values by column, all of one length.
     reads : sequence of str
         Columns whose values ``fold.step`` takes, in this order.
+
+    Where there is a column ``TOLD``, ``fold.tell`` takes what it says before the event does: rows behind a partition's
+    mark are whole, for no event is at their head.
     """
     rows: list[tuple] = []
     readings = zip(*(columns[name] for name in reads), strict=True)
     heads = zip(*(columns[name] for name in kept), strict=True) if kept else (() for _ in columns["_key"])
-    for key, reading, head in zip(columns["_key"], readings, heads, strict=True):
+    marks = columns.get(TOLD)
+    for place, (key, reading, head) in enumerate(zip(columns["_key"], readings, heads, strict=True)):
         state = states.get(key)
         if state is None:
             state = states[key] = fold.start()
+        if marks is not None and marks[place]:
+            for told_mark in told(marks[place]):
+                rows.extend(fold.tell(state, *told_mark))
+            if columns["_seq"][place] == NO_EVENT:
+                continue
         rows.extend((*head, *out) for out in fold.step(state, *reading))
     return rows
 
