@@ -122,7 +122,7 @@ def divided(
             keys = dict(zip(frame["_seq"], texts, strict=True))  # a row has the number of an event of its key
             for begin in range(first, last, BATCH):
                 batch = frame.iloc[begin: min(begin + BATCH, last)]
-                for own, part in enumerate(told(batch, owners[begin:last], ahead_ms, count)):
+                for own, part in enumerate(parts_of(batch, owners[begin:last], ahead_ms, count)):
                     for row in zip(*(stream.work(states[own], part) if len(part) else ()), strict=True):
                         is_event = LATE not in stream.gives.names or row[-1] == 0
                         by_key[keys[row[0]] if is_event else LATE].append(repr(row) if is_event else row[-1])
@@ -130,7 +130,7 @@ def divided(
     return {**by_key, LATE: sum(by_key[LATE])} if LATE in by_key else dict(by_key)
 
 
-def told(batch: Any, owners: Sequence[int], ahead_ms: int, count: int) -> Iterator[Any]:
+def parts_of(batch: Any, owners: Sequence[int], ahead_ms: int, count: int) -> Iterator[Any]:
     """A batch as each part has it."""
     marks, before = PartitionMarks(ahead_ms=ahead_ms, parts=count), []
     for seq, time, born, own in zip(batch["_seq"], batch["_time"], batch["_born"], owners, strict=False):

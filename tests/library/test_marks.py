@@ -261,13 +261,13 @@ def _parts(case: Case, events: list[dict], ring: Ring) -> list[dict[str, list]]:
     marks = PartitionMarks(ahead_ms=getattr(case.fold, "ahead", 0), parts=len(parts))
     for event in events:
         part = int(ring.owner(key_group(event["of"])))
-        told = marks.before(event["seq"], event["time"], event["born"], part)
+        text = marks.before(event["seq"], event["time"], event["born"], part)
         for name in names:
-            parts[part][name].append({**event, "_seq": event["seq"], TOLD: told}[name])
+            parts[part][name].append({**event, "_seq": event["seq"], TOLD: text}[name])
     for place, part in enumerate(parts):
-        if (told := marks.behind(place)) is not None:
+        if (text := marks.behind(place)) is not None:
             for name in names:
-                part[name].append({"_key": "", "_seq": NO_EVENT, TOLD: told}.get(name))
+                part[name].append({"_key": "", "_seq": NO_EVENT, TOLD: text}.get(name))
     return parts
 
 

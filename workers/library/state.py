@@ -31,7 +31,7 @@ from .columns import kept_type
 from .folds import Fold
 from .spark_text import columns_ddl, identifier
 from .state_store import LARGE, Parts, StoreLocation
-from .watermarks import NO_EVENT, TOLD, told
+from .watermarks import NO_EVENT, TOLD, marks_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -325,8 +325,8 @@ def fold_rows(
         if state is None:
             state = states[key] = fold.start()
         if marks is not None and marks[place]:
-            for told_mark in told(marks[place]):
-                rows.extend(fold.tell(state, *told_mark))
+            for mark in marks_in(marks[place]):
+                rows.extend(fold.tell(state, *mark))
             if columns["_seq"][place] == NO_EVENT:
                 continue
         rows.extend((*head, *out) for out in fold.step(state, *reading))

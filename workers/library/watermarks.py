@@ -10,7 +10,7 @@ has arrived for `hold_ms`, holds up nobody. Arrival is read from the events, so 
 
 Whoever sees the events of some keys only is **told** of the others by the writer that divides the stream
 (``PartitionMarks.java``): before an event, and behind the last one of a batch, how far each partition has come since
-(`told`). So its marks are at each of its events where they are for who sees all.
+(`marks_in`). So its marks are at each of its events where they are for who sees all.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ def reach(own: dict[str, Any], time: int, punctuality: Punctuality) -> None:
     own["mark"] = max(own["mark"], time - punctuality.lateness)
 
 
-def told(text: str) -> Iterator[tuple[str, int, int]]:
+def marks_in(text: str) -> Iterator[tuple[str, int, int]]:
     """What a part is told: partitions, how far each has come, and when the latest of its events arrived, in turn. One
     may come several times."""
     for entry in text.split(";"):

@@ -137,10 +137,10 @@ def test_parts_are_told_by_java_what_the_reference_tells(rig: Rig) -> None:
         rows.append((seq, born + chance.randint(-500, 50), born, f"s{chance.randrange(9)}"))
     ring = replace(Ring.even(["sensor"], ["a", "b", "c"]), ahead_ms=20)
     frame = rig.spark.createDataFrame(rows, "_seq BIGINT, _time BIGINT, _born BIGINT, sensor STRING").coalesce(1)
-    marks, told = PartitionMarks(ahead_ms=20, parts=3), [[], [], []]
+    marks, texts = PartitionMarks(ahead_ms=20, parts=3), [[], [], []]
     for seq, time, at, sensor in rows:
         part = ring.served.index(ring.owner(key_group(sensor)))
-        told[part].append(marks.before(seq, time, at, part))
-    for part, own in enumerate(told):
+        texts[part].append(marks.before(seq, time, at, part))
+    for part, own in enumerate(texts):
         assert list(rig.probe.marksTold(frame._jdf, json.dumps(ring.document()), part)) == [*own, marks.behind(part)]
-    assert sum(text is not None and ";" in text for own in told for text in own) > 50
+    assert sum(text is not None and ";" in text for own in texts for text in own) > 50
