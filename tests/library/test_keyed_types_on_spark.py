@@ -67,6 +67,15 @@ def test_every_type_that_says_so_is_held_to_it():
     assert {name for name, kind in task_types().items() if kind.by_key} == set(CONFIGS)
 
 
+def test_the_key_and_how_far_marks_go_are_what_the_config_says():
+    types = task_types()
+    assert key_of(types["accumulate"], {"by": ["a", "b"]}) == ("a", "b") and key_of(types["join"], {"on": ["a"]}) == ()
+    assert key_of(types["window"], {"by": ["a"], "landmark": None}) == ("a",)
+    assert key_of(types["window"], {"by": ["a"], "landmark": "ends"}) == (), "one key's event ends all keys' windows"
+    assert [types[name].ahead_ms({"ahead": 0.5}) for name in ("window", "accumulate")] == [500, None]
+    assert types["deduplicate"].ahead_ms({}) == 0
+
+
 @pytest.mark.parametrize(("name", "config"), CASES)
 def test_rows_of_a_key_do_not_depend_on_the_number_of_bundles(name, config, spark, tmp_path, monkeypatch):
     install_package(tmp_path, monkeypatch)

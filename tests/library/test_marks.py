@@ -20,10 +20,11 @@ from scheduler.model.columns import NUMBER_BITS
 from scheduler.model.ring import Ring, key_group
 from workers.library.aggregates import read_aggregates
 from workers.library.key_states import states_of_keys
+from workers.library.repetitions import Deduplicated
 from workers.library.state import NOTHING, fold_rows, keeping, parts_of
 from workers.library.state_store import StoreLocation
 from workers.library.watermarks import NO_EVENT, TOLD
-from workers.library.windows import Deduplicated, JoinFold, Windowed
+from workers.library.windows import JoinFold, Windowed
 
 from .told_marks import PartitionMarks
 

@@ -18,10 +18,11 @@ from .carrying import packed, unpacked
 from .columns import STREAM, decimal_of, kept_type, require_scalar
 from .config import InvalidConfig, require_columns, settings
 from .landmarks import LandmarkWindowed
+from .repetitions import Deduplicated
 from .spark_text import columns_ddl
 from .state import fold_stream, key_text, key_value
 from .watermarks import TOLD
-from .windows import Deduplicated, Windowed
+from .windows import Windowed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -302,7 +302,7 @@ def frame_of(kinds: Mapping[str, str], given: Sequence[Sequence]) -> pd.DataFram
 def fold_rows(
     fold: Fold, states: StatesByKey, columns: dict[str, list], *, reads: Sequence[str], kept: Sequence[str]
 ) -> list[tuple]:
-    """The output rows of a batch, in order.
+    """The output rows of a batch, in order. Where it has the column ``TOLD``, ``fold.tell`` takes what that says first.
 
     Parameters
     ----------
@@ -312,9 +312,6 @@ def fold_rows(
         The batch's values by column, all of one length.
     reads : sequence of str
         Columns whose values ``fold.step`` takes, in this order.
-
-    Where there is a column ``TOLD``, ``fold.tell`` takes what it says before the event does: rows behind a partition's
-    mark are whole, for no event is at their head.
     """
     rows: list[tuple] = []
     readings = zip(*(columns[name] for name in reads), strict=True)

@@ -1,10 +1,9 @@
-"""Windows, repetitions and pairs as folds: what comes out for a key follows from the order of its partition's events.
+"""Windows and pairs as folds: what comes out for a key follows from the order of its partition's events.
 
 Time is the events'. Each partition of a source has a mark of its own (``watermarks``); what is at or before it is
-settled.
-It moves with each event and not, as Spark's watermark, with each batch: so the same events give the same results
-however they are cut into batches and however partitions interleave, and what is late is the same for whoever shares the
-task. State of folds can be handed from one query to another, which that of Spark's own windows cannot.
+settled. It moves with each event and not, as Spark's watermark, with each batch: so the same events give the same
+results however they are cut into batches and however partitions interleave, and what is late is the same for whoever
+shares the task. State of folds can be handed from one query to another, which that of Spark's own windows cannot.
 """
 
 from __future__ import annotations
@@ -12,9 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
-
-from scheduler.model.columns import partition_of
+from typing import Any
 
 from . import watermarks
 from .aggregates import Aggregate
@@ -216,70 +213,6 @@ class Windowed:
 def _first_end(here: dict) -> int | None:
     """When the first of a key's open windows ends; without one, when it is forgotten."""
     return min((window[1] for window in here["open"]), default=here.get("until"))
-
-
-@dataclass(frozen=True, slots=True)
-class Deduplicated:
-    """``step`` takes a key's text and a time (ms) and gives one empty tuple for an event that passes: none of its key
-    passed less than ``within`` ms before or after it.
-
-    Keys are forgotten when events of a time twice that far behind could only be new in their partition, whenever its
-    mark passes a multiple of ``within``; of events that come later than ``within`` a repetition may pass, and so may
-    one of an event that came so late: the latest time of each key is kept.
-    """
-
-    within: int
-    ahead: int = 0
-    lateness: ClassVar[int] = 0
-    idle: ClassVar[int | None] = None
-
-    def start(self) -> dict:
-        return {**watermarks.start(), "passed": {}}
-
-    def parts(self) -> Parts:
-        """A key is due by when it passed."""
-        return {"passed": _when}
-
-    def step(self, state: dict, key: str, time: int, seq: int, born: int) -> Iterable[tuple]:
-        """Take an event in.
-
-        Parameters
-        ----------
-        state : dict
-            As `start` gives it; changed in place.
-        time, seq, born : int
-            Weir's columns of the event.
-        """
-        name = str(partition_of(seq))
-        self.tell(state, name, min(time, born + self.ahead), born)
-        before = state["passed"].get(key)
-        at = None if before is None else _when(before)
-        if at is not None and abs(time - at) < self.within:
-            return ()
-        if at is None or time >= at:
-            state["passed"][key] = [time, name]
-        return [()]
-
-    def tell(self, state: dict, name: str, time: int, born: int) -> Iterable[tuple]:
-        """Take in how far a partition has come, by its events of this key or of others."""
-        if watermarks.is_of_one_mark(state):
-            state.pop("next", None)
-            watermarks.divide(state, state.pop("latest", None), born, self)
-        watermarks.hear(state, name, born, self)
-        own = state["partitions"][name]
-        watermarks.reach(own, time, self)
-        if own["next"] is None or watermarks.is_due(own):
-            passed = own["mark"] - own["mark"] % self.within  # so that it matters not how often who is told
-            for other in due(state["passed"], passed - 2 * self.within, moment=_when):
-                entry = state["passed"][other]
-                if isinstance(entry, int) or entry[1] == name:  # a number alone is of a version without partitions
-                    del state["passed"][other]
-            own["next"] = passed + self.within
-        return ()
-
-
-def _when(entry: int | list) -> int:
-    return entry if isinstance(entry, int) else entry[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.model.ring import key_group
 from scheduler.reuse.division import WantedBundle, keys_divided_anew
 from workers.library.operators import window_fold
-from workers.library.windows import Deduplicated
+from workers.library.repetitions import Deduplicated
 
 from .rig import NODE, Rig, estate_of
 from .test_moved_bundles import kill
