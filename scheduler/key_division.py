@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
 from .model.dataflow import Dataflow
+from .model.fragment import Fragment, RunningBundle
 from .model.key_loads import NEAR, DividedKeys, KeyLoads, KeyRanges
 from .model.ring import KEY_GROUPS, KeyRange
 from .model.task_types import TaskType
@@ -23,6 +24,7 @@ def divisible_by_key(dataflow: Dataflow, types: Mapping[str, TaskType]) -> froze
 
     Each has a type whose results follow by key, a key, and one stream to read. Whatever has state downstream of it has
     to be content with the order within its key: it reads it directly, by the same columns or more, or what reads it so.
+    What goes by marks of partitions is not: it needs the order within each partition.
 
     Parameters
     ----------
@@ -38,7 +40,8 @@ def divisible_by_key(dataflow: Dataflow, types: Mapping[str, TaskType]) -> froze
         ordered[task_id] = types[task_id].stateful or any(ordered[child] for child in below)
         content[task_id] = all(
             not ordered[child] or (
-                types[task_id].passes_key and keys[child] and set(keys[task_id]) <= set(keys[child]) and content[child])
+                types[task_id].passes_key and keys[child] and types[child].by_marks is None
+                and set(keys[task_id]) <= set(keys[child]) and content[child])
             for child in below)
     return frozenset(
         task_id for task_id, key in keys.items() if key and len(parents[task_id]) == 1 and content[task_id])
@@ -46,7 +49,8 @@ def divisible_by_key(dataflow: Dataflow, types: Mapping[str, TaskType]) -> froze
 
 def key_of(task_type: TaskType, config: Mapping[str, object]) -> tuple[str, ...]:
     """The columns by which a task may be divided; none where its results do not follow by key."""
-    key = task_type.key_columns(config) if task_type.by_key else ()
+    is_across = task_type.across_keys is not None and config.get(task_type.across_keys) is not None
+    key = task_type.key_columns(config) if task_type.by_key and not is_across else ()
     return () if VALUE in key else key
 
 
@@ -136,6 +140,12 @@ def within(pieces: Iterable[KeyPiece], ranges: KeyRanges) -> list[KeyPiece]:
     cuts = [(max(piece.first, first), min(piece.first + piece.size, first + size), piece.giver)
             for piece in pieces for first, size in ranges]
     return [KeyPiece(begin, end - begin, giver) for begin, end, giver in cuts if begin < end]
+
+
+def has_given(was: Iterable[RunningBundle], fragment: Fragment) -> bool:
+    """Whether one of these bundles has given keys away since, and works on: then bundles of the fragment's task may."""
+    now = {bundle.id: bundle.key_ranges for bundle in fragment.bundles if not bundle.leaving}
+    return any(now.get(bundle.id, bundle.key_ranges) != bundle.key_ranges for bundle in was)
 
 
 def joined(pieces: Sequence[KeyPiece]) -> KeyRanges:

@@ -185,7 +185,8 @@ def _is_routed(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> b
         readers[fragment.id] for _, query in evidence.reports.queries() if query.state != LEFT
         for readers in query.routes.values() if fragment.id in readers]
     return evidence.all_heard and bool(routes) and all(
-        route == (fragment.ring(route.by) if by_key and isinstance(route, Ring) else weights) for route in routes)
+        route == (fragment.ring(route.by, ahead_ms=route.ahead_ms) if by_key and isinstance(route, Ring) else weights)
+        for route in routes)
 
 
 def _is_set(step: Step, fragment: Fragment, evidence: EnactmentEvidence) -> bool:

@@ -183,11 +183,12 @@ class Fragment:
         """Whether each of its bundles has some of its keys."""
         return any(bundle.key_ranges for bundle in self.bundles)
 
-    def ring(self, by: tuple[str, ...]) -> Ring:
-        """How its streams are divided by these columns, where they are divided by key."""
+    def ring(self, by: tuple[str, ...], *, ahead_ms: int | None = None) -> Ring:
+        """How its streams are divided by these columns, where they are divided by key; who has a part is told marks
+        where ``ahead_ms`` says how (`Ring`)."""
         return Ring(
             by, {token: bundle.part for bundle in self.bundles if not bundle.leaving for token, _ in bundle.key_ranges},
-            leaving=tuple(bundle.part for bundle in self.bundles if bundle.leaving))
+            leaving=tuple(bundle.part for bundle in self.bundles if bundle.leaving), ahead_ms=ahead_ms)
 
     def before(self, bundle: RunningBundle) -> tuple[RunningBundle, ...]:
         """Those of its bundles whose keys a bundle of it goes on with, and those before them."""

@@ -54,6 +54,9 @@ class Ring:
         The first group of each range, and the bundle that has it. A bundle may have several.
     leaving : tuple of str
         Bundles without a token any more: they get nothing, and read what they have to its end.
+    ahead_ms : int, optional
+        Each bundle is told how far every partition has come, where an event moves that so far ahead of its arrival at
+        most. Without it none is.
 
     Examples
     --------
@@ -67,6 +70,7 @@ class Ring:
     by: tuple[str, ...]
     tokens: Mapping[int, str]
     leaving: tuple[str, ...] = ()
+    ahead_ms: int | None = None
 
     def __post_init__(self) -> None:
         tokens = {int(token): self.tokens[token] for token in sorted(self.tokens, key=int)}
@@ -109,7 +113,7 @@ class Ring:
         """As contracts, reports and the broker have it."""
         return {
             "by": list(self.by), "tokens": {str(token): bundle for token, bundle in self.tokens.items()},
-            "leaving": list(self.leaving)}
+            "leaving": list(self.leaving), **({} if self.ahead_ms is None else {"ahead_ms": self.ahead_ms})}
 
     def owner(self, group: int) -> str:
         """The bundle that has a group: read from a table."""

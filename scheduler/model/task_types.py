@@ -124,6 +124,9 @@ class TaskType:
     ``by_key`` says of a stateful type that the results of a key follow from that key's events alone, in their order: a
     schedule may divide it over bundles that have some keys each. ``passes_key`` says that a result has the columns of
     the key as its event had them, so that what reads it gets the events of a key in their order.
+    ``by_marks`` says of such a type that results follow from the marks of partitions, too, which whoever divides its
+    stream tells each bundle (``workers.library.watermarks``): it names the parameter that says how many seconds ahead
+    of its arrival an event may move one. Where a config has the parameter ``across_keys``, keys decide for each other.
     ``opens`` says that the batches of a query of such tasks may stay open, whatever their config: an event goes through
     without Python, or its state is kept by the slot's fold host. Of a type that does not say so a slot finds out.
     ``version`` changes when the logic changes: it is part of a task's identity.
@@ -153,6 +156,8 @@ class TaskType:
     movable_state: bool = False
     by_key: bool = False
     passes_key: bool = False
+    by_marks: str | None = None
+    across_keys: str | None = None
     opens: bool = False
     connector: str | None = None
     writer: str | None = None
@@ -182,6 +187,11 @@ class TaskType:
         if named is None:
             return tuple((self.key or "").split(", "))
         return tuple(config.get(named.name, named.default) or ())
+
+    def ahead_ms(self, config: Mapping[str, Any]) -> int | None:
+        """How far ahead of its arrival an event may move its partition's mark, in ms; None where marks do not count."""
+        named = self.parameter(self.by_marks or "")
+        return None if named is None else round(1000 * float(config.get(named.name, named.default) or 0))
 
     def parameter(self, name: str) -> Parameter | None:
         """The declared parameter of that name, or None."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import count
 from operator import attrgetter
 
-from scheduler.key_division import KeyPiece, cut_off, joined, ranges_of, within
+from scheduler.key_division import KeyPiece, cut_off, has_given, joined, ranges_of, within
 from scheduler.model.errors import NotEnactable
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
@@ -73,7 +73,8 @@ def divided_back(
         parts = [WantedBundle(old.slot, old.threads, old.weight, old.key_ranges) for old in was]
         parts = parts or [WantedBundle(fused[fragment.tasks[0]].slot, 1, 1.0)]
         changes.append(
-            keys_divided_anew(fragment.tasks[0], fragment, parts, ids=ids) if fragment.divided_by_key
+            keys_divided_anew(fragment.tasks[0], fragment, parts, ids=ids, works_on=has_given(was, fragment))
+            if fragment.divided_by_key
             else divided_anew(fragment.tasks[0], fragment, parts, ids=ids, was=was))
     return together(changes)
 
@@ -152,6 +153,7 @@ def divided_anew(
 
 def keys_divided_anew(
     task: str, fragment: Fragment, parts: Sequence[WantedBundle], *, ids: Iterator[str], left: Collection[str] = (),
+    works_on: bool = True,
 ) -> FragmentChange:
     """A fragment with state whose keys these parts have in place of its bundles.
 
@@ -166,6 +168,8 @@ def keys_divided_anew(
         What errors call the fragment's task.
     left : collection of str
         Bundles that have ended; they are dropped.
+    works_on : bool
+        Whether one that gives keys away may. Where its marks move on these keys' states are not final, so it may not.
 
     Raises
     ------
@@ -187,7 +191,7 @@ def keys_divided_anew(
             bundle if part.slot == bundle.slot else _moved_on(bundle, next(ids), part.slot)
             for part, bundle in zip(ends_at, own, strict=True)]
     else:
-        bundles = _with_keys_of(own, parts, ids, works_on=not is_changing_hands(fragment))
+        bundles = _with_keys_of(own, parts, ids, works_on=works_on and not is_changing_hands(fragment))
         working = {bundle.id for bundle in bundles}
         leaving = [replace(bundle, weight=0.0) for bundle in own if bundle.id not in working]
 

@@ -91,7 +91,8 @@ def _least(orders: Iterable[Order]) -> Order:
 
 def _is_enough(task: RunningTask, order: Order, task_types: TaskTypes) -> bool:
     """Whether a task with state makes the same of events in this order as of all in theirs."""
-    return order == ALL or (order is not None and order <= _key(task, task_types))
+    return order == ALL or (
+        order is not None and task_types[task.type].by_marks is None and order <= _key(task, task_types))
 
 
 def _behind(task: RunningTask, order: Order, task_types: TaskTypes) -> Order:

@@ -6,26 +6,30 @@ from __future__ import annotations
 import json
 import random
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+import pandas as pd
 import pytest
+from pyspark.sql import functions as F
 
 from scheduler.key_division import key_of, ranges_of, whole_groups
 from scheduler.model.ring import Ring, key_group
 from workers.library.key_states import states_of_keys
 from workers.library.registry import task_types
-from workers.library.state import FoldedStream, folded_by, key_text
+from workers.library.state import LATE, FoldedStream, folded_by, key_text
+from workers.library.watermarks import NO_EVENT, TOLD
 
 from .conftest import START_MS, build
 from .package import install_package
+from .told_marks import PartitionMarks
 
 pytestmark = pytest.mark.spark
 OBSERVED = ("_seq bigint, _time bigint, _born bigint, msg_id string, sensor_id string, obs string, meta string, "
             "value double, at double, count bigint, sum string")
 NAMES = ("load", "heat")
-SENSORS = 23
+SENSORS, BATCH = 23, 25
 CONFIGS: dict[str, dict[str, Any]] = {
     "kalman_filter": {},
     "block_average": {"window": 3, "by": ["at", "obs"]},
@@ -38,9 +42,14 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "forecast": {"method": "random", "by": ["sensor_id"], "interval": 1800},
     "exact_average": {"window": 3, "by": ["at", "sensor_id"]},
     "roll_up": {"blocks": 2},
+    "window": {"aggregates": ["n=count(*)", "sum=sum(value)", "last=last(count)"], "size": 3600, "lateness": 600,
+               "by": ["sensor_id", "at"]},
+    "deduplicate": {"by": ["sensor_id", "obs"], "within": 3600},
     "python_by_key": {"function": "sensors.checks:summed", "version": "1.2", "by": ["sensor_id"],
                       "reads": ["value"], "columns": ["sum:double"]},
 }
+CASES = [*CONFIGS.items(), *(("window", {**CONFIGS["window"], **more}) for more in (
+    {"kind": "sliding", "size": 7200, "slide": 1800, "late": "mark"}, {"kind": "session", "idle": 600}))]
 
 
 def rows(chance: random.Random) -> Iterator[tuple]:
@@ -58,8 +67,17 @@ def test_every_type_that_says_so_is_held_to_it():
     assert {name for name, kind in task_types().items() if kind.by_key} == set(CONFIGS)
 
 
-@pytest.mark.parametrize("name", CONFIGS)
-def test_rows_of_a_key_do_not_depend_on_the_number_of_bundles(name, spark, tmp_path, monkeypatch):
+def test_the_key_and_how_far_marks_go_are_what_the_config_says():
+    types = task_types()
+    assert key_of(types["accumulate"], {"by": ["a", "b"]}) == ("a", "b") and key_of(types["join"], {"on": ["a"]}) == ()
+    assert key_of(types["window"], {"by": ["a"], "landmark": None}) == ("a",)
+    assert key_of(types["window"], {"by": ["a"], "landmark": "ends"}) == (), "one key's event ends all keys' windows"
+    assert [types[name].ahead_ms({"ahead": 0.5}) for name in ("window", "accumulate")] == [500, None]
+    assert types["deduplicate"].ahead_ms({}) == 0
+
+
+@pytest.mark.parametrize(("name", "config"), CASES)
+def test_rows_of_a_key_do_not_depend_on_the_number_of_bundles(name, config, spark, tmp_path, monkeypatch):
     install_package(tmp_path, monkeypatch)
     folded: list[FoldedStream] = []
 
@@ -67,32 +85,70 @@ def test_rows_of_a_key_do_not_depend_on_the_number_of_bundles(name, spark, tmp_p
         folded.append(stream)
         return spark.createDataFrame([], stream.gives)
 
+    kind = task_types()[name]
     events = spark.createDataFrame(list(rows(random.Random(name))), OBSERVED).coalesce(1)
-    by = key_of(task_types()[name], CONFIGS[name])
+    ahead_ms, by = kind.ahead_ms(config), key_of(kind, config)
+    if ahead_ms is not None:  # what is late comes a little later, and what is in order twice
+        events = events.orderBy(F.expr("_seq + CASE WHEN _seq % 7 = 0 THEN 30 ELSE 0 END")).coalesce(1)
+        events = events.withColumn(TOLD, F.lit(None).cast("string"))
     with folded_by(take):
-        build(name, events, **CONFIGS[name])
+        build(name, events, **config)
     [stream] = folded
     frame = stream.frame.toPandas()
-    routed = {row[0] for row in events.select(key_text(events, by)).collect()}
-    assert set(frame["_key"]) <= routed, "a writer divides by the text by which states are kept"
-    alone = divided(stream, frame, [1])
-    assert len(alone) > 4 and alone == divided(stream, frame, [2]) == divided(stream, frame, [5])
-    assert alone == divided(stream, frame, [1, 3, 2, 5, 1])
+    texts = [row[0] for row in events.select(key_text(events, by)).collect()]
+    if ahead_ms is None:
+        assert set(frame["_key"]) <= set(texts), "a writer divides by the text by which states are kept"
+        texts = list(frame["_key"])
+
+    def rows_of(*bundles: int) -> dict[str, list]:
+        return divided(stream, frame, bundles, texts, ahead_ms)
+
+    alone = rows_of(1)
+    assert len(alone) > 4 and alone == rows_of(2) == rows_of(5) == rows_of(1, 3, 2, 5, 1)
 
 
-def divided(stream: FoldedStream, frame: Any, bundles: list[int]) -> dict[str, list]:
-    """Rows by key where so many bundles have the keys, one number after the other, for an even part of the events."""
+def divided(
+    stream: FoldedStream, frame: Any, bundles: Sequence[int], texts: Sequence[str], ahead_ms: int | None
+) -> dict[str, list]:
+    """Rows by key where so many bundles have the keys, one number after the other, for an even part of the events.
+
+    ``texts`` has the key of each. Who goes by marks keeps one state for all keys, and is told them, as parts are.
+    """
     by_key: dict[str, list] = defaultdict(list)
-    texts: list[str | None] = [None]
+    left: list[str | None] = [None]
     cuts = [len(frame) * part // len(bundles) for part in range(len(bundles) + 1)]
     for count, (first, last) in zip(bundles, pairwise(cuts), strict=True):
         ranges = ranges_of(list(whole_groups({place: 1 / count for place in range(count)}).values()))
         ring = Ring(("k",), {token: str(place) for place, (token, _) in enumerate(ranges)})
-        states = [json.loads(states_of_keys([(text, [own]) for text in texts]) or "{}") for own in ranges]
-        for place in range(first, last):
-            event = frame.iloc[place: place + 1].reset_index(drop=True)
-            key = event["_key"][0]
-            given = stream.work(states[int(ring.owner(key_group(key)))], event)
-            by_key[key] += [repr(row) for row in zip(*given, strict=True)]
-        texts = [json.dumps(own) for own in states]
-    return dict(by_key)
+        states = [json.loads(states_of_keys([(text, [own]) for text in left]) or "{}") for own in ranges]
+        owners = [int(ring.owner(key_group(text))) for text in texts]
+        if ahead_ms is None:
+            for place in range(first, last):
+                event = frame.iloc[place: place + 1].reset_index(drop=True)
+                given = stream.work(states[owners[place]], event)
+                by_key[texts[place]] += [repr(row) for row in zip(*given, strict=True)]
+        else:
+            keys = dict(zip(frame["_seq"], texts, strict=True))  # a row has the number of an event of its key
+            for begin in range(first, last, BATCH):
+                batch = frame.iloc[begin: min(begin + BATCH, last)]
+                for own, part in enumerate(parts_of(batch, owners[begin:last], ahead_ms, count)):
+                    for row in zip(*(stream.work(states[own], part) if len(part) else ()), strict=True):
+                        is_event = LATE not in stream.gives.names or row[-1] == 0
+                        by_key[keys[row[0]] if is_event else LATE].append(repr(row) if is_event else row[-1])
+        left = [json.dumps(own) for own in states]
+    return {**by_key, LATE: sum(by_key[LATE])} if LATE in by_key else dict(by_key)
+
+
+def parts_of(batch: Any, owners: Sequence[int], ahead_ms: int, count: int) -> Iterator[Any]:
+    """A batch as each part has it."""
+    marks, before = PartitionMarks(ahead_ms=ahead_ms, parts=count), []
+    for seq, time, born, own in zip(batch["_seq"], batch["_time"], batch["_born"], owners, strict=False):
+        before.append(marks.before(seq, time, born, own))
+    everything = batch.assign(**{TOLD: before, "_own": owners[:len(batch)]})
+    for own in range(count):
+        part = everything[everything["_own"] == own]
+        if (behind := marks.behind(own)) is not None:
+            no_event = {name: None for name in part.columns}
+            no_event |= {"_seq": NO_EVENT, "_time": 0, "_born": 0, "_key": "", TOLD: behind, "_own": own}
+            part = pd.concat([part, pd.DataFrame([no_event])])
+        yield part.drop(columns="_own").reset_index(drop=True)

@@ -9,17 +9,24 @@ import json
 import random
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from scheduler.model.columns import NUMBER_BITS
+from scheduler.model.ring import Ring, key_group
 from workers.library.aggregates import read_aggregates
+from workers.library.key_states import states_of_keys
+from workers.library.repetitions import Deduplicated
 from workers.library.state import NOTHING, fold_rows, keeping, parts_of
 from workers.library.state_store import StoreLocation
-from workers.library.windows import Deduplicated, JoinFold, Windowed
+from workers.library.watermarks import NO_EVENT, TOLD
+from workers.library.windows import JoinFold, Windowed
+
+from .told_marks import PartitionMarks
 
 INTERLEAVINGS = 100
 ARRIVES_MS = 10_000_000
@@ -194,6 +201,75 @@ def test_a_join_gives_left_events_alone_when_all_is_silent() -> None:
     list(fold.step(state, "=k", 10, 0, ARRIVES_MS, "left", None))
     assert [row[3:5] for row in fold.silence(state)] == [("left", None)]
     assert not state["left"] and list(fold.silence(state)) == []
+
+
+# -- divided by key --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name in CASES if name != "join"])
+@pytest.mark.parametrize("seed", range(6))
+def test_the_same_rows_for_each_key_however_many_bundles_have_the_keys(name: str, seed: int) -> None:
+    """Partitions fall silent and come back, events are late, batches are cut anywhere and rings change meanwhile."""
+    chance = random.Random(f"{name}{seed}")
+    case = CASES[name]
+    if name != "deduplicate":
+        case = replace(case, fold=replace(
+            case.fold, idle=chance.choice([None, 1_000, 2_500]), ahead=chance.choice([0, 5])))
+    events, born = [], ARRIVES_MS
+    times = {number: born + chance.choice([0, 0, 30]) for number in range(chance.choice([1, 3]))}
+    for place in range(400):
+        born += chance.choice([0, 1, 30, 400, 1_100] if seed % 2 else [0, 0, 1])
+        number = chance.choice([*times]) if chance.random() < 0.5 else place // 60 % len(times)
+        times[number] += chance.randint(0, 2)
+        key = f"k{chance.choice([number, number, chance.randint(3, 9)])}"  # some keys are in several partitions
+        time = times[number] - chance.choice([0, 0, 2, 20])  # ahead of its arrival, where that does not move so fast
+        events.append({
+            "_key": "", "of": key, "time": time, "seq": (number << NUMBER_BITS) + place, "n": float(place),
+            "born": born})
+    alone = _divided(case, events, [1], chance)
+    assert sum(map(len, alone.values())) > 20
+    for bundles in ([2], [5], [1, 3, 2, 5, 1]):
+        assert _divided(case, events, bundles, chance) == alone, bundles
+
+
+def _divided(case: Case, events: list[dict], bundles: list[int], chance: random.Random) -> dict[str, list]:
+    """The rows of each key where so many bundles have the keys, one number after the other."""
+    results: dict[str, list] = defaultdict(list)
+    texts: list[str | None] = [None]
+    cuts = [len(events) * place // len(bundles) for place in range(len(bundles) + 1)]
+    for count, (first, last) in zip(bundles, pairwise(cuts), strict=True):
+        ring = Ring.even(("of",), [str(place) for place in range(count)])
+        states = [states_of_keys((text, [(own.token, own.size)]) for text in texts) or NOTHING for own in ring.ranges]
+        while first < last:
+            size = min(chance.randint(1, 120), last - first)
+            for place, columns in enumerate(_parts(case, events[first:first + size], ring)):
+                keeper = keeping(states[place], None, parts_of(case.fold))
+                rows = fold_rows(case.fold, keeper.states, columns, reads=case.reads,
+                                 kept=("of",) if isinstance(case.fold, Deduplicated) else ())
+                states[place] = keeper.save()
+                for row in rows:
+                    key, result = case.row(row) if len(row) > 1 else (row[0], ())
+                    results[key].append(result)
+            first += size
+        texts = [*states]
+    return results
+
+
+def _parts(case: Case, events: list[dict], ring: Ring) -> list[dict[str, list]]:
+    """A batch as each bundle reads it."""
+    names = {"_key", "_seq", TOLD, *case.reads}
+    parts: list[dict[str, list]] = [{name: [] for name in names} for _ in ring.served]
+    marks = PartitionMarks(ahead_ms=getattr(case.fold, "ahead", 0), parts=len(parts))
+    for event in events:
+        part = int(ring.owner(key_group(event["of"])))
+        text = marks.before(event["seq"], event["time"], event["born"], part)
+        for name in names:
+            parts[part][name].append({**event, "_seq": event["seq"], TOLD: text}[name])
+    for place, part in enumerate(parts):
+        if (text := marks.behind(place)) is not None:
+            for name in names:
+                part[name].append({"_key": "", "_seq": NO_EVENT, TOLD: text}.get(name))
+    return parts
 
 
 # -- states of earlier versions --------------------------------------------------------------------------------------

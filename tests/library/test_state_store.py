@@ -21,6 +21,7 @@ from workers.library.folds import Accumulate, BlockAverage, Interpolate, KalmanF
 from workers.library.forecasting import HOUR_MS, HourlyForecast
 from workers.library.landmarks import LandmarkWindowed
 from workers.library.pieces import States
+from workers.library.repetitions import Deduplicated
 from workers.library.state import NOTHING, fold_rows, keeping, parts_of
 from workers.library.state_store import (
     VERSIONS,
@@ -31,7 +32,7 @@ from workers.library.state_store import (
     read_whole,
     remove,
 )
-from workers.library.windows import Deduplicated, JoinFold, Windowed
+from workers.library.windows import JoinFold, Windowed
 
 AGGREGATES = read_aggregates(["n=count(*)", "total=sum(x)", "all=collect(x)"])
 KEYS = ("a", "b", "c\x1f\x00", "é")

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from workers.library.aggregates import KINDS, read_aggregates
 from workers.library.config import InvalidConfig
-from workers.library.windows import Deduplicated, JoinFold, Windowed
+from workers.library.repetitions import Deduplicated
+from workers.library.windows import JoinFold, Windowed
 
 AGGREGATES = read_aggregates(["n=count(*)", "v=count(x)", "total=sum(x)", "lo=min(x)", "hi=max(x)", "sd=stddev(x)",
                               "mid=median(x)", "one=first(x)", "end=last(x)", "all=collect(x)", "d=count_distinct(x)"])

@@ -45,6 +45,8 @@ TYPES = TaskTypes([
     TaskType("sum_by", "transform", "Sums.", "none:none", (BY,), key="by", by_key=True, passes_key=True, **FACTS),
     TaskType("code_by", "transform", "Any code.", "none:none", (BY,), key="by", by_key=True, **FACTS),
     TaskType("late_by", "transform", "By time.", "none:none", (BY,), key="by", **FACTS),
+    TaskType("mark_by", "transform", "By marks.", "none:none", (BY,), key="by", by_key=True, by_marks="ahead",
+             passes_key=True, **FACTS),
 ])
 PROFILES = Profiles([
     Profile("scale", (Point(1, 400, 0.3, 0.05),)), Profile("thin", (Point(1, 500, 0.9, 0.05),)),
@@ -61,7 +63,7 @@ ONE_NODE = Estate(slots=tuple(Slot("n1", index) for index in range(10)))
 # -- which ------------------------------------------------------------------------------------------------------------
 
 
-KINDS = ["sum_by", "code_by", "late_by", "scale", ("sum_by", {"by": ["k", "m"]}), ("sum_by", {"by": ["m"]}),
+KINDS = ["sum_by", "code_by", "late_by", "mark_by", "scale", ("sum_by", {"by": ["k", "m"]}), ("sum_by", {"by": ["m"]}),
          ("sum_by", {"by": ["value"]})]
 
 
@@ -93,7 +95,7 @@ def test_what_is_divided_gives_every_task_with_state_downstream_the_order_that_i
     def keeps_order(way: tuple[str, ...]) -> bool:
         if not types[way[-1]].stateful:
             return True
-        return all(types[one].passes_key and keys[other] and keys[one] <= keys[other]
+        return all(types[one].passes_key and keys[other] and keys[one] <= keys[other] and not types[other].by_marks
                    for one, other in itertools.pairwise(way))
 
     expected = {
@@ -101,11 +103,6 @@ def test_what_is_divided_gives_every_task_with_state_downstream_the_order_that_i
         if types[task.id].by_key and keys[task.id] and len(dataflow.parents()[task.id]) == 1
         and all(map(keeps_order, ways(task.id, (task.id,))))}
     assert divisible_by_key(dataflow, types) == expected
-
-
-def test_the_key_is_the_one_that_the_config_names():
-    assert key_of(TYPES["sum_by"], {}) == ("k",) and key_of(TYPES["sum_by"], {"by": ["a", "b"]}) == ("a", "b")
-    assert key_of(TYPES["late_by"], {}) == key_of(TYPES["scale"], {}) == ()
 
 
 def test_what_is_upstream_of_keys_keeps_one_slot_but_for_what_has_the_same():
@@ -281,7 +278,8 @@ def test_only_ranges_that_change_hands_do(data):
         parts = [WantedBundle(f"n1/{slot}", 1, part, named[place:place + 1])
                  for (place, part), slot in zip(shares.items(), slots, strict=True)]
         left = {bundle.id for bundle in fragment.bundles if bundle.leaving} if data.draw(st.booleans()) else set()
-        change = keys_divided_anew("t", fragment, parts, ids=ids, left=left)
+        change = keys_divided_anew(
+            "t", fragment, parts, ids=ids, left=left, works_on=(works_on := data.draw(st.booleans())))
         after = change.after[fragment.id]
         live = [bundle for bundle in after.bundles if not bundle.leaving]
         assert {(own.slot, own.key_groups) for own in live} == {(own.slot, own.key_groups) for own in parts}
@@ -290,7 +288,8 @@ def test_only_ranges_that_change_hands_do(data):
             check_hands(fragment, after)
         works = [bundle for bundle in fragment.bundles if not bundle.leaving]
         apart = len({bundle.slot for bundle in works}) == len(works) and len(set(slots)) == len(slots)
-        if apart and len(works) == len(fragment.bundles):
+        assert works_on or all(it in works for it in live if it.id in {own.id for own in works}), "nobody has fewer"
+        if works_on and apart and len(works) == len(fragment.bundles):
             assert all(it in live for part in parts for it in works if it.slot == part.slot and is_cut_so([part], [it]))
         fragment = after
 

@@ -246,7 +246,8 @@ def _routes(
 def _division(reader: Fragment, head: RunningTask, task_types: Mapping[str, TaskType]) -> Quota | Ring:
     """How a stream is divided among the bundles of a reader: by key, or by weight."""
     if reader.divided_by_key:
-        return reader.ring(task_types[head.type].key_columns(head.config))
+        task_type = task_types[head.type]
+        return reader.ring(task_type.key_columns(head.config), ahead_ms=task_type.ahead_ms(head.config))
     return Quota({bundle.part: bundle.weight for bundle in reader.bundles})
 
 

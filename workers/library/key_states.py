@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from typing import Any
 
 from scheduler.model.ring import KEY_GROUPS, key_group
 
 from .state_store import packed
+from .watermarks import is_of_all_keys, joined, of_keys
 
 KeyRanges = Iterable[tuple[int, int]]  # the first key group of each, and how many it has
 
@@ -21,8 +23,18 @@ def states_of_keys(texts: Iterable[tuple[str | None, KeyRanges]]) -> str | None:
         JSON, as folds keep it without a store, and which ranges count of it. No key group counts of two of them.
     """
     left = [(text, table_of(ranges)) for text, ranges in texts if text is not None]
-    states = {
-        key: state for text, counts in left for key, state in json.loads(text).items() if counts[key_group(key)]}
+    states: dict[str, Any] = {}
+    for text, counts in left:
+
+        def has(key: str, counts: bytearray = counts) -> bool:
+            return bool(counts[key_group(key)])
+
+        for key, state in json.loads(text).items():
+            if is_of_all_keys(state):
+                own = of_keys(state, has)
+                states[key] = joined(states[key], own) if key in states else own
+            elif has(key):
+                states[key] = state
     return packed(states) if left else None
 
 

@@ -18,9 +18,11 @@ from .carrying import packed, unpacked
 from .columns import STREAM, decimal_of, kept_type, require_scalar
 from .config import InvalidConfig, require_columns, settings
 from .landmarks import LandmarkWindowed
+from .repetitions import Deduplicated
 from .spark_text import columns_ddl
 from .state import fold_stream, key_text, key_value
-from .windows import Deduplicated, Windowed
+from .watermarks import TOLD
+from .windows import Windowed
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -55,7 +57,8 @@ DEDUPLICATE = _operator(
                   default=600, minimum=0.001, maximum=604_800, unit="s"),
         AHEAD,
     ),
-    stateful=True, movable_state=True, key="by", selectivity=0.9, cost_us=25,
+    stateful=True, movable_state=True, by_key=True, by_marks="ahead", passes_key=True, key="by", selectivity=0.9,
+    cost_us=25,
 )
 WINDOW = _operator(
     "window", "Aggregates over windows of the events' time (one after the other, overlapping, sessions), or up to a "
@@ -84,7 +87,8 @@ WINDOW = _operator(
                   "window. That event ends the windows of all keys, in the order in which events come to the task.",
                   column="names", added=True),
     ),
-    stateful=True, movable_state=True, key="by", selectivity=0.05, cost_us=30,
+    stateful=True, movable_state=True, by_key=True, by_marks="ahead", across_keys="landmark", key="by",
+    selectivity=0.05, cost_us=30,
 )
 TASK_TYPES = (UNION, DEDUPLICATE, WINDOW)
 
@@ -121,9 +125,9 @@ def deduplicate(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     from pyspark.sql import functions as F
 
     values = settings(DEDUPLICATE, config)
-    by, own = list(values["by"]), [name for name in inputs.columns if name not in STREAM]
+    by, own = list(values["by"]), [name for name in inputs.columns if name not in (*STREAM, TOLD)]
     require_columns(inputs.columns, by, task_type="deduplicate", remedy="Name columns of the input.")
-    whole = inputs.select(*STREAM, key_text(inputs, by).alias("_of"), packed(own).alias("_whole"))
+    whole = inputs.select(*STREAM, *_told(inputs), key_text(inputs, by).alias("_of"), packed(own).alias("_whole"))
     fold = Deduplicated(milliseconds(values["within"]), milliseconds(values["ahead"]))
     passed = fold_stream(whole, fold, by=[], reads=["_of", "_time", "_seq", "_born"], kept=[*STREAM, "_whole"],
                          added="")
@@ -149,6 +153,11 @@ def passed_columns(inputs: Columns) -> Columns:
     return Columns({**STREAM_TYPES, **own}, inputs.complete)
 
 
+def _told(inputs: DataFrame) -> list[str]:
+    """What a part of a stream has beside the stream's columns."""
+    return [TOLD] if TOLD in inputs.columns else []
+
+
 # window --------------------------------------------------------------------------------------------------------------
 
 
@@ -169,7 +178,7 @@ def window(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
     held = {name: "boolean" if kinds[name] == "boolean" else "string" for name in by}
     keys = {f"_k{place}": key_value(inputs, name).cast(held[name]) for place, name in enumerate(by)}
     ends = {f"_ends{place}": F.col(name) for place, name in enumerate(landmark)}
-    given = inputs.select(*STREAM, key_text(inputs, by).alias("_of"), *[
+    given = inputs.select(*STREAM, *_told(inputs), key_text(inputs, by).alias("_of"), *[
         column.alias(name) for name, column in {**ends, **keys, **read}.items()])
     key_types = columns_ddl(held)
     results = columns_ddl({aggregate.name: aggregate.type for aggregate in aggregates})

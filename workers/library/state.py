@@ -31,6 +31,7 @@ from .columns import kept_type
 from .folds import Fold
 from .spark_text import columns_ddl, identifier
 from .state_store import LARGE, Parts, StoreLocation
+from .watermarks import NO_EVENT, TOLD, marks_in
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -179,7 +180,8 @@ def fold_stream(
     """
     from pyspark.sql import functions as F
 
-    types = {name: _kept_type(inputs, name) for name in dict.fromkeys([*kept, *reads])}
+    marks = [TOLD] if TOLD in inputs.columns and hasattr(fold, "tell") else []
+    types = {name: _kept_type(inputs, name) for name in dict.fromkeys([*kept, *reads, *marks])}
     # pandas takes NaN for null: what the fold does not read goes around that as text.
     doubles = [name for name in kept if types[name] == "double" and name not in reads]
     types |= dict.fromkeys(doubles, "string")
@@ -304,7 +306,7 @@ def frame_of(kinds: Mapping[str, str], given: Sequence[Sequence]) -> pd.DataFram
 def fold_rows(
     fold: Fold, states: StatesByKey, columns: dict[str, list], *, reads: Sequence[str], kept: Sequence[str]
 ) -> list[tuple]:
-    """The output rows of a batch, in order.
+    """The output rows of a batch, in order. Where it has the column ``TOLD``, ``fold.tell`` takes what that says first.
 
     Parameters
     ----------
@@ -318,10 +320,16 @@ def fold_rows(
     rows: list[tuple] = []
     readings = zip(*(columns[name] for name in reads), strict=True)
     heads = zip(*(columns[name] for name in kept), strict=True) if kept else (() for _ in columns["_key"])
-    for key, reading, head in zip(columns["_key"], readings, heads, strict=True):
+    marks = columns.get(TOLD)
+    for place, (key, reading, head) in enumerate(zip(columns["_key"], readings, heads, strict=True)):
         state = states.get(key)
         if state is None:
             state = states[key] = fold.start()
+        if marks is not None and marks[place]:
+            for mark in marks_in(marks[place]):
+                rows.extend(fold.tell(state, *mark))
+            if columns["_seq"][place] == NO_EVENT:
+                continue
         rows.extend((*head, *out) for out in fold.step(state, *reading))
     return rows
 

@@ -7,16 +7,22 @@ the config lets it be ahead): so neither a lagging partition nor a clock that is
 
 What waits for several partitions waits for the one that is furthest behind. One that is **silent**, from which nothing
 has arrived for `hold_ms`, holds up nobody. Arrival is read from the events, so that a repetition agrees.
+
+Whoever sees the events of some keys only is **told** of the others by the writer that divides the stream
+(``PartitionMarks.java``): before an event, and behind the last one of a batch, how far each partition has come since
+(`marks_in`). So its marks are at each of its events where they are for who sees all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from scheduler.model.columns import partition_of
 
 NEVER, FOREVER = -(1 << 62), 1 << 62  # before and after all times
+TOLD = "_weir_marks"  # the column of what a part of a stream is told before an event
+NO_EVENT = -1  # the `_seq` of a row that is there for what it tells alone
 HOLD_MS = 3_600_000  # for how long a partition that gives nothing holds up what waits for others as well
 
 
@@ -80,7 +86,13 @@ def arrive(state: dict[str, Any], seq: int, born: int, punctuality: Punctuality)
     tuple of str and bool
         The event's partition, and whether another one has fallen silent meanwhile.
     """
-    partitions, name, fell = state["partitions"], str(partition_of(seq)), False
+    name = str(partition_of(seq))
+    return name, hear(state, name, born, punctuality)
+
+
+def hear(state: dict[str, Any], name: str, born: int, punctuality: Punctuality) -> bool:
+    """Note that something of a partition has arrived; whether another one has fallen silent meanwhile."""
+    partitions, fell = state["partitions"], False
     # What a state of one mark has open is due for whichever partition comes first.
     first = None if state["floor"] == NEVER else NEVER
     own = partitions.get(name)
@@ -96,7 +108,7 @@ def arrive(state: dict[str, Any], seq: int, born: int, punctuality: Punctuality)
             for other in partitions.values():
                 if not other["silent"] and born - other["born"] >= hold:
                     other["silent"] = fell = True
-    return name, fell
+    return fell
 
 
 def advance(own: dict[str, Any], time: int, born: int, punctuality: Punctuality) -> None:
@@ -109,9 +121,26 @@ def advance(own: dict[str, Any], time: int, born: int, punctuality: Punctuality)
     time, born : int
         Weir's columns of the event.
     """
-    reached = min(time, born + punctuality.ahead) - punctuality.lateness
-    if reached > own["mark"]:
-        own["mark"] = reached
+    reach(own, min(time, born + punctuality.ahead), punctuality)
+
+
+def reach(own: dict[str, Any], time: int, punctuality: Punctuality) -> None:
+    """Move a partition's mark on where it has come as far as that time."""
+    own["mark"] = max(own["mark"], time - punctuality.lateness)
+
+
+def marks_in(text: str) -> Iterator[tuple[str, int, int]]:
+    """What a part is told: partitions, how far each has come, and when the latest of its events arrived, in turn. One
+    may come several times."""
+    for entry in text.split(";"):
+        name, time, born = entry.split(",")
+        yield name, int(time), int(born)
+
+
+def settled(state: dict[str, Any], names: Iterable[str]) -> int:
+    """What all of these partitions have passed, silent ones too."""
+    partitions = state["partitions"]
+    return min((partitions[name]["mark"] for name in names if name in partitions), default=state["floor"])
 
 
 def expect(own: dict[str, Any], moment: int) -> None:
@@ -143,3 +172,36 @@ def silence(state: dict[str, Any]) -> None:
     """Nothing has come from any partition for as long as is waited for."""
     for partition in state["partitions"].values():
         partition["silent"] = True
+
+
+# What states of all keys have by key. Folds that go by marks keep one state, for their keys have the marks in common.
+_BY_KEY = ("keys", "passed")
+
+
+def is_of_all_keys(state: Any) -> bool:
+    """Whether a state is that of a fold whose keys have their marks in common."""
+    return isinstance(state, dict) and {"partitions", "floor", "clock", "late"} <= state.keys() and any(
+        member in state for member in _BY_KEY)
+
+
+def of_keys(state: Mapping[str, Any], has: Callable[[str], bool]) -> dict[str, Any]:
+    """A state of all keys with some of these alone, and all marks. What has windows is to look when the next closes."""
+    partitions = {
+        name: {**own, "next": NEVER if "keys" in state else own["next"]} for name, own in state["partitions"].items()}
+    return {**state, "partitions": partitions, **{
+        member: {key: value for key, value in state[member].items() if has(key)}
+        for member in _BY_KEY if member in state}}
+
+
+def joined(state: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+    """Two states with the keys of both, from which their bundles ended at the same place of a stream: so both had the
+    same marks, but that a bundle without events knows of no partition."""
+    partitions = dict(state["partitions"])
+    for name, theirs in other["partitions"].items():
+        own = partitions.get(name, theirs)
+        partitions[name] = {
+            **own, **{member: max(own[member], theirs[member]) for member in ("mark", "born")},
+            "silent": own["silent"] and theirs["silent"]}
+    furthest = {member: max(state[member], other[member]) for member in ("floor", "clock")}
+    return {**state, **furthest, "partitions": partitions, **{
+        member: {**state[member], **other[member]} for member in _BY_KEY if member in state}}

@@ -1,9 +1,9 @@
-"""Windows, repetitions and pairs as folds: what comes out for a key follows from the order of its partition's events.
+"""Windows and pairs as folds: what comes out for a key follows from the order of its partition's events.
 
-Time is the events'. Each partition of a source has a mark of its own (``marks``); what is at or before it is settled.
-It moves with each event and not, as Spark's watermark, with each batch: so the same events give the same results
-however they are cut into batches and however partitions interleave, and what is late is the same for whoever shares the
-task. State of folds can be handed from one query to another, which that of Spark's own windows cannot.
+Time is the events'. Each partition of a source has a mark of its own (``watermarks``); what is at or before it is
+settled. It moves with each event and not, as Spark's watermark, with each batch: so the same events give the same
+results however they are cut into batches and however partitions interleave, and what is late is the same for whoever
+shares the task. State of folds can be handed from one query to another, which that of Spark's own windows cannot.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from . import watermarks
 from .aggregates import Aggregate
@@ -69,8 +69,8 @@ class Windowed:
             here = state["keys"][key] = {"key": list(values[:self.keys]), "open": [], "late": 0, "of": []}
         if name not in here.setdefault("of", []):
             here["of"].append(name)
-            if here["open"]:
-                watermarks.expect(own, _first_end(here))
+            if (moment := _first_end(here)) is not None:
+                watermarks.expect(own, moment)
         settled, is_late = max(own["mark"], here.get("closed", NEVER)), False
         event, read, first = (seq, time, born), values[self.keys:], FOREVER
         for begin, end in self._windows(time, here["open"]):
@@ -84,13 +84,24 @@ class Windowed:
                 first = min(first, window[1])
         state["late"] += is_late
         if not here["open"] and here["late"]:
-            first = here["until"] = own["mark"] + self.size
+            first = here["until"] = max(own["mark"] + self.size, here.get("closed", NEVER))
         if first < FOREVER:
             for other in here["of"]:
                 watermarks.expect(state["partitions"][other], first)
-        elif not here["open"]:
+        elif not here["open"] and "until" not in here:
             del state["keys"][key]
         watermarks.advance(own, time, born, self)
+        if watermarks.is_due(own):
+            out += self._close(state, own)
+        return out
+
+    def tell(self, state: dict, name: str, time: int, born: int) -> Iterable[tuple]:
+        """Take in how far a partition has come by events of other keys."""
+        if watermarks.is_of_one_mark(state):
+            self._divide(state, born)
+        out = self._close(state) if watermarks.hear(state, name, born, self) else []
+        own = state["partitions"][name]
+        watermarks.reach(own, time, self)
         if watermarks.is_due(own):
             out += self._close(state, own)
         return out
@@ -164,7 +175,7 @@ class Windowed:
             here = keys[key]
             mark = watermarks.least(state, here.get("of", ()), self)
             closing += [(window[1], window[0], key) for window in here["open"] if window[1] <= mark]
-            if not here["open"] and here["until"] <= mark:
+            if not here["open"] and here["until"] <= mark and self._is_settled(state, here):
                 del keys[key]
         out = []
         for end, begin, key in sorted(closing):
@@ -173,15 +184,23 @@ class Windowed:
             here["open"].remove(window)
             out.append((*window[2:5], *here["key"], begin, end, *self._results(window[5]), here["late"]))
             here["late"], here["closed"] = 0, end
-            for partition in (partitions[name] for name in here.get("of", ())):
-                if partition["silent"]:  # its own mark was not waited for
-                    partition["mark"] = max(partition["mark"], end)
-            if not here["open"]:
+            if not here["open"] and self._is_settled(state, here):
                 del keys[key]
+            elif not here["open"]:  # the mark of one that is silent was not waited for
+                here["until"] = end
         for name, partition in partitions.items():
             if own is None or partition is own:
                 partition["next"] = self._next(state, name)
+        for here in (keys[key] for key in {key for _, _, key in closing} if key in keys):
+            moment = _first_end(here)  # which those partitions wait for now that are not as far
+            for partition in (partitions[name] for name in here.get("of", ())):
+                if moment is not None and partition["mark"] < moment:
+                    watermarks.expect(partition, moment)
         return out
+
+    def _is_settled(self, state: dict, here: dict) -> bool:
+        """Whether no event can come any more for a window of a key that has closed."""
+        return here.get("closed", NEVER) <= watermarks.settled(state, here.get("of", ()))
 
     def _next(self, state: dict, name: str) -> int | None:
         """When the next key of a partition is due that is not held up by another one."""
@@ -194,63 +213,6 @@ class Windowed:
 def _first_end(here: dict) -> int | None:
     """When the first of a key's open windows ends; without one, when it is forgotten."""
     return min((window[1] for window in here["open"]), default=here.get("until"))
-
-
-@dataclass(frozen=True, slots=True)
-class Deduplicated:
-    """``step`` takes a key's text and a time (ms) and gives one empty tuple for an event that passes: none of its key
-    passed less than ``within`` ms before or after it.
-
-    Keys are forgotten when events of a time twice that far behind could only be new in their partition; of events that
-    come later than ``within`` a repetition may pass, and so may one of an event that came so late: the latest time of
-    each key is kept.
-    """
-
-    within: int
-    ahead: int = 0
-    lateness: ClassVar[int] = 0
-    idle: ClassVar[int | None] = None
-
-    def start(self) -> dict:
-        return {**watermarks.start(), "passed": {}}
-
-    def parts(self) -> Parts:
-        """A key is due by when it passed."""
-        return {"passed": _when}
-
-    def step(self, state: dict, key: str, time: int, seq: int, born: int) -> Iterable[tuple]:
-        """Take an event in.
-
-        Parameters
-        ----------
-        state : dict
-            As `start` gives it; changed in place.
-        time, seq, born : int
-            Weir's columns of the event.
-        """
-        if watermarks.is_of_one_mark(state):
-            state.pop("next", None)
-            watermarks.divide(state, state.pop("latest", None), born, self)
-        name, _ = watermarks.arrive(state, seq, born, self)
-        own = state["partitions"][name]
-        watermarks.advance(own, time, born, self)
-        if own["next"] is None or watermarks.is_due(own):
-            for other in due(state["passed"], own["mark"] - 2 * self.within, moment=_when):
-                entry = state["passed"][other]
-                if isinstance(entry, int) or entry[1] == name:  # a number alone is of a version without partitions
-                    del state["passed"][other]
-            own["next"] = own["mark"] + self.within
-        before = state["passed"].get(key)
-        at = None if before is None else _when(before)
-        if at is not None and abs(time - at) < self.within:
-            return ()
-        if at is None or time >= at:
-            state["passed"][key] = [time, name]
-        return [()]
-
-
-def _when(entry: int | list) -> int:
-    return entry if isinstance(entry, int) else entry[0]
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,6 +57,8 @@ class TaskTypeRow(Answer):
     movable_state: bool
     by_key: bool
     passes_key: bool
+    by_marks: str | None
+    across_keys: str | None
     opens: bool
     effects: list[str] | None
     connector: str | None

@@ -22,6 +22,13 @@ def shift(events, config):
     return events.withColumn("n", events.n + config["by"])
 
 
+def untimely(events, config):
+    from pyspark.sql import functions as F
+
+    late_ms = F.when(events._seq % 9 == 4, 1500).otherwise(0)
+    return events.withColumn("_time", config["began_ms"] + events._seq * 100 - late_ms)
+
+
 def in_python(events, config):
     def through(batches):
         for batch in batches:
@@ -127,6 +134,8 @@ TYPES = [
     TaskType(name="numbers", kind="source", doc="Counts.", build="weir_test_types:numbers"),
     TaskType(name="shift", kind="transform", doc="Adds.", build="weir_test_types:shift",
              parameters=(Parameter("by", "integer", "How much.", required=True),)),
+    TaskType(name="untimely", kind="transform", doc="Ten events a second by their times, one in nine of them late.",
+             build="weir_test_types:untimely", parameters=(Parameter("began_ms", "integer", "Since when."),)),
     TaskType(name="in_python", kind="transform", doc="Passes through a Python worker.",
              build="weir_test_types:in_python", parameters=(Parameter("tag", "string", "Tells two apart."),)),
     TaskType(name="fragile", kind="transform", doc="Fails while a file is there.", build="weir_test_types:fragile",

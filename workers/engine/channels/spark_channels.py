@@ -10,11 +10,12 @@ from types import MappingProxyType
 
 import redis
 from pyspark.sql import Column, DataFrame, SparkSession, functions
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructField, StructType
 
 from scheduler.contracts.offsets import Offset
 from scheduler.model.settings_of_fragments import OPEN_EVENTS, OPEN_S
 from workers import broker_client
+from workers.library.watermarks import TOLD
 
 from . import keys
 from .channel_config import ChannelConfig
@@ -55,7 +56,7 @@ def spark_conf(config: ChannelConfig) -> dict[str, str]:
 def read_channels(
     spark: SparkSession, config: ChannelConfig, *, inputs: Sequence[str | Sequence[str]], reader: str,
     writes: Sequence[str] = (), begin: Mapping[str, Offset] = MappingProxyType({}), threads: int = 1, gate: str = "",
-    real_time: bool = False, idle_ms: int = 0, source: str = "",
+    real_time: bool = False, idle_ms: int = 0, source: str = "", marks: bool = False,
 ) -> DataFrame:
     """The interleaved events of some streams, as one streaming DataFrame.
 
@@ -84,6 +85,9 @@ def read_channels(
         After how long without events there is a batch without any, once; 0: none.
     source : str
         The running task that is a source, where waves begin here (docs/dynamic.md); else they are those of the blocks.
+    marks : bool
+        Whether there is a column with what parts are told of the marks of partitions (``workers.library.watermarks``),
+        and a row that is no event where they are told behind their last one.
 
     Raises
     ------
@@ -94,6 +98,10 @@ def read_channels(
     siblings = ",".join(channel for group in groups for channel in group)
     with broker_client.connect(config.redis_url) as client:
         schemas = [_schema(client, group) for group in groups]
+    if marks:  # a row that is no event has nothing else
+        schemas = [StructType([
+            *(StructField(field.name, field.dataType, metadata=field.metadata) for field in schema),
+            StructField(TOLD, StringType())]) for schema in schemas]
     streams = []
     for index, (group, schema) in enumerate(zip(groups, schemas, strict=True)):
         options = {

@@ -24,7 +24,7 @@ from scheduler.model.effects import effects_in_words, needs_approval
 from scheduler.model.errors import WeirError
 from scheduler.model.settings_of_fragments import LEAST_THREADS
 from scheduler.model.task_types import TaskType
-from workers.engine.channels import open_streams
+from workers.engine.channels import keys, open_streams
 from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.open_streams import QueryMode
 from workers.engine.channels.spark_channels import count_late, gather, read_channels, read_ticks, valve
@@ -263,6 +263,7 @@ def _input(
             spark, config, inputs=chain.inputs, reader=chain.fragment, writes=chain.written, begin=begin.offsets,
             threads=chain.threads, gate=begin.gate, real_time=chain.real_time, idle_ms=_idle_ms(chain.tasks),
             source=chain.tasks[0].id if chain.at_work and task_type.kind == "source" else "",
+            marks=task_type.by_marks is not None and all(map(keys.is_part, chain.inputs[0])),
         )
     if chain.threads > 1:
         raise FragmentFailed(f"task {chain.tasks[0].id}: a source works on one thread, not on {chain.threads}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from collections import Counter
+from dataclasses import replace
 from decimal import Decimal
 from random import Random
 
@@ -12,9 +13,11 @@ import pytest
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from scheduler.model.columns import NUMBER_BITS
 from scheduler.model.key_loads import STRETCH, STRETCHES, KeyCounts
 from scheduler.model.key_texts import key_text_of
 from scheduler.model.ring import KEY_GROUPS, Ring, key_group
+from tests.library.told_marks import PartitionMarks
 from workers.engine.channels import keys
 from workers.engine.spark import queries
 from workers.library.state import key_text
@@ -123,3 +126,21 @@ def test_writers_count_the_stretches_of_the_ring_that_python_finds_and_the_most_
     assert known.keys() == {"hot", "\x00"}, "keys with a hundredth of the events, and no others"
     for text, key in known.items():
         assert key.group == key_group(text) and exact[text] - len(texts) / 16 <= key.events <= exact[text]
+
+
+def test_parts_are_told_by_java_what_the_reference_tells(rig: Rig) -> None:
+    """Partitions that fall silent and come back, arrivals that go back, and times ahead of theirs."""
+    chance, born, rows = Random(41), 1_000_000, []
+    for number in range(600):
+        born += chance.choice([-20, 0, 1, 1, 40, 300, 700])
+        seq = (chance.choice([0, 0, 1, 2**20]) << NUMBER_BITS) + number
+        rows.append((seq, born + chance.randint(-500, 50), born, f"s{chance.randrange(9)}"))
+    ring = replace(Ring.even(["sensor"], ["a", "b", "c"]), ahead_ms=20)
+    frame = rig.spark.createDataFrame(rows, "_seq BIGINT, _time BIGINT, _born BIGINT, sensor STRING").coalesce(1)
+    marks, texts = PartitionMarks(ahead_ms=20, parts=3), [[], [], []]
+    for seq, time, at, sensor in rows:
+        part = ring.served.index(ring.owner(key_group(sensor)))
+        texts[part].append(marks.before(seq, time, at, part))
+    for part, own in enumerate(texts):
+        assert list(rig.probe.marksTold(frame._jdf, json.dumps(ring.document()), part)) == [*own, marks.behind(part)]
+    assert sum(text is not None and ";" in text for own in texts for text in own) > 50

@@ -16,6 +16,7 @@ import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.unsafe.types.UTF8String;
 
 /** Lets tests call the channels without a query: of the package, so that nothing there is public for tests alone. */
 public final class Probe {
@@ -57,6 +58,22 @@ public final class Probe {
     InternalRow[] events = rows.queryExecution().executedPlan().executeCollect();
     for (int time = 0; time < times; time++) for (InternalRow event : events) partitioner.next(event);
     return counts.document(0);
+  }
+
+  /** What a part is told before each row that it gets, and behind the last one (null: nothing), where a ring deals. */
+  public static String[] marksTold(Dataset<Row> rows, String ring, int part) throws JsonProcessingException {
+    Partitioning how = Partitioning.of(JSON.readTree(ring));
+    Partitioning.Partitioner partitioner = how.partitioner(0, rows.schema(), KeyCounts::new);
+    PartitionMarks marks = how.marks(rows.schema());
+    List<String> told = new ArrayList<>();
+    for (InternalRow row : rows.queryExecution().executedPlan().executeCollect()) {
+      int own = partitioner.next(row);
+      UTF8String text = marks.before(row, own);
+      if (own == part) told.add(text == null ? null : text.toString());
+    }
+    InternalRow behind = marks.behind(part);
+    told.add(behind == null ? null : behind.getUTF8String(rows.schema().length()).toString());
+    return told.toArray(new String[0]);
   }
 
   /** The histogram bucket of a latency. */

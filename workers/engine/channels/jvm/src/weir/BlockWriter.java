@@ -5,6 +5,7 @@ import java.util.ArrayDeque;
 import java.util.Deque;
 import java.util.List;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.types.StructType;
 
 /**
  * Writes one batch of a stream, or of a part of it, to its channel in blocks. Blocks are sent as they fill and their
@@ -26,13 +27,13 @@ final class BlockWriter {
   private Redis connection;
   private long n;
 
-  BlockWriter(Valve.Spec spec, String channel, Broker broker, long batchId, long wave) {
+  BlockWriter(Valve.Spec spec, StructType schema, String channel, Broker broker, long batchId, long wave) {
     this.wave = wave;
     this.spec = spec;
     this.broker = broker;
     this.batchId = batchId;
     keys = List.of(Keys.channel(channel), Keys.meta(channel), Keys.readers(channel), Keys.meta(spec.channel));
-    events = new EventBuffer(spec.schema, "weir valve " + channel);
+    events = new EventBuffer(schema, "weir valve " + channel);
   }
 
   void add(InternalRow event) {

@@ -23,7 +23,9 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
+import org.apache.spark.sql.execution.vectorized.ConstantColumnVector;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.DecimalType;
 import org.apache.spark.sql.types.LongType;
 import org.apache.spark.sql.types.StructType;
@@ -169,7 +171,10 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
     return blocks;
   }
 
-  /** Columns by name; one that the block lacks is an error, because an event would lose a part of itself. */
+  /**
+   * Columns by name; one that the block lacks is an error, because an event would lose a part of itself. Where its writer
+   * did not tell of partitions, it told nothing.
+   */
   private ColumnVector[] columns(VectorSchemaRoot root) {
     ColumnVector[] columns = new ColumnVector[schema.length()];
     List<FieldVector> vectors = root.getFieldVectors();
@@ -177,6 +182,11 @@ final class ChannelReader implements PartitionReader<ColumnarBatch> {
       String name = schema.fields()[i].name();
       // Written with the same schema as a rule: then the position is right, and names may even repeat.
       FieldVector vector = i < vectors.size() && vectors.get(i).getName().equals(name) ? vectors.get(i) : root.getVector(name);
+      if (vector == null && name.equals(PartitionMarks.TOLD)) {
+        columns[i] = new ConstantColumnVector(root.getRowCount(), DataTypes.StringType);
+        ((ConstantColumnVector) columns[i]).setNull();
+        continue;
+      }
       if (vector == null) throw new IllegalStateException("channel " + piece.channel + " has no column " + name);
       columns[i] = new ArrowColumnVector(inType(vector, schema.fields()[i].dataType()));
     }

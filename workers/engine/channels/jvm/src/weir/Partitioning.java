@@ -19,6 +19,11 @@ interface Partitioning {
    */
   Partitioner partitioner(long batch, StructType schema, Supplier<KeyCounts> counts);
 
+  /** What the parts are told in one batch of the marks of partitions; null where they are not. */
+  default PartitionMarks marks(StructType schema) {
+    return null;
+  }
+
   /** What a document says: the tokens of a ring, or weights by part. */
   static Partitioning of(JsonNode document) {
     if (document.has("tokens")) return new Ring(document);

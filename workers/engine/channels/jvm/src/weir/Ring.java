@@ -22,6 +22,7 @@ final class Ring implements Partitioning {
   private final List<String> by = new ArrayList<>();
   private final List<String> parts;
   private final int[] partOf = new int[KEY_GROUPS]; // by key group
+  private final JsonNode aheadMs; // null where parts are not told the marks of partitions
 
   Ring(JsonNode document) {
     document.get("by").forEach(column -> by.add(column.asText()));
@@ -36,11 +37,17 @@ final class Ring implements Partitioning {
       from = token;
     }
     Arrays.fill(partOf, from, KEY_GROUPS, before);
+    aheadMs = document.get("ahead_ms");
   }
 
   @Override
   public List<String> parts() {
     return parts;
+  }
+
+  @Override
+  public PartitionMarks marks(StructType schema) {
+    return aheadMs == null ? null : new PartitionMarks(schema, aheadMs.asLong(), parts.size());
   }
 
   @Override
