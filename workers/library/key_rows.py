@@ -20,6 +20,7 @@ from .key_states import KeyRanges, table_of
 from .state_store import Pointer, newest_pointer
 from .store_changes import StoreVersion, changed
 from .store_files import DROP, PUT, StateLost, connected, make, remove
+from .watermarks import is_of_all_keys
 
 _MARKS = "CREATE TABLE IF NOT EXISTS givers (name TEXT PRIMARY KEY, mark TEXT NOT NULL) WITHOUT ROWID"
 _ALL = ("INSERT OR REPLACE INTO rows (owner, part, member, due, value, version) "
@@ -70,6 +71,13 @@ def bring(folder: Path, store: str, givers: Mapping[str, GivenRows]) -> int:
                 return brought + sum(_whole(connection, folder, *item) for item in givers.items())
             brought += length
         return brought
+
+
+def is_by_key(folder: Path, store: str) -> bool:
+    """Whether each row of a store is one key's: not where keys have their marks in common, and so one state."""
+    with closing(connected(folder / store)) as connection:
+        row = connection.execute("SELECT value FROM rows WHERE part = '' LIMIT 1").fetchone()
+    return row is None or not is_of_all_keys(json.loads(row[0]))
 
 
 def as_of(folder: Path, store: str) -> Pointer:

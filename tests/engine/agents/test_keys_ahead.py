@@ -26,6 +26,7 @@ from workers.library.pieces import States
 from workers.library.state import fold_name
 from workers.library.state_store import Pointer, StoreLocation, read_whole
 from workers.library.store_files import StateLost
+from workers.library.watermarks import start
 
 from .looked_at import HEIR, READER, SOURCE, info, of_kind, snapshot, wanting
 
@@ -122,6 +123,22 @@ def test_states_that_are_texts_and_rows_are_taken_as_one_text(tmp_path: Path):
         "f1-2": LeftKeys({"t": [None]}, ((0, 1),))})
     taken = json.loads(states["t"][0])
     assert {key: state["n"] for key, state in taken.items()} == dict.fromkeys(EARLY, 0) | dict.fromkeys(LATE, 5)
+
+
+def test_what_goes_by_marks_is_taken_at_last_with_the_keys_of_one_state(tmp_path: Path):
+    """Its store has one owner, whose key group says nothing of the keys in it."""
+    (tmp_path / "checkpoints").mkdir()
+    stores = FoldStores(tmp_path)
+    state = start() | {"keys": {key: {"open": {}} for key in KEYS}}
+    pointers = {
+        giver: StoreLocation(str(tmp_path / FOLDER), f"{giver}.{fold_name('t', 0)}").create({"null": state}, {
+            "keys": lambda _: None}) for giver in RANGES}
+    assert stores.bring_keys("f2-0", RANGES) == 0
+    [text] = stores.keys_taken(
+        "f2-0", {giver: LeftKeys({"t": [str(pointer)]}, RANGES[giver]) for giver, pointer in pointers.items()})["t"]
+    assert sorted(json.loads(text)["null"]["keys"]) == KEYS
+    [text] = stores.keys_taken("f2-0", {"f1-0": LeftKeys({"t": [str(pointers["f1-0"])]}, RANGES["f1-0"])})["t"]
+    assert sorted(json.loads(text)["null"]["keys"]) == sorted(EARLY)
 
 
 def test_a_round_of_a_store_that_is_gone_waits_and_the_last_one_says_so(tmp_path: Path):

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scheduler.contracts.savepoints import States
-from workers.library.key_rows import GivenRows, as_of, bring
+from workers.library.key_rows import GivenRows, as_of, bring, is_by_key
 from workers.library.key_states import KeyRanges, states_of_keys
 from workers.library.state import fold_name
 from workers.library.state_store import SUFFIX, Pointer, read_whole
@@ -93,7 +93,8 @@ class FoldStores:
         brought = 0
         for fold, givers in rows.items():
             with suppress(StateLost):  # a giver has another store by now
-                brought += bring(self.folder, _keys_store(heir, fold), givers)
+                if all(is_by_key(self.folder, given.store) for given in givers.values()):
+                    brought += bring(self.folder, _keys_store(heir, fold), givers)
         return brought
 
     def keys_taken(self, heir: str, left: Mapping[str, LeftKeys]) -> States:
@@ -119,7 +120,10 @@ class FoldStores:
 
     def _taken(self, heir: str, fold: str, texts: Mapping[str, str], left: Mapping[str, LeftKeys]) -> str | None:
         pointers = {giver: Pointer.read(text) for giver, text in texts.items()}
-        if not pointers or not all(pointers.values()):
+        is_rows = bool(pointers) and all(
+            pointer is not None and is_by_key(self.folder, pointer.store) for pointer in pointers.values())
+        if not is_rows:
+            remove(self.folder / _keys_store(heir, fold))
             whole = self.whole({"": list(texts.values())})[""]
             return states_of_keys(zip(whole, (left[giver].ranges for giver in texts), strict=True))
         store = _keys_store(heir, fold)
