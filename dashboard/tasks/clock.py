@@ -8,6 +8,7 @@ kept on disk, which may be full: everything is due again within minutes.
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -94,16 +95,21 @@ class TurnScheduler(Scheduler):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         self._owner = secrets.token_hex(16)
+        self._held_until_s = 0.0  # it is asked again then: several times as often as the lease lapses
         super().__init__(*given, **named)
 
     def tick(self, *given: Any, **named: Any) -> float:
         """Send what is due; after how many seconds to look again."""
+        now_s = time.monotonic()
         try:
-            is_own = jobs.hold_turn(TURN, self._owner, for_ms=LEASE_MS)
+            if now_s >= self._held_until_s:
+                if not jobs.hold_turn(TURN, self._owner, for_ms=LEASE_MS):
+                    return WAITS_S
+                self._held_until_s = now_s + WAITS_S
         except jobs.BrokerAway:  # nothing can be sent either
             return WAITS_S
         try:
-            return super().tick(*given, **named) if is_own else WAITS_S
+            return super().tick(*given, **named)
         except Exception as error:  # the thread must live on: without it no job is sent
             self._heap = None  # the entry was taken out: all are put in line again
             log.warning("nothing_sent", error=f"{type(error).__name__}: {error}")
@@ -122,6 +128,7 @@ class TurnScheduler(Scheduler):
 
     def close(self) -> None:
         """Let another process send."""
+        self._held_until_s = 0.0
         jobs.give_turn_back(TURN, self._owner)
         super().close()
 

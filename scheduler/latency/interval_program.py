@@ -4,7 +4,8 @@ CPU is convex in the intervals and, as long as it is known which readers follow 
 them. So a few tangents describe the CPU of each query where it matters, and what is left is a linear program. What is
 not convex is that a reader waits for nothing where it follows its writer, and for half of its interval as soon as that
 is longer: the program begins with the line between the two, and both are tried of a reader for which that is too little
-(Land and Doig, "An Automatic Method of Solving Discrete Programming Problems", 1960).
+(Land and Doig, "An Automatic Method of Solving Discrete Programming Problems", 1960). A query that no limit joins to
+another one needs no program: its interval is the longest that its limits allow.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ def choose_intervals(plan: BatchPlan) -> Intervals:
     Where the solver finds nothing, as of figures that are many powers of ten apart, it is the shortest intervals.
     """
     too_slow = frozenset(query for query, cost in plan.costs.items() if not cost.least_s <= plan.longest_s(query))
-    if not plan.limits and not plan.capacity:
-        interval_s = {query: plan.longest_s(query) for query in plan.costs}
-        choice = _Choice(interval_s, (), (), 0.0, 0.0)
+    if not plan.capacity and (not plan.limits or _is_alone(plan)):
+        interval_s = {query: _longest_s(plan, query, too_slow) for query in plan.costs}
+        choice = _Choice(interval_s, _over_s(plan, interval_s), (), 0.0, 0.0)
     else:
         choice = _Search(plan, too_slow).best()
     unmet = tuple(
@@ -95,7 +96,7 @@ class _Search:
         program = _Program(self._plan, self._too_slow, relations, self._price)
         if not program.solve():
             return None
-        over_s = self._over_s(program.interval_s)
+        over_s = _over_s(self._plan, program.interval_s)
         more_s = sum(limit.weight * (over - late) for limit, over, late in zip(
             self._plan.limits, over_s, program.late_s, strict=True))
         worth = program.taken + sum(self._cpu(program)) - program.cpu + self._price * more_s
@@ -103,12 +104,7 @@ class _Search:
 
     def _shortest(self) -> _Choice:
         interval_s = {query: _least_s(self._plan, query, self._too_slow) for query in self._plan.costs}
-        return _Choice(interval_s, self._over_s(interval_s), (), 0.0, 0.0)
-
-    def _over_s(self, interval_s: Mapping[str, float]) -> list[float]:
-        plan, effective = self._plan, Effective(self._plan, interval_s, early=EXACT)
-        return [max(0.0, limit.other_s - limit.limit_s + latency_s(
-            plan, limit.path, effective, share=limit.share, counted=limit.counted)) for limit in plan.limits]
+        return _Choice(interval_s, _over_s(self._plan, interval_s), (), 0.0, 0.0)
 
     def _cpu(self, choice: _Choice | _Program) -> Iterator[float]:
         return (cost.batch_cpu_s / choice.interval_s[query] for query, cost in self._plan.costs.items())
@@ -261,6 +257,30 @@ class _Program:
         for query in blunt:
             self._tangent(query, self.interval_s[query])
         return bool(blunt)
+
+
+def _over_s(plan: BatchPlan, interval_s: Mapping[str, float]) -> list[float]:
+    """What each limit lacks with these intervals, in seconds."""
+    effective = Effective(plan, interval_s, early=EXACT)
+    return [max(0.0, limit.other_s - limit.limit_s + latency_s(
+        plan, limit.path, effective, share=limit.share, counted=limit.counted)) for limit in plan.limits]
+
+
+def _is_alone(plan: BatchPlan) -> bool:
+    """Whether the plan has a single query: what it may read has no interval that counts."""
+    return len(plan.costs) == 1
+
+
+def _longest_s(plan: BatchPlan, query: str, too_slow: frozenset[str]) -> float:
+    """The longest interval with which a query that is alone meets all its limits; the shortest where it cannot."""
+    cost, longest_s = plan.costs[query], plan.longest_s(query)
+    for limit in plan.limits:
+        works = query not in limit.counted.passed
+        # Its latency is what no interval changes, and this times the interval.
+        times = (limit.share if works and limit.counted.waits else 0.0) + (cost.busy if works else 0.0)
+        if times > NOTHING:
+            longest_s = min(longest_s, (limit.limit_s - limit.other_s - (cost.batch_s if works else 0.0)) / times)
+    return max(longest_s, _least_s(plan, query, too_slow))
 
 
 def _is_several(plan: BatchPlan, reader: str) -> bool:

@@ -119,11 +119,12 @@ class Driver:
         if not real_time:
             return queries.start(compiled.frame, name=name, checkpoint=checkpoint, trigger_ms=trigger_ms)
         self.channels.pace(name, trigger_ms)
-        of_query = (self.spark, self.config.redis_url, name)
+        of_driver = (self.spark, self.config.redis_url)
+        times = open_streams.open_times(*of_driver)
         return queries.start(
             compiled.frame, name=name, checkpoint=checkpoint, trigger_ms=trigger_ms,
-            rests=lambda: open_streams.rests(*of_query), still_ms=lambda: open_streams.still_ms(*of_query),
-            busy_ms=lambda: open_streams.busy_ms(*of_query))
+            rests=lambda: open_streams.rests(*of_driver, name), still_ms=lambda: times.still_ms(name),
+            busy_ms=lambda: times.busy_ms(name))
 
     def stop(self, name: str, query: Any) -> None:
         """Stop a chain between two batches."""

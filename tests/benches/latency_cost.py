@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.benches.arguments import count, positive
+from tests.benches.latency_cost_estate import SYSTEM_PID
 from tests.benches.results import machine, table, write
 from workers.engine.worker_settings import ROOT
 from workers.launcher.broker import free_port
@@ -39,7 +40,7 @@ def system(data: Path, *, slots: int) -> Iterator[Mapping[str, str]]:
             if time.monotonic() > deadline:
                 raise TimeoutError(f"the system is not ready after {READY_S:.0f} s: {text[-2000:]}")
             time.sleep(0.5)
-        yield {**environment, "REDIS_URL": (data / "broker" / "url").read_text().strip()}
+        yield {**environment, "REDIS_URL": (data / "broker" / "url").read_text().strip(), SYSTEM_PID: str(process.pid)}
     finally:
         stop(process, timeout_s=30)
 

@@ -2,7 +2,8 @@
 
     python -m tests.benches.latency_cost_estate [--built-in] DATAFLOWS[,DATAFLOWS…] SETTLE_S SECONDS LIMIT...
 
-with WEIR_DATA_DIR and REDIS_URL of that system. Writes a line of JSON for each number of dataflows and limit.
+with WEIR_DATA_DIR and REDIS_URL of that system, and its process in BENCH_SYSTEM_PID. Writes a line of JSON for each
+number of dataflows and limit.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from tests.benches.tree_usage import by_kind
+
 if TYPE_CHECKING:
     from scheduler.contracts.reports import SlotReport
 
 DONE_S = 900.0
 RATE_PER_S = 10
 AT_ONCE = 8
+SYSTEM_PID = "BENCH_SYSTEM_PID"
 
 
 def document(number: int, *, is_built_in: bool = False) -> dict[str, Any]:
@@ -105,9 +109,11 @@ def _measured(seconds: float) -> dict[str, Any]:
     from dashboard.operations.models import BatchFigures, FragmentRow, LatencyStatus
     from scheduler.history.series import DATAFLOW, SECOND, Series
 
-    before_ms, began_s = _cpu_ms(), time.time()
+    system = int(os.environ[SYSTEM_PID])
+    before_ms, began_s, parts = _cpu_ms(), time.time(), by_kind(system)
     time.sleep(seconds)
     cores = (_cpu_ms() - before_ms) / 1000 / (time.time() - began_s)
+    parts_taken = by_kind(system).since(parts)
     small = {str(pk) for pk in DataflowRecord.objects.filter(name__startswith="Small ").values_list("pk", flat=True)}
     end_s = int(time.time())
     rows = [row for row in LatencyStatus.objects.all() if str(row.dataflow_id) in small]
@@ -122,6 +128,7 @@ def _measured(seconds: float) -> dict[str, Any]:
     means, p50, p99 = of("latency_mean_ms"), of("latency_p50_ms"), of("latency_p99_ms")
     return {
         "cores": round(cores, 3), "memory_mb": round(sum(slot.memory_mb or 0.0 for slot in _slots())),
+        **parts_taken,
         "interval_s": round(median(
             row.trigger_ms / 1000 for row in BatchFigures.objects.select_related("fragment")), 3),
         "open": FragmentRow.objects.filter(real_time=True).count(),

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,10 @@ from tests.benches.results import machine, table, write
 from tests.benches.tree_usage import memory_mb, used_s
 from workers.engine.worker_settings import ROOT
 
-COLUMNS = ("side", "dataflows", "limit", "cores", "memory_mb", "p50_ms", "p99_ms", "promised", "met")
+COLUMNS = (
+    "side", "dataflows", "limit", "cores", "times_flink", "further_mcores", "memory_mb", "p50_ms", "p99_ms",
+    "started_s", "promised", "met")
+PARTS = ("driver", "slot", "fold_host", "workers")  # of a slot: cores and memory of each
 
 
 def weir(given: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -78,6 +81,28 @@ SIDES: dict[str, Callable[[argparse.Namespace], Iterator[dict[str, Any]]]] = {
     "open driver": lambda given: in_one_driver("small_dataflows_driver", "--open", given=given)}
 
 
+def compared(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with what they come to beside one another.
+
+    ``times_flink`` is the CPU as a multiple of Flink's with as many dataflows, in the same round where there is one;
+    ``further_mcores`` what each further dataflow took in thousandths of a core, beside the row of the same side, limit
+    and round with the next fewer dataflows.
+    """
+    flink = {(row["dataflows"], row["round"]): row["cores"] for row in rows if row["side"] == "Flink"}
+    flink |= {(number, None): cores for (number, _), cores in flink.items()}
+    out = []
+    for row in rows:
+        beside = flink.get((row["dataflows"], row["round"]), flink.get((row["dataflows"], None)))
+        fewer = [other for other in rows if other["dataflows"] < row["dataflows"] and all(
+            other[key] == row[key] for key in ("side", "limit", "round"))]
+        less = max(fewer, key=lambda other: other["dataflows"], default=None)
+        out.append({
+            **row, "times_flink": round(row["cores"] / beside, 2) if beside else None,
+            "further_mcores": None if less is None else round(
+                1000 * (row["cores"] - less["cores"]) / (row["dataflows"] - less["dataflows"]), 1)})
+    return out
+
+
 def _percentiles(ages: Path, from_ms: float) -> dict[str, int | None]:
     noted = [tuple(map(int, line.split())) for path in ages.iterdir() for line in path.read_text().splitlines()]
     late = [age for at, age in noted if at >= from_ms]
@@ -107,7 +132,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 results["rows"].append({"side": side, "round": number, **row})
                 write(given.json, results | {"load_after": os.getloadavg()[0]})
                 sys.stderr.write(f"{json.dumps(results['rows'][-1])}\n")
-    print(table([{column: row.get(column) for column in COLUMNS} for row in results["rows"]]))
+    rows = compared(results["rows"])
+    write(given.json, results | {"rows": rows, "load_after": os.getloadavg()[0]})
+    print(table([{column: row.get(column) for column in COLUMNS} for row in rows]))
+    if parts := [row for row in rows if "driver_mb" in row]:
+        columns = ("side", "dataflows", "limit", *(f"{part}_{what}" for what in ("cores", "mb") for part in PARTS))
+        print("\nOf slots, by process:\n" + table([{column: row[column] for column in columns} for row in parts]))
     return 0
 
 

@@ -22,7 +22,7 @@ from scheduler.latency.real_time import APARTS_S
 from scheduler.model.dataflow import Task
 from tests.benches.engine import Bench, Driver, bench
 from tests.benches.latency_cost_estate import RATE_PER_S, document
-from tests.benches.tree_usage import memory_mb, used_s
+from tests.benches.tree_usage import by_kind, memory_mb, used_s
 from workers.engine.observed import read_meters
 from workers.library.registry import task_types
 
@@ -66,9 +66,10 @@ def _measured(at: Bench, names: list[str], seconds: float) -> dict[str, Any]:
     last = len(document(0)["tasks"]) - 1
     with redis.Redis.from_url(at.url) as broker:
         before, before_s, began_s = read_meters(broker, names), used_s(os.getpid()), time.monotonic()
+        parts = by_kind(os.getpid())
         time.sleep(seconds)
         cores = (used_s(os.getpid()) - before_s) / (time.monotonic() - began_s)
-        after = read_meters(broker, names)
+        parts_taken, after = by_kind(os.getpid()).since(parts), read_meters(broker, names)
     latency: Counter[int] = Counter()
     prefix = f"{last}:lat:"
     for name in names:
@@ -77,7 +78,7 @@ def _measured(at: Bench, names: list[str], seconds: float) -> dict[str, Any]:
                 latency[int(field.removeprefix(prefix))] += total - before.counts[name].get(field, 0)
     p50, p99 = (percentile_ms(latency, share) for share in (0.5, 0.99))
     return {
-        "cores": round(cores, 3), "memory_mb": round(memory_mb(os.getpid())),
+        "cores": round(cores, 3), "memory_mb": round(memory_mb(os.getpid())), **parts_taken,
         "p50_ms": None if p50 is None else round(p50), "p99_ms": None if p99 is None else round(p99)}
 
 

@@ -67,6 +67,31 @@ def test_limits_hold_and_no_point_of_a_grid_takes_less_cpu(plan: BatchPlan) -> N
         assert chosen.cores <= min(feasible) * 1.001
 
 
+@given(_costs(), st.lists(st.tuples(
+    st.sampled_from([0.01, 0.3, 1.0, 3.0, 30.0]), st.sampled_from([0.0, 0.2]), st.sampled_from([0.5, 0.95]),
+    st.booleans(), st.booleans()), max_size=3))
+def test_a_query_alone_has_the_longest_interval_that_its_limits_allow(
+    cost: BatchCost, limits: list[tuple[float, float, float, bool, bool]],
+) -> None:
+    plan = BatchPlan({"a": cost}, [
+        PathLimit(("a",), limit_s, other_s, share, Counted(waits, frozenset("a") if passed else frozenset()))
+        for limit_s, other_s, share, waits, passed in limits], largest_s=8.0, smallest_s=0.05)
+
+    def holds(interval_s: float) -> list[bool]:
+        effective = Effective(plan, {"a": interval_s})
+        return [limit.other_s + latency_s(plan, limit.path, effective, share=limit.share, counted=limit.counted)
+                <= limit.limit_s + 1e-6 for limit in plan.limits]
+
+    chosen = choose_intervals(plan)
+
+    least_s, interval_s = max(0.05, cost.least_s), chosen.interval_s["a"]
+    assert [unmet.limit for unmet in chosen.unmet] == [
+        limit for limit, is_met in zip(plan.limits, holds(least_s), strict=True) if not is_met]
+    assert holds(interval_s) == holds(least_s)
+    assert interval_s == pytest.approx(8.0) or holds(1.01 * interval_s) != holds(interval_s) or (
+        chosen.unmet and interval_s == pytest.approx(least_s))
+
+
 def test_readers_follow_who_writes_and_a_chain_has_one_interval() -> None:
     costs = {query: BatchCost(batch_s=0.1, batch_cpu_s=0.08) for query in "abc"}
     plan = BatchPlan(costs, [PathLimit(("a", "b", "c"), 5.0)], {"b": ("a",), "c": ("b",)})

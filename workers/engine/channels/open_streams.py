@@ -7,7 +7,10 @@ where it began.
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +18,7 @@ if TYPE_CHECKING:  # agents read checkpoints without Spark
     from pyspark.sql import DataFrame, SparkSession
 
 _JOURNALS = Path("sources", "0", "journal")  # in a checkpoint: a query in real-time mode has one source
+_TIMES_STAND_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,20 +47,52 @@ def journal(checkpoint: Path) -> tuple[int, list[str]] | None:
     return (max(batches), lines[:-1]) if len(lines) > 1 else None  # one without its end was being written
 
 
-def busy_ms(spark: SparkSession, redis_url: str, fragment: str) -> int:
-    """For how long the open batch of a fragment has been at work so far, in ms: all the time but for what it waited."""
-    return int(spark._jvm.weir.RealTime.busyMs(redis_url, fragment))
-
-
 def refusal(events: DataFrame) -> str:
     """Why a stream cannot be made in real-time mode, in words; empty where it can."""
     return str(events.sparkSession._jvm.weir.RealTime.refusal(events._jdf))
 
 
-def still_ms(spark: SparkSession, redis_url: str, fragment: str) -> int:
-    """For how long the open batch of a fragment has neither taken an event nor looked for one, in ms: one that waits
-    looks once a second. 0 where no batch is open."""
-    return int(spark._jvm.weir.RealTime.stillMs(redis_url, fragment))
+class OpenTimes:
+    """For how long the open batches of a driver have been at work, and for how long they have not moved.
+
+    The JVM is asked for all of them at once, and not again for a quarter of a second: a report tells of each query.
+
+    Parameters
+    ----------
+    monotonic_s : callable, optional
+        The clock, in seconds.
+    """
+
+    def __init__(
+        self, spark: SparkSession, redis_url: str, *, monotonic_s: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._spark, self._redis_url, self._monotonic_s = spark, redis_url, monotonic_s
+        self._asked_s = float("-inf")
+        self._times: dict[str, tuple[int, int]] = {}  # busy, still
+
+    def busy_ms(self, fragment: str) -> int:
+        """For how long the open batch of a fragment has been at work so far, in ms: all the time but for what it
+        waited; 0 where none is open."""
+        return self._of(fragment)[0]
+
+    def still_ms(self, fragment: str) -> int:
+        """For how long the open batch of a fragment has neither taken an event nor looked for one, in ms: one that
+        waits looks once a second. 0 where none is open."""
+        return self._of(fragment)[1]
+
+    def _of(self, fragment: str) -> tuple[int, int]:
+        if self._monotonic_s() - self._asked_s >= _TIMES_STAND_S:
+            lines = self._spark._jvm.weir.RealTime.openTimes(self._redis_url).splitlines()
+            self._times = {
+                name: (int(busy), int(still)) for busy, still, name in (line.split(" ", 2) for line in lines)}
+            self._asked_s = self._monotonic_s()
+        return self._times.get(fragment, (0, 0))
+
+
+@cache
+def open_times(spark: SparkSession, redis_url: str) -> OpenTimes:
+    """Those of a session's driver."""
+    return OpenTimes(spark, redis_url)
 
 
 def rests(spark: SparkSession, redis_url: str, fragment: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -22,7 +23,15 @@ LOOK_S = 0.01
 STILL_LOOKS = 3
 
 
-class OpenQuery(StreamingQuery):
+class StartedQuery(StreamingQuery):
+    """A query that knows the id of its run: Spark's own asks the JVM for it each time."""
+
+    @cached_property
+    def runId(self) -> str:
+        return super().runId
+
+
+class OpenQuery(StartedQuery):
     """A query in real-time mode. Its status does not say whether it rests, with no batch open after a pause, for how
     long the batch that is open has not moved, nor for how long it has been at work."""
 
@@ -63,7 +72,7 @@ def start(
         query = writer.outputMode("update").trigger(realTime=f"{LONGEST_OPEN_S:.0f} seconds").start()
         return OpenQuery(query, rests, still_ms, busy_ms)
     interval = f"{staggered_ms(trigger_ms, name)} milliseconds"
-    return writer.outputMode("append").trigger(processingTime=interval).start()
+    return StartedQuery(writer.outputMode("append").trigger(processingTime=interval).start()._jsq)
 
 
 def staggered_ms(trigger_ms: int, name: str) -> int:

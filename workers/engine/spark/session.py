@@ -78,13 +78,19 @@ def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[s
     # The serial collector keeps a driver small. Both compilers: every batch plans its query anew, which C1 alone makes
     # half as dear again (210 against 138 ms of CPU a batch for five tasks, two of them with state in Python).
     # Compilers stay as threads of their own for good: what they took is told apart (workers/engine/measuring/load.py).
+    # A heap begins small and stays near what lives on it: else it begins with a 64th of the machine's memory and never
+    # gives any back. What is newly made has 64 MB, as collections would come too often with less.
     java_options = f"-XX:+UseSerialGC -XX:-UseDynamicNumberOfCompilerThreads -Xss1m -Djava.io.tmpdir={scratch}/tmp"
+    java_options += " -Xms160m -XX:NewSize=64m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40 -XX:-ShrinkHeapInSteps"
+    java_options += " -XX:TrimNativeHeapInterval=30000"  # what compilers and buffers have freed, likewise
     java_options += f" -Duser.home={scratch}/tmp"  # the home of whoever it runs as is not its own
     java_options += f" -Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
     return {
         "spark.master": settings.spark_master or f"local[{settings.threads}]",
         # So many threads wait for answers, they do not share out work: nothing is split by itself.
         "spark.default.parallelism": "4",
+        # Else it has as many threads for its own messages as for tasks.
+        "spark.rpc.netty.dispatcher.numThreads": "4",
         "spark.driver.memory": f"{settings.slot_memory_mb}m",
         "spark.driver.extraJavaOptions": java_options,
         "spark.local.dir": str(scratch),

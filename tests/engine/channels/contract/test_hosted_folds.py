@@ -125,7 +125,7 @@ def work_on(rig: Rig, name: str, blocks: list[str], *, is_open: bool, more: int,
 
 def has_begun(rig: Rig) -> bool:
     """Whether a batch of the chain is open."""
-    return open_streams.still_ms(rig.spark, rig.config.redis_url, "b") > 0
+    return open_streams.OpenTimes(rig.spark, rig.config.redis_url).still_ms("b") > 0
 
 
 def of_spark(rig: Rig, name: str, blocks: list[str]) -> list[dict]:

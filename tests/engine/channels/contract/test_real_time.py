@@ -147,7 +147,7 @@ def test_an_open_batch_that_hangs_is_seen_and_one_that_waits_is_not(rig: Rig) ->
     second = rig.start(rig.publish(events, "b"), "b", real_time=True)
 
     def still_ms(fragment: str) -> int:
-        return open_streams.still_ms(rig.spark, rig.config.redis_url, fragment)
+        return open_streams.OpenTimes(rig.spark, rig.config.redis_url).still_ms(fragment)
 
     wait_until(lambda: still_ms("b") > 5_000, what="a batch that does not move", alive=(first, second))
     assert rig.numbers("a.0") == list(range(40))

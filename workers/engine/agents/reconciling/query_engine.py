@@ -79,12 +79,12 @@ class SparkEngine:
         sink, checkpoint = compiled.file_sink, self.store.checkpoint(fragment_id)
         if sink is not None:
             sink = replace(sink, run=begin_run(sink.folder, checkpoint))
-        of_fragment = (self.spark, self.channel_config.redis_url, fragment_id)
+        of_driver = (self.spark, self.channel_config.redis_url)
+        times = open_streams.open_times(*of_driver)
         return queries.start(
             compiled.frame, name=fragment_id, checkpoint=checkpoint, trigger_ms=trigger_ms, file_sink=sink,
-            rests=partial(open_streams.rests, *of_fragment) if compiled.batch_mode.is_open else None,
-            still_ms=partial(open_streams.still_ms, *of_fragment),
-            busy_ms=partial(open_streams.busy_ms, *of_fragment))
+            rests=partial(open_streams.rests, *of_driver, fragment_id) if compiled.batch_mode.is_open else None,
+            still_ms=partial(times.still_ms, fragment_id), busy_ms=partial(times.busy_ms, fragment_id))
 
     def stop(self, query: Any, fragment_id: str, *, drain_s: float = queries.DRAIN_S) -> bool:
         return queries.stop(query, pause=lambda: self._pause(fragment_id), drain_s=drain_s)

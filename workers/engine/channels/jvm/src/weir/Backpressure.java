@@ -131,17 +131,19 @@ final class Backpressure {
     movedAt = now;
   }
 
-  /** For how long the open batch of a query has been at work so far, in ms; 0 where none is open. */
-  static long busyMs(String url, String reader) {
-    Backpressure opened = OPENED.get(url + ' ' + reader);
-    return opened == null || opened.movedAt == 0 ? 0 : opened.busyMs;
-  }
-
-  /** For how long the open batch of a query has not moved, in ms; 0 where none is open. */
-  static long stillMs(String url, String reader) {
-    Backpressure opened = OPENED.get(url + ' ' + reader);
-    long movedAt = opened == null ? 0 : opened.movedAt;
-    return movedAt == 0 ? 0 : System.currentTimeMillis() - movedAt;
+  /**
+   * A line for each query that has a batch open: for how long it has been at work so far, for how long it has not moved, in ms,
+   * and the query.
+   */
+  static String openTimes(String url) {
+    StringBuilder lines = new StringBuilder();
+    long now = System.currentTimeMillis();
+    OPENED.forEach((key, opened) -> {
+      long movedAt = opened.movedAt;
+      if (movedAt == 0 || !opened.broker.url.equals(url)) return;
+      lines.append(opened.busyMs).append(' ').append(now - movedAt).append(' ').append(opened.reader).append('\n');
+    });
+    return lines.toString();
   }
 
   /** Whether a query in real-time mode is paused and no batch of it is open. */

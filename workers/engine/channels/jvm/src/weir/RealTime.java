@@ -26,14 +26,12 @@ public final class RealTime {
     return Backpressure.rests(url, fragment);
   }
 
-  /** For how long the open batch of a fragment has neither taken an event nor looked for one, in ms; 0 where none is open. */
-  public static long stillMs(String url, String fragment) {
-    return Backpressure.stillMs(url, fragment);
-  }
-
-  /** For how long the open batch of a fragment has been at work so far, in ms: not while it waited; 0 where none is open. */
-  public static long busyMs(String url, String fragment) {
-    return Backpressure.busyMs(url, fragment);
+  /**
+   * A line for each fragment that has a batch open: for how long it has been at work so far, not while it waited; for how long
+   * it has neither taken an event nor looked for one, in ms; and the fragment.
+   */
+  public static String openTimes(String url) {
+    return Backpressure.openTimes(url);
   }
 
   /** Why the query of a stream cannot run in real-time mode; empty where it can. */
