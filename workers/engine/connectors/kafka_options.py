@@ -18,7 +18,8 @@ def client_options(opening: Opening, on_error: Any) -> dict[str, Any]:
     return server_options(opening) | {
         "group.id": f"weir-{opening.task}", "enable.auto.commit": False, "enable.partition.eof": True,
         "auto.offset.reset": "error", "isolation.level": "read_committed", "error_cb": on_error,
-        "allow.auto.create.topics": False, "queued.max.messages.kbytes": 8192, "fetch.max.bytes": ANSWER_BYTES, "fetch.wait.max.ms": 500}
+        "allow.auto.create.topics": False, "queued.max.messages.kbytes": 8192, "fetch.max.bytes": ANSWER_BYTES,
+        "fetch.wait.max.ms": 500}
 
 
 def server_options(opening: Opening) -> dict[str, Any]:

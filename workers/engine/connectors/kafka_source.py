@@ -90,7 +90,7 @@ class KafkaReader:
         self._anew: list[DeadLetter] = []
         errors = confluent_kafka.KafkaError
         self._unreadable = (errors._BAD_COMPRESSION, errors._BAD_MSG)  # of a batch that comes so each time
-        self._batches, self._is_elsewhere = UnreadableBatches(), False  # a partition is to be read at another place than the client does
+        self._batches, self._is_elsewhere = UnreadableBatches(), False  # whether the client is to read at other places
         try:
             self._consumer = confluent_kafka.Consumer(client_options(opening, self._on_error))
             self._admin = confluent_kafka.admin.AdminClient(server_options(opening))
