@@ -14,22 +14,21 @@ from pathlib import Path
 
 CHECK_S = 0.1
 TOO_MUCH_MEMORY = 7  # the status with which a process ends that took more than it may
-LOOK_MB = 1024  # what one look may take
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
-def most_bytes(limit_mb: int, *, at_most_mb: int = 0) -> int:
+def most_bytes(limit_mb: int, *, at_most: int = 0) -> int:
     """How much memory a process may take: what an operator has set, else half of the machine's.
 
     Parameters
     ----------
     limit_mb : int
         As set (``WEIR_CONNECTOR_MEMORY_MB``); 0 for none.
-    at_most_mb : int, optional
-        A lower bound of its own, where there is one.
+    at_most : int, optional
+        A bound of its own in bytes, where there is one.
     """
-    bounds = [(limit_mb << 20) or _PAGE * os.sysconf("SC_PHYS_PAGES") // 2]
-    return min([*bounds, at_most_mb << 20] if at_most_mb else bounds)
+    most = (limit_mb << 20) or _PAGE * os.sysconf("SC_PHYS_PAGES") // 2
+    return min(most, at_most or most)
 
 
 def taken_bytes() -> int:
