@@ -1,8 +1,12 @@
-"""Kafka: a batch that nobody can unpack takes no other with it, and what comes beside it comes once."""
+"""Kafka that means harm: a batch that nobody can unpack takes no other with it; a cluster leads nobody elsewhere."""
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
+from contextlib import nullcontext, suppress
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,6 +17,8 @@ from workers.engine.connectors.contract import Opening, Polled
 from workers.engine.connectors.kafka_options import client_options
 from workers.engine.connectors.kafka_source import open_kafka
 from workers.engine.connectors.unreadable_batches import UnreadableBatch
+from workers.library.config import InvalidConfig
+from workers.library.reach import require_members
 
 from .rigs import KafkaRig
 from .test_kafka import cluster, config_of, rig  # noqa: F401
@@ -141,3 +147,47 @@ class _Gone(_Came):
 
     def error(self) -> Any:
         return KafkaError(KafkaError.OFFSET_OUT_OF_RANGE)
+
+
+@pytest.mark.parametrize(("member", "named", "is_let"), [
+    ("127.0.0.1:6379", "kafka.example.org:9092", False), ("localhost:22", "kafka.example.org:9092", False),
+    ("::1:9092", "kafka.example.org", False), ("169.254.169.254:80", "kafka.example.org", False),
+    ("0.0.0.0:1", "kafka.example.org", False), ("::ffff:127.0.0.1:1", "kafka.example.org", False),
+    ("127.0.0.1:6379", "127.0.0.1", False), ("127.0.0.1:9092", "127.0.0.1", True),
+    ("localhost:9094", "127.0.0.1:9094", True), ("10.0.0.9:9092", "kafka.example.org", True),
+    ("b1.invalid:9092", "kafka.example.org", True)])
+def test_a_cluster_leads_nobody_to_this_machine(
+    member: str, named: str, is_let: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", named)
+    host, _, port = member.rpartition(":")
+    with nullcontext() if is_let else pytest.raises(InvalidConfig, match="on this machine"):
+        require_members([SimpleNamespace(host=host, port=int(port))], usual_port=9092)
+
+
+def test_a_cluster_that_leads_to_a_port_that_nobody_named_is_not_read(
+    rig: KafkaRig, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    """The door that was named passes on to a cluster, which says other ports of this machine."""
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        threading.Thread(target=_passed_on, args=(door, rig.servers[0]), daemon=True).start()
+        named = f"127.0.0.1:{door.getsockname()[1]}"
+        monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", named)
+        with pytest.raises(InvalidConfig, match="on this machine"):
+            open_kafka(Opening("t", config_of(rig, servers=[named])))
+
+
+def _passed_on(door: socket.socket, server: str) -> None:
+    host, _, port = server.rpartition(":")
+    with suppress(OSError):
+        while True:
+            near, _ = door.accept()
+            far = socket.create_connection((host, int(port)))
+            for one_end, other_end in ((near, far), (far, near)):
+                threading.Thread(target=_copied, args=(one_end, other_end), daemon=True).start()
+
+
+def _copied(source: socket.socket, target: socket.socket) -> None:
+    with suppress(OSError):
+        while part := source.recv(65_536):
+            target.sendall(part)

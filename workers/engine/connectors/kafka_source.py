@@ -20,7 +20,7 @@ from typing import Any
 
 from scheduler.model.bounds import PACKET_BYTES
 from workers.library.live_events import AVRO
-from workers.library.reach import require_allowed
+from workers.library.reach import require_allowed, require_members
 
 from .avro import Registry
 from .contract import (
@@ -80,8 +80,7 @@ class KafkaReader:
 
         self._kafka = confluent_kafka
         self._config = opening.config
-        self._topics = list(opening.config["topics"])
-        self._away = ""
+        self._topics, self._away = list(opening.config["topics"]), ""
         self._registry = None if opening.config.get("format") != AVRO else Registry(
             opening.config["registry"], user=opening.config.get("registry_user") or "",
             password=opening.config.get("registry_password") or "")
@@ -243,7 +242,9 @@ class KafkaReader:
         return beginnings
 
     def _partitions(self, topic: str) -> list[int]:
-        metadata = self._ask(lambda: self._consumer.list_topics(topic, timeout=self.timeout_s)).topics.get(topic)
+        cluster = self._ask(lambda: self._consumer.list_topics(topic, timeout=self.timeout_s))
+        require_members(cluster.brokers.values(), usual_port=USUAL_PORT)
+        metadata = cluster.topics.get(topic)
         if metadata is None or metadata.error is not None or not metadata.partitions:
             why = metadata.error.str() if metadata is not None and metadata.error is not None else "it is not there"
             raise SourceRefused(
@@ -381,8 +382,7 @@ class _EndsReader(KafkaReader):
             if not got and self._away:
                 raise SourceAway(f"No Kafka server answers: {self._away}")
             raw += [message for message in got if message.error() is None]
-            lost = list(self._taken([message for message in got if message.error() is not None]).lost)
-            yield Polled(lost=lost)
+            yield Polled(lost=self._taken([message for message in got if message.error() is not None]).lost)
         raw.sort(key=lambda message: message.timestamp()[1])
         yield self._taken(raw[-self._count:])
 
