@@ -70,8 +70,8 @@ def leads_here(host: str, port: int, *, within_s: float) -> bool:
         addresses = _resolved(host, port, time.monotonic() + within_s)
     except OSError:
         return False
-    found = [ipaddress.ip_address(address.partition("%")[0]) for address in addresses]
-    return any(map(_is_near, [ip for each in found for ip in (each, *_within(each))]))
+    led = [ipaddress.ip_address(address.partition("%")[0]) for address in addresses]
+    return any(map(_is_near, [ip for each in led for ip in (each, *_within(each))]))
 
 
 def _within(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
