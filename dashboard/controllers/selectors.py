@@ -8,7 +8,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -24,13 +26,20 @@ from dashboard.teams.models import Role, Team
 from dashboard.teams.permissions import NOBODY, Viewer
 from scheduler.controllers.controller_port import Controller
 from scheduler.controllers.controller_registry import CONTROLLERS
-from scheduler.controllers.dry_run import DryRun, dry_run
+from scheduler.controllers.dry_run import DryRun, Frame, dry_run
 from scheduler.controllers.loop_values import ACTS, BROKEN, HOUR_S, KEPT, OFF, ROLLED_BACK, Policy
 from scheduler.controllers.vetoes import Allowance, allowance
-from scheduler.model.errors import NotFound
+from scheduler.model.errors import NotFound, WeirError
 
 LONGEST_DRY_RUN_H = 24 * 7
+WORKS_S = 5.0  # CPU seconds of one dry run: somebody waits for it, and others for the process
 SHARED = "What is shared"  # the name of what belongs to no team
+
+
+class DryRunTooLong(WeirError):
+    """A dry run needs more time than anybody waits for."""
+
+    code = "dry_run_too_long"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +125,10 @@ def overview(viewer: Viewer) -> list[ControllerSummary]:
     return rows
 
 
-def played(viewer: Viewer, controller: Controller, *, team: str, hours: float, policy: Policy) -> DryRun:
+def played(
+    viewer: Viewer, controller: Controller, *, team: str, hours: float, policy: Policy,
+    spent_s: Callable[[], float] = time.thread_time,
+) -> DryRun:
     """What a controller would have done for one team over the last hours of kept history, if it had acted.
 
     Parameters
@@ -125,19 +137,33 @@ def played(viewer: Viewer, controller: Controller, *, team: str, hours: float, p
         The team's short name; empty for what belongs to all.
     hours : float
         How far back; at most a week.
+    spent_s : callable, optional
+        CPU seconds that were spent so far.
 
     Raises
     ------
     NotFound
         The viewer is not in such a team.
+    DryRunTooLong
+        It takes more than some seconds of CPU.
     """
+    until_s = spent_s() + WORKS_S
     if team not in {slug for slug, _, _ in _teams_of(viewer)}:
         raise NotFound("There is no such team that you are in.", remedy="Choose one of your teams.")
     end = timezone.now()
     begin_s = end.timestamp() - HOUR_S * min(max(hours, 1.0), LONGEST_DRY_RUN_H)
     policies = {slug: replace(known, mode=OFF) for slug, known in policies_of(controller).items()}
     frames = COLLECTORS[controller.reads].frames(StoredWorld(end), begin_s, end.timestamp())
-    return dry_run(controller, frames, policies | {team: replace(policy, mode=ACTS)})
+    return dry_run(controller, _until(frames, until_s, spent_s), policies | {team: replace(policy, mode=ACTS)})
+
+
+def _until(frames: Iterable[Frame], until_s: float, spent_s: Callable[[], float]) -> Iterator[Frame]:
+    """Frames, as long as the time lasts."""
+    for frame in frames:
+        if spent_s() > until_s:
+            raise DryRunTooLong(
+                f"This dry run takes more than {WORKS_S:g} s.", remedy="Ask for fewer hours.")
+        yield frame
 
 
 def _teams_of(viewer: Viewer) -> list[tuple[str, str, bool]]:

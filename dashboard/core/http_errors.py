@@ -53,9 +53,9 @@ HTTP_STATUS: Mapping[str, HTTPStatus] = {
         HTTPStatus.REQUEST_TIMEOUT: ("too_slow",),
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE: ("document_too_large", "too_large"),
         HTTPStatus.UNPROCESSABLE_ENTITY: (
-            "graph_not_editable", "host_not_allowed", "invalid_beginning", "invalid_choice", "invalid_condition",
-            "invalid_config", "invalid_dataflow", "invalid_guard", "invalid_profile", "invalid_range",
-            "invalid_request", "invalid_resources",
+            "dry_run_too_long", "graph_not_editable", "host_not_allowed", "invalid_beginning", "invalid_choice",
+            "invalid_condition", "invalid_config", "invalid_dataflow", "invalid_guard", "invalid_profile",
+            "invalid_range", "invalid_request", "invalid_resources",
             "invalid_rules", "invalid_goals", "invalid_latency", "invalid_simulation", "invalid_value",
             "name_not_plain", "nothing_read", "wrong_columns"),
         HTTPStatus.TOO_MANY_REQUESTS: ("asked_too_often", "source_full", "too_many_logins"),

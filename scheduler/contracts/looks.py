@@ -66,10 +66,10 @@ class LookState:
 
     ``state`` is ``ordered``, ``taken`` (a process starts), ``looking`` (the source has answered), ``done`` or
     ``failed``: then ``message`` and ``remedy`` say why, and ``code``, which is that of the connector's error or one of
-    ``look_not_taken``, ``look_ended`` (its process died, or the slot was busy), ``slot_not_ready``, ``look_failed`` and
-    ``unreadable_order``. ``unread`` are the
-    newest messages that could not be read, the newest first; ``too_large`` says how many events are left out because
-    of their size. ``proposal`` is what a look proposes that was asked to.
+    ``look_not_taken``, ``look_ended`` (its process died, or the slot was busy), ``look_too_large``, ``slot_not_ready``,
+    ``look_failed`` and ``unreadable_order``. ``unread`` are the newest messages that could not be read, the newest
+    first; ``too_large`` says how many events are left out because of their size. ``proposal`` is what a look proposes
+    that was asked to.
     """
 
     state: str

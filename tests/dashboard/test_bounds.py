@@ -54,6 +54,8 @@ ELSEWHERE = {  # bound → the test of another file that exceeds it
     "MESSAGE_DEPTH": f"{EVENTS}::test_a_value_nested_too_deep_is_a_dead_letter",
     "PACKET_BYTES": "tests/engine/connectors/test_mqtt.py::"
                     "test_a_packet_larger_than_one_may_be_is_a_dead_letter_and_takes_no_other_with_it",
+    "LOOK_MEMORY": "tests/engine/connectors/test_source_suspects.py::"
+                   "test_a_look_that_becomes_too_large_ends_and_says_so",
     "POLL_EVENTS": f"{EVENTS}::test_messages_that_come_together_have_a_bound_together",
     "DEAD_LETTERS": f"{INGEST}::test_of_many_dead_letters_of_one_request_the_newest_are_kept_and_all_counted",
     "GUARD_CHARACTERS": f"{GUARDS}::test_a_guard_of_too_many_characters_or_levels_is_refused",

@@ -339,6 +339,18 @@ def test_a_round_that_waits_names_the_plan_that_it_waits_for(
 # Dry runs -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("controller", [*CONTROLLERS])
+def test_a_dry_run_that_would_take_long_is_given_up(
+    world: World, monkeypatch: pytest.MonkeyPatch, controller: str
+):
+    monkeypatch.setattr(selectors, "WORKS_S", -1.0)
+    client = Client()
+    client.force_login(world.outsider)  # anybody may ask for one
+    answer = client.get(f"/api/controllers/{controller}/dry-run?hours=168")
+    assert (answer.status_code, answer.json()["code"]) == (422, "dry_run_too_long")
+    assert client.get(f"/controllers/{controller}/dry-run").status_code == 422
+
+
 def test_a_dry_run_shows_what_it_would_have_done_and_changes_nothing(
     world: World, loop: Loop, fragmented: DataflowRecord, settings
 ):

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import socket
 import stat
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import redis
@@ -38,6 +40,25 @@ def test_what_was_written_and_the_address_survive_a_restart(tmp_path: Path) -> N
             stop(process, timeout_s=5)
     assert count == 2
     assert urls[0] == urls[1]
+
+
+def test_answers_that_nobody_takes_end_their_connection_and_fill_nothing(tmp_path: Path) -> None:
+    prepared = embedded.prepare(tmp_path)
+    assert "maxmemory-clients 1gb" in Path(prepared.argv[1]).read_text()
+    most_mb, size, times = 64, 1_000_000, 1_000  # of a gigabyte that is asked for in 40 kB
+    process = spawn([*prepared.argv, "--maxmemory-clients", f"{most_mb}mb"])
+    try:
+        wait_until(lambda: embedded.answers(prepared.url))
+        with redis.Redis.from_url(prepared.url) as client, closing(socket.create_connection(
+                ("127.0.0.1", prepared.port))) as greedy:
+            client.set("large", b"x" * size)
+            password = urlsplit(prepared.url).password
+            greedy.sendall(f"AUTH {password}\r\n".encode() + b"GET large\r\n" * times)
+            wait_until(lambda: client.info("stats")["evicted_clients"] == 1)
+            assert client.info("memory")["mem_clients_normal"] < most_mb << 20
+            assert client.get("large") == b"x" * size, "who takes its answers goes on"
+    finally:
+        stop(process, timeout_s=5)
 
 
 def test_a_taken_port_moves_the_broker_to_another(tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ class Settings:
     slot_cores: int = 4  # of a cluster, for each slot: tasks at a time
     threads: int = 160  # as many as a bundle may have; they cost nothing idle
     slot_memory_mb: int = 1024  # the JVM's heap, and its executor's; Python workers and RocksDB come on top
+    connector_memory_mb: int = 0  # that the process may take that reads live sources; 0: half of the machine's
     hold_s: float = 10.0  # for how long a slow reader may hold back a stream that others need
     spill_mb: int = 1024  # on disk, for all slow readers of the node
     file_mb: int = 64  # at how many staged MB a sink's file is closed
@@ -64,6 +65,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         slot_cores=int(env.get("WEIR_SLOT_CORES", default.slot_cores)),
         threads=int(env.get("WEIR_SLOT_THREADS", default.threads)),
         slot_memory_mb=int(env.get("WEIR_SLOT_MEMORY_MB", default.slot_memory_mb)),
+        connector_memory_mb=max(0, int(env.get("WEIR_CONNECTOR_MEMORY_MB", default.connector_memory_mb))),
         hold_s=float(env.get("WEIR_HOLD_S", default.hold_s)),
         spill_mb=int(env.get("WEIR_SPILL_MB", default.spill_mb)),
         file_mb=int(env.get("WEIR_FILE_MB", default.file_mb)),

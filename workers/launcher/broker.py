@@ -72,6 +72,8 @@ def _configuration(folder: Path, also_at: str, *, port: int) -> str:
         "auto-aof-rewrite-percentage 100",
         "auto-aof-rewrite-min-size 32mb",
         "maxmemory-policy noeviction",
+        # Answers that are not taken wait in memory: beyond this the connection goes that has the most of it.
+        "maxmemory-clients 1gb",
         "shutdown-timeout 1",
     )
     return "\n".join(lines) + "\n"

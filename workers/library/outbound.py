@@ -58,6 +58,22 @@ def may_be_reached(address: str) -> bool:
     return all(map(_is_open, [ip, *_within(ip)]))
 
 
+def leads_here(host: str, port: int, *, within_s: float) -> bool:
+    """Whether a host is this machine, or link-local, where programs trust whoever asks; not where it does not resolve.
+
+    Parameters
+    ----------
+    within_s : float
+        Seconds for its name to be resolved.
+    """
+    try:
+        addresses = _resolved(host, port, time.monotonic() + within_s)
+    except OSError:
+        return False
+    led = [ipaddress.ip_address(address.partition("%")[0]) for address in addresses]
+    return any(map(_is_near, [ip for each in led for ip in (each, *_within(each))]))
+
+
 def _within(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
     if isinstance(ip, ipaddress.IPv4Address):
         return []
@@ -67,9 +83,14 @@ def _within(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress
 
 def _is_open(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     ip = getattr(ip, "ipv4_mapped", None) or ip
-    if ip.is_loopback or ip.is_link_local or ip.is_unspecified or ip.is_multicast or ip.is_reserved:
+    if _is_near(ip):
         return False
     return ip.is_global or os.environ.get("WEIR_PRIVATE_ADDRESSES", "").strip() == "1"
+
+
+def _is_near(ip: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    ip = getattr(ip, "ipv4_mapped", None) or ip
+    return ip.is_loopback or ip.is_link_local or ip.is_unspecified or ip.is_multicast or ip.is_reserved
 
 
 class Line:

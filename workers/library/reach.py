@@ -6,11 +6,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 from .config import InvalidConfig
+from .outbound import leads_here
 
 VARIABLE, FOR_SINKS = "WEIR_CONNECTOR_HOSTS", "WEIR_SINK_HOSTS"
+HERE = ("localhost", "127.0.0.1", "[::1]")  # names of this machine
 SERVER = r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+)(:\d{1,5})?"  # host, with a port or without
 
 
@@ -54,3 +57,37 @@ def require_allowed(server: str, *, usual_port: int, writes: bool = False) -> No
             f"{'Sinks may not write to' if writes else 'Connectors may not reach'} {shown}:{port}.",
             remedy=f"Ask the operator to name {shown}:{port} in {variable_for(VARIABLE, writes=writes)}.",
             host=f"{shown}:{port}")
+
+
+class ClusterMember(Protocol):
+    """A server of a cluster, as the cluster says it."""
+
+    host: str
+    port: int
+
+
+def require_members(
+    servers: Iterable[ClusterMember], *, usual_port: int, writes: bool = False, within_s: float = 5.0
+) -> None:
+    """Raise ``InvalidConfig`` where a cluster that may be reached says that one of its servers is this machine.
+
+    Its servers may be others than those that the operator named, for a cluster says which it has; but none of them may
+    be this machine, or link-local, unless the operator named it, by whichever name of this machine's.
+
+    Parameters
+    ----------
+    servers : iterable of ClusterMember
+        As the cluster says them.
+    within_s : float, optional
+        Seconds for a name to be resolved.
+    """
+    allowed = allowed_hosts(writes=writes)
+    for server in servers:
+        host, port = server.host.lower(), server.port
+        shown = f"[{host}]" if ":" in host else host
+        named = {f"{name}:{port}" for name in (shown, *HERE)} | ({shown, *HERE} if port == usual_port else set())
+        if not named & allowed and leads_here(host, port, within_s=within_s):
+            raise InvalidConfig(
+                f"The cluster says that one of its servers is {shown}:{port}, which is on this machine.",
+                remedy="Have it advertise an address that other machines reach, or ask the operator to name "
+                       f"{shown}:{port} in {variable_for(VARIABLE, writes=writes)}.", host=f"{shown}:{port}")

@@ -46,8 +46,10 @@ from workers.library.registry import task_types
 
 from .formats import layout_of
 from .intake import IntakeStore
+from .memory_watch import most_bytes, watch_memory
 from .source_runner import HostedSource, Runner, words_of
 from .source_selection import WantedSource, wanted_sources
+from .source_suspects import SourceSuspects
 
 TICK_S = 0.25
 QUIET_TICK_S = 1.0  # where nothing is left to do: a poke wakes it
@@ -67,6 +69,8 @@ class ConnectorHost:
         store = NodeStore(settings.data_dir, settings.node)
         self._newest, self._passing = NewestDesired(store), PassingRecords(store)
         self._runners: dict[str, Runner] = {}
+        self._suspects = SourceSuspects(store.folder, clock_ms=_now_ms)
+        self._held: dict[str, ConnectorReport] = {}  # sources that are not to be read now, by task
         self._ending: dict[str, tuple[Runner, int]] = {}  # by task: since when
         self._left: dict[str, int] = {}  # what is in the broker of sources that nobody wants, by task: since when
         self._swept_version = 0
@@ -88,6 +92,11 @@ class ConnectorHost:
         """End: every source is closed between two blocks."""
         self._stopping.set()
         self._wake.set()
+
+    def note_end(self, taken_bytes: int) -> None:
+        """Leave word that it ends, for it has taken so much memory."""
+        self._log.error("more memory was taken than may be", megabytes=taken_bytes >> 20)
+        self._suspects.note_end(self._runners, taken_bytes=taken_bytes)
 
     def poke(self) -> None:
         """Look at the desired state now."""
@@ -122,6 +131,7 @@ class ConnectorHost:
         phases = {task: self._passing.phase_of(source.passed) for task, source in wanted.items()}
         active = {
             task: source for task, source in wanted.items() if source.readers or phases[task] is Phase.KEEP}
+        self._held = self._suspects.held(active, self._runners)
         for task in self._runners.keys() - active.keys():
             self._end(task, for_good=task not in wanted)
         overtaken = {task for task, runner in self._runners.items() if runner.is_overtaken}
@@ -147,6 +157,8 @@ class ConnectorHost:
         others with it."""
         if task in self._runners:
             return self._register(task, source)
+        if task in self._held:
+            return True
         before = self._unready.get(task)
         if before is not None and _now_ms() < (before.retry_at_ms or 0):
             return True
@@ -256,7 +268,8 @@ class ConnectorHost:
     def _say(self) -> None:
         now_ms = _now_ms()
         reports = {
-            **self._awaited, **self._unready, **{task: runner.report() for task, runner in self._runners.items()}}
+            **self._awaited, **self._unready, **self._held,
+            **{task: runner.report() for task, runner in self._runners.items()}}
         shape = {task: (report.state, report.error, report.restarts) for task, report in reports.items()}
         shape = (shape, self._sinks.shape())
         if shape == self._reported and now_ms < self._report_at_ms and not self._events:
@@ -268,7 +281,7 @@ class ConnectorHost:
             states = self._store.states(list(reports))
         self._closed |= {task for task, state in states.items() if task in self._runners and not state.is_open}
         self._rates.take({task: state.seq for task, state in states.items()}, at_ms=now_ms)
-        at_hand = (self._runners, self._ending, self._left, self._unready, self._awaited)
+        at_hand = (self._runners, self._held, self._ending, self._left, self._unready, self._awaited)
         is_idle = not any(at_hand) and self._sinks.is_idle
         self._tell({"state": "running", "events": events, "sinks": self._sinks.reports(), "idle": is_idle,
                     "connectors": {
@@ -302,6 +315,7 @@ def main() -> None:
     host = ConnectorHost(settings, tell=tell, types=task_types())
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda *_: host.stop())
+    watch_memory(most_bytes(settings.connector_memory_mb), host.note_end)
     requested = RequestedSecrets(tell)
     open_by(requested)
     orders = {"stop": host.stop, "poke": host.poke, "secrets": requested}

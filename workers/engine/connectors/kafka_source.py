@@ -8,19 +8,19 @@ tells them: then what is kept of its offsets is of another log, and it is read f
 
 Not every offset is a message: ends of transactions and messages of those that were given up have one, too. A partition
 that is read to its end is behind them all, as its end says, and none of them is taken for an event that was lost.
+
+A batch that cannot be decompressed comes again and again: where it ends is searched, and it is read on behind it.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Collection, Iterator
-from datetime import UTC, datetime
 from typing import Any
 
 from scheduler.model.bounds import PACKET_BYTES
 from workers.library.live_events import AVRO
-from workers.library.reach import require_allowed
+from workers.library.reach import require_allowed, require_members
 
 from .avro import Registry
 from .contract import (
@@ -36,12 +36,15 @@ from .contract import (
     SourceRefused,
 )
 from .formats import SAMPLE_BYTES, UnreadableMessage
+from .kafka_options import client_options, headers_text, server_options, start_ms, time_ms
+from .unreadable_batches import UnreadableBatches
 
 TIMEOUT_S = 10.0  # of a question to the cluster
 LOOK_S = 30.0  # between two looks for new partitions
 USUAL_PORT = 9092
 LOOK_TIMEOUT_S = 4.0  # of a question to the cluster, of somebody who waits
 MOST_LOOKED_AT = 1_000  # messages of a look, over all partitions
+UNREADABLE = "a batch of up to {} messages cannot be unpacked: it is damaged, or becomes too large"
 AT_ONCE = 100  # messages that are taken before it is looked at how large they are
 
 
@@ -77,17 +80,19 @@ class KafkaReader:
 
         self._kafka = confluent_kafka
         self._config = opening.config
-        self._topics = list(opening.config["topics"])
-        self._away = ""
+        self._topics, self._away = list(opening.config["topics"]), ""
         self._registry = None if opening.config.get("format") != AVRO else Registry(
             opening.config["registry"], user=opening.config.get("registry_user") or "",
             password=opening.config.get("registry_password") or "")
         self._ids: dict[str, str] = dict((opening.position or {}).get("ids", {}))
         self._asked: dict[str, Any] = {}
         self._anew: list[DeadLetter] = []
+        errors = confluent_kafka.KafkaError
+        self._unreadable = (errors._BAD_COMPRESSION, errors._BAD_MSG)  # of a batch that comes so each time
+        self._batches, self._is_elsewhere = UnreadableBatches(), False  # whether the client is to read at other places
         try:
-            self._consumer = confluent_kafka.Consumer(_options(opening, self._on_error))
-            self._admin = confluent_kafka.admin.AdminClient(_server_options(opening))
+            self._consumer = confluent_kafka.Consumer(client_options(opening, self._on_error))
+            self._admin = confluent_kafka.admin.AdminClient(server_options(opening))
         except confluent_kafka.KafkaException as error:
             raise SourceRefused(
                 f"The config does not work: {error.args[0].str()}.",
@@ -123,17 +128,26 @@ class KafkaReader:
         """What the client gave, as messages and dead letters, and the position after it."""
         messages: list[Message] = []
         lost: list[DeadLetter] = []
+        moved: set[tuple[str, int]] = set()  # partitions of which the rest was asked for before
+        end = self._kafka.KafkaError._PARTITION_EOF
         for message in raw:
-            if message.error() is not None and message.error().code() == self._kafka.KafkaError._PARTITION_EOF:
+            code = None if message.error() is None else message.error().code()
+            part = (message.topic(), message.partition())
+            if part in moved:
+                continue
+            if code in self._unreadable or (part in self._batches and code in (None, end)):
+                lost += self._search(message, is_unreadable=code in self._unreadable)
+                moved.add(part)
+                continue
+            if code == end:
                 self._ended(message)
                 continue
             if message.error() is not None:
                 lost += self._failed(message)
                 continue
-            topic, partition, offset = message.topic(), message.partition(), message.offset()
-            place = f"{topic}[{partition}] at {offset}"
-            extras = self._extras(message)
-            of = f"{topic}[{partition}]"
+            topic, partition, offset = *part, message.offset()
+            of, extras = f"{topic}[{partition}]", self._extras(message)
+            place = f"{of} at {offset}"
             if len(message) > PACKET_BYTES.most:  # a few bytes of a producer's become a gigabyte, which nobody copies
                 lost.append(DeadLetter(f"is of more than {PACKET_BYTES.most:,} bytes", place))
             elif message.value() is not None and self._registry is not None:
@@ -146,10 +160,12 @@ class KafkaReader:
                 messages.append(Message(message.value(), place, extras=extras, partition=of))
             elif "kafka_key" in extras:
                 messages.append(Message(
-                    place=place, values={}, extras=extras, at_ms=self._time_ms(message), partition=of))
+                    place=place, values={}, extras=extras, at_ms=time_ms(message), partition=of))
             else:
                 lost.append(DeadLetter("has no value: it says that its key is deleted", place, message.key() or b""))
             self._offsets.setdefault(topic, {})[str(partition)] = offset + 1
+        if self._is_elsewhere:  # once all of this is taken, for it asks for all that comes behind the positions
+            self._assign()
         lost, self._anew = [*self._anew, *lost], []
         return Polled(messages, self.position(), lost)
 
@@ -173,13 +189,9 @@ class KafkaReader:
         """What the config includes beside the content."""
         extras = {
             "kafka_key": message.key, "kafka_topic": message.topic, "kafka_partition": message.partition,
-            "kafka_offset": message.offset, "kafka_headers": lambda: _headers(message.headers()),
-            "kafka_time": lambda: self._time_ms(message)}
+            "kafka_offset": message.offset, "kafka_headers": lambda: headers_text(message.headers()),
+            "kafka_time": lambda: time_ms(message)}
         return {name: extras[name]() for name in self._config["include"]}
-
-    def _time_ms(self, message: Any) -> int | None:
-        kind, at_ms = message.timestamp()
-        return None if kind == self._kafka.TIMESTAMP_NOT_AVAILABLE else at_ms
 
     def _ended(self, message: Any) -> None:
         """A partition is read to its end: nothing before that is still to come."""
@@ -219,7 +231,7 @@ class KafkaReader:
         beginnings = []
         timed = {}
         if start not in ("newest", "oldest"):
-            at_ms = _start_ms(start)
+            at_ms = start_ms(start)
             times = [self._kafka.TopicPartition(part.topic, part.partition, at_ms) for part in missing]
             timed = {(part.topic, part.partition): part.offset
                      for part in self._ask(lambda: self._consumer.offsets_for_times(times, timeout=self.timeout_s))}
@@ -230,7 +242,9 @@ class KafkaReader:
         return beginnings
 
     def _partitions(self, topic: str) -> list[int]:
-        metadata = self._ask(lambda: self._consumer.list_topics(topic, timeout=self.timeout_s)).topics.get(topic)
+        cluster = self._ask(lambda: self._consumer.list_topics(topic, timeout=self.timeout_s))
+        require_members(cluster.brokers.values(), usual_port=USUAL_PORT)
+        metadata = cluster.topics.get(topic)
         if metadata is None or metadata.error is not None or not metadata.partitions:
             why = metadata.error.str() if metadata is not None and metadata.error is not None else "it is not there"
             raise SourceRefused(
@@ -276,13 +290,27 @@ class KafkaReader:
         return anew
 
     def _begin_again(self, anew: Collection[str]) -> None:
+        self._batches = UnreadableBatches()  # searched again where they are still there
         self._offsets = self._begin(self.position(), anew)
         self._assign()
 
     def _assign(self) -> None:
         self._consumer.assign([
-            self._kafka.TopicPartition(topic, int(partition), offset)
-            for topic, parts in self._offsets.items() for partition, offset in parts.items()])
+            self._kafka.TopicPartition(topic, int(part), self._batches.at((topic, int(part)), offset))
+            for topic, parts in self._offsets.items() for part, offset in parts.items()])
+        self._is_elsewhere = False
+
+    def _search(self, message: Any, *, is_unreadable: bool) -> list[DeadLetter]:
+        """Come nearer to the end of a batch that cannot be read; what it was where that is found, and read on there."""
+        topic, partition = part = (message.topic(), message.partition())
+        was, self._is_elsewhere = self._offsets[topic][str(partition)], True
+        behind = self._batches.search(
+            part, message.offset() if is_unreadable else None, position=was,
+            end=lambda: self._marks(self._kafka.TopicPartition(*part))[1])
+        if behind is None:
+            return []
+        self._offsets[topic][str(partition)] = behind
+        return [DeadLetter(UNREADABLE.format(behind - was), f"{topic}[{partition}] from {was}")]
 
     def _failed(self, message: Any) -> list[DeadLetter]:
         """What an error means that came in place of a message: what is gone is told, the rest is tried again."""
@@ -300,8 +328,9 @@ class KafkaReader:
         was = self._offsets[topic][str(partition)]
         if low <= was <= high:  # told before
             return []
+        self._batches.forget((topic, partition))
         self._offsets[topic][str(partition)] = low if was < low else high
-        self._assign()
+        self._is_elsewhere = True
         if was < low:
             reason = f"up to {low - was} events were deleted by Kafka before they were read (its own marks count, too)"
         else:
@@ -353,8 +382,7 @@ class _EndsReader(KafkaReader):
             if not got and self._away:
                 raise SourceAway(f"No Kafka server answers: {self._away}")
             raw += [message for message in got if message.error() is None]
-            lost = list(self._taken([message for message in got if message.error() is not None]).lost)
-            yield Polled(lost=lost)
+            yield Polled(lost=self._taken([message for message in got if message.error() is not None]).lost)
         raw.sort(key=lambda message: message.timestamp()[1])
         yield self._taken(raw[-self._count:])
 
@@ -366,35 +394,7 @@ class _EndsReader(KafkaReader):
     def _ended(self, message: Any) -> None:
         self._at_end.add((message.topic(), message.partition()))
 
-
-def _options(opening: Opening, on_error: Any) -> dict[str, Any]:
-    return _server_options(opening) | {
-        "group.id": f"weir-{opening.task}", "enable.auto.commit": False, "enable.partition.eof": True,
-        "auto.offset.reset": "error", "isolation.level": "read_committed", "error_cb": on_error,
-        "allow.auto.create.topics": False, "queued.max.messages.kbytes": 8192, "fetch.wait.max.ms": 500}
-
-
-def _server_options(opening: Opening) -> dict[str, Any]:
-    config = opening.config
-    options = {
-        "bootstrap.servers": ",".join(config["servers"]), "client.id": f"weir-{opening.task[:12]}",
-        "security.protocol": config["security"], "log_level": 0, "topic.metadata.refresh.interval.ms": 300_000}
-    if config["security"].startswith("sasl"):
-        options |= {"sasl.mechanism": config["mechanism"], "sasl.username": config["username"] or "",
-                    "sasl.password": config["password"] or ""}
-    if config["ca"]:
-        options["ssl.ca.pem"] = config["ca"]
-    if config["certificate"]:
-        options |= {"ssl.certificate.pem": config["certificate"], "ssl.key.pem": config["private_key"]}
-    return options
-
-
-def _headers(headers: list[tuple[str, bytes | None]] | None) -> str:
-    """Headers as a JSON list of pairs: a name may come more than once."""
-    return json.dumps([
-        [name, None if value is None else value.decode(errors="backslashreplace")] for name, value in headers or ()])
-
-
-def _start_ms(start: str) -> int:
-    time_ = datetime.fromisoformat(start)
-    return int((time_ if time_.tzinfo else time_.replace(tzinfo=UTC)).timestamp() * 1000)
+    def _search(self, message: Any, *, is_unreadable: bool) -> list[DeadLetter]:
+        self._ended(message)  # nobody waits for what is behind it
+        place = f"{message.topic()}[{message.partition()}] from {message.offset()}"
+        return [DeadLetter(UNREADABLE.format(MOST_LOOKED_AT), place)]

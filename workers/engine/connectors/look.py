@@ -12,7 +12,8 @@ import json
 import os
 import sys
 
-from scheduler.contracts.looks import LOOK_ORDERS
+from scheduler.contracts.looks import FAILED, LOOK_ORDERS, LookState
+from scheduler.model.bounds import LOOK_MEMORY
 from workers.engine import look_store
 from workers.engine.agents.supervising.broker_sync import connect
 from workers.engine.sealed_secrets import open_by, opened
@@ -20,6 +21,7 @@ from workers.engine.worker_settings import from_environment
 from workers.library.registry import task_types
 
 from .looking import look
+from .memory_watch import most_bytes, watch_memory
 
 
 def main() -> None:
@@ -29,6 +31,10 @@ def main() -> None:
     values = {(team, name): value for team, name, value in json.loads(sys.stdin.readline())}
     open_by(lambda team, name: values[team, name])
     broker = connect(settings.redis_url)
+    most = most_bytes(settings.connector_memory_mb, at_most=LOOK_MEMORY.most)
+    watch_memory(most, lambda _: look_store.tell(broker, order.id, LookState(
+        FAILED, "look_too_large", f"What the source sends takes more than {most >> 20:,} MB of memory.",
+        "Look at a source that sends smaller parts; one of its batches may be large once it is unpacked.")))
     look(
         order, task_types(),
         opened=lambda config: opened(config, redis_url=settings.redis_url, data_dir=settings.data_dir),

@@ -62,6 +62,7 @@ class Runner(Retried):
         self._for_good = False
         self._position: Position | None = None  # as it is written
         self.is_overtaken = False  # another node has taken the source
+        self.has_given = False  # events, or what could not be read
 
     def stop(self, *, for_good: bool = False) -> None:
         """Ask it to end; ``for_good`` where nobody will read on from its position."""
@@ -117,6 +118,7 @@ class Runner(Retried):
             self.source.task, decoded, self.source.layout, first=seq, now_ms=at_ms, token=self.token,
             position=polled.position, keep_dead=self.source.keep_dead, lost=polled.lost)
         self._position = polled.position or self._position
+        self.has_given = True
         reader.written()
         return len(decoded.rows)
 

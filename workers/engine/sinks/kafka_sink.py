@@ -17,7 +17,7 @@ from typing import Any
 
 from scheduler.contracts.offsets import Offset
 from workers.library.arrow_types import values_of_column
-from workers.library.reach import require_allowed
+from workers.library.reach import require_allowed, require_members
 
 from .contract import Batch, Batching, Overtaken, Refuse, RefusedRow, SinkAway, SinkOpening, SinkRefused
 from .delta import number_of, offset_of
@@ -161,7 +161,9 @@ class KafkaWriter:
 
     def _require_topic(self) -> None:
         """All topics are asked for: a cluster may make one that is asked for by name."""
-        topics = self._ask(lambda: self._consumer.list_topics(timeout=TIMEOUT_S)).topics
+        cluster = self._ask(lambda: self._consumer.list_topics(timeout=TIMEOUT_S))
+        require_members(cluster.brokers.values(), usual_port=USUAL_PORT, writes=True)
+        topics = cluster.topics
         if self._topic not in topics:
             raise SinkRefused(
                 f"The topic {self._topic} is not there.", remedy="Make it, or let the user of the config see it.")

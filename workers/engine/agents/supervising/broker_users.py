@@ -30,14 +30,17 @@ SLOTS, CONNECTORS, LOOKS = "slots", "connectors", "looks"
 _TRIAL, _SHOWN = "trial", "shown"
 # Reading and writing what the patterns let through, and nothing that tells or touches more than its keys. Of scripts
 # those that were loaded: one of an intruder's own would never have to end. Nor can one command among these take the
-# product of what is stored, and of how often that is named.
+# product of what is stored, and of how often that is named; nor make more than was sent, as a text of 512 MB from
+# thirty bytes, or a copy of what is stored.
 COMMANDS = (
     "-@all", "+@read", "+@write", "+@pubsub", "+@connection", "+@transaction", "-@scripting", "+evalsha", "-@admin",
     "-@dangerous", "-scan", "-randomkey", "-dbsize", "-pubsub", "-copy", "-move", "-client|tracking", "+time", "+role",
     *(f"-{command}" for command in (
         "sinter", "sinterstore", "sintercard", "sunion", "sunionstore", "sdiff", "sdiffstore", "zinter", "zinterstore",
         "zintercard", "zunion", "zunionstore", "zdiff", "zdiffstore", "bitop", "lcs", "pfcount", "pfmerge",
-        "srandmember", "hrandfield", "zrandmember")))
+        "srandmember", "hrandfield", "zrandmember",
+        "setrange", "setbit", "bitfield", "zrangestore", "geosearchstore", "georadius", "georadiusbymember", "pfadd",
+        "xgroup", "xreadgroup", "xclaim", "xautoclaim")))
 UNKNOWN = ("?",)  # rules that no user has
 TOPICS = (f"&{keys.channel('')}*", f"&{keys.valve('')}*")
 
