@@ -179,8 +179,8 @@ def _setup(
             task.id: recorded_rates.of_source(task.id, task.rate_per_s or 0.0, step_s)
             for task in estate.tasks.values() if not task.parents},
         jobs.task_types(), prices_in_force(),
-        policies=policies_of_all(
-            each for each in CONTROLLERS.values() if settings.ISOLATES or each.reads != "slow_tasks"),
+        policies=policies_of_all([
+            each for each in CONTROLLERS.values() if settings.ISOLATES or each.reads != "slow_tasks"]),
         limits={key: record.latency_limits for key, record in records.items() if key in estate.submitted},
         goals={key: record.goals_in_force for key, record in records.items()
                if key in estate.submitted and record.goals_in_force is not None},

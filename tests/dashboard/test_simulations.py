@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from dashboard.approvals.replays import in_steps
 from dashboard.approvals.services import cancel_proposal
+from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.pages.templatetags.weir import steps_below
 from dashboard.simulations import selectors, services, simulation_driver
@@ -25,6 +26,7 @@ from dashboard.simulations.simulation_inputs import SimulationInputs, inputs_of
 from dashboard.tasks import simulating
 from dashboard.teams.permissions import viewer_of
 from scheduler.adaptation.side_by_side import STEP_S
+from scheduler.history.series import NODE, Series
 from scheduler.model.bounds import SIMULATED_TASKS
 from scheduler.model.errors import InvalidTransition, NotFound, NothingToChange, PermissionDenied
 from tests.dashboard.building import World, document, planned, running
@@ -83,6 +85,24 @@ def test_what_is_played_is_the_dataflow_and_its_rates(world: World) -> None:
     assert SimulationInputs.of(json.loads(json.dumps(inputs.as_json()))) == inputs
     with pytest.raises(NothingToChange, match="does not run"):
         inputs_of(planned(world.mo, world.mobility, document("jams", window=20)).dataflow, at=timezone.now())
+
+
+def test_machines_can_be_as_quick_as_nodes_were_where_that_is_recorded(world: World) -> None:
+    record, client, history = recorded(world), as_person(world, "carla"), DatabaseHistory()
+    page = f"/dataflows/{record.pk}/simulate"
+    assert 'data-note="no-speeds"' in client.get(page).content.decode()
+    with pytest.raises(NothingToChange, match="No speed"):
+        ask(world, record, recorded_speeds=True)
+    now_s = int(timezone.now().timestamp())
+    for at_s in range(now_s - 1800, now_s, 10):
+        history.append(at_s, {Series(NODE, "n1", "core_speed"): 0.75})
+    history.flush()
+    assert 'data-note="no-speeds"' not in client.get(page).content.decode()
+    client.post(f"{page}/start", {"algorithms": ["CE"], "times": "1000", "hours": "1", "machines": "recorded"})
+    worked_off()
+    run = SimulationRun.objects.get()
+    assert run.status == DONE and run.asked["recorded_speeds"] and set(run.asked["inputs"]["speeds"]) == {"n1"}
+    assert run.asked["inputs"]["speeds"]["n1"] == pytest.approx([0.75] * len(run.asked["inputs"]["speeds"]["n1"]))
 
 
 def test_recorded_rates_are_played_against_a_proposal(world: World) -> None:
@@ -288,7 +308,7 @@ def test_the_page_asks_shows_and_cancels(world: World) -> None:
     assert 'data-note="none"' in client.get(page).content.decode()
     sent = client.post(f"{page}/start", {
         "algorithms": ["CE", "WPA"], "load": "sinusoid", "times": "500", "hours": "3", "billing": "seconds",
-        "least": "90", "forecast": "known", "error": "10"})
+        "least": "90", "forecast": "known", "error": "10", "machines": "steady"})
     assert sent.status_code == 302 and sent.url == page
     run = SimulationRun.objects.get()
     assert run.asked["least"] == 0.9 and run.asked["error"] == 0.1 and not run.asked["varies"]
