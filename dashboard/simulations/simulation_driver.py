@@ -96,8 +96,8 @@ def _side_by_side(run: SimulationRun, monotonic_s: Callable[[], float]) -> dict[
     stored = options.pop("inputs", None)
     options.pop("forecasts", None)
     setup = SimulationSetup(**options)
-    inputs = inputs_of(
-        run.dataflow, at=run.created, with_speeds=setup.recorded_speeds) if stored is None else SimulationInputs.of(stored)
+    inputs = SimulationInputs.of(stored) if stored is not None else inputs_of(
+        run.dataflow, at=run.created, with_speeds=setup.recorded_speeds)
     if stored is None:
         _change(run, {RUNNING}, asked=options | {
             "inputs": inputs.as_json(), "forecasts": [asdict(each) for each in forecasts_of(inputs)]})

@@ -61,6 +61,15 @@ def test_adaptation_acts_in_the_worlds() -> None:
     assert DEAR in ways and len(ways) > 1, "it goes down, and comes back"
 
 
+def test_slow_tasks_are_cut_and_profiles_measured_again_in_the_worlds() -> None:
+    """Both have rounds that are kept and that are taken back, and what isolation cuts another fuses, later."""
+    rounds = [turn for seed in range(12) for turn in played(seed, adapts=True).state.rounds]
+    for name in ("isolation", "remeasuring"):
+        ends = [turn.phase for turn in rounds if turn.controller == name]
+        assert ends.count(KEPT) > 3 and ends.count(ROLLED_BACK) > 0, name
+    assert any(turn.controller == "fuser" and turn.has_changed for turn in rounds)
+
+
 # The worlds find what is wrong ----------------------------------------------------------------------------------------
 
 _command, _followed, _heard, _last_s = (
