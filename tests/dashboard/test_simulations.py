@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
+from io import StringIO
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
 from dashboard.approvals.replays import in_steps
 from dashboard.approvals.services import cancel_proposal
+from dashboard.commands.management.commands import simulate
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.pages.templatetags.weir import steps_below
@@ -103,6 +106,20 @@ def test_machines_can_be_as_quick_as_nodes_were_where_that_is_recorded(world: Wo
     run = SimulationRun.objects.get()
     assert run.status == DONE and run.asked["recorded_speeds"] and set(run.asked["inputs"]["speeds"]) == {"n1"}
     assert run.asked["inputs"]["speeds"]["n1"] == pytest.approx([0.75] * len(run.asked["inputs"]["speeds"]["n1"]))
+
+
+def test_the_command_waits_for_the_worker_and_prints_what_came(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(world)
+    monkeypatch.setattr(simulate.time, "sleep", lambda _: worked_off())
+    output = StringIO()
+    options = {"algorithms": ["CE", "local"], "hours": 1, "times": 1000.0, "username": "carla", "stdout": output}
+    call_command("simulate", "traffic", machines="steady", **options)
+    names = [line.split()[0] for line in output.getvalue().splitlines()[1:]]
+    assert names == ["CE", "local"] and not SimulationRun.objects.get().asked["varies"]
+    with pytest.raises(CommandError, match="No speed of any node"):
+        call_command("simulate", "traffic", machines="recorded", **options)
 
 
 def test_recorded_rates_are_played_against_a_proposal(world: World) -> None:

@@ -23,6 +23,7 @@ from dashboard.simulations.models import SIDE_BY_SIDE, SimulationRun
 from dashboard.simulations.simulation_inputs import NO_SPEEDS, machine_classes, recorded_speeds
 from scheduler.adaptation.adaptation_registry import ADAPTATIONS
 from scheduler.adaptation.side_by_side import LOADS, MOST_HOURS, OFFERED
+from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.model.errors import NotFound
 
 USUAL = ("CE", "PLAStiCC", "local")
@@ -76,6 +77,7 @@ def proposal_replay(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     run = _chosen(request, runs)
     return render(request, "simulations/replay.html", {
         "proposal": proposal, "record": proposal.dataflow, "hours": REPLAY_HOURS,
+        "played": [controller.title for controller in CONTROLLERS.values()],
         "may_play": services.may_simulate(request.viewer) and proposal.status in OPEN,
         "sides": selectors.sides_of(request.viewer, run) if run else [], **_frame(request, runs, run)})
 

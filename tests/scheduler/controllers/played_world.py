@@ -192,11 +192,12 @@ class World:
         true = {bound.measure: 0.875 * bound.at_most if is_good else max(bound.before, 1.25 * bound.at_most)
                 for bound in turn.decision.promise.bounds}
         moments = [begin_s + 10.0 * number for number in range(40) if begin_s + 10.0 * number <= self.now_s]
-        return Effect(begin_s, tuple(MeasureSample(
-            at_s, {measure: self._measured(figure) for measure, figure in true.items()}) for at_s in moments))
+        return Effect(begin_s, tuple(
+            MeasureSample(at_s, {measure: self._measured(figure, at) for measure, figure in true.items()})
+            for at, at_s in enumerate(moments)))
 
-    def _measured(self, true: float) -> float:
-        if self.chance.random() < 0.2:
+    def _measured(self, true: float, at: int) -> float:
+        if at % 3 == 0 and self.chance.random() < 0.6:  # never so many that the median of six is wrong
             return self.chance.choice((math.nan, math.inf, -3.0, 50.0, 0.0))
         return true * self.chance.uniform(0.95, 1.05)
 
