@@ -23,6 +23,7 @@ from scheduler.simulation.problem import Conditions, SimulatedStep, work_out
 
 LEAST = 1e-9  # seconds for an event, or events out for one: what is less counts as that
 MOST_FIXED = 0.9  # of what a slot has: more than that batches do not take before events have their turn
+PASSES = 4  # of shares and flows, where a core is short
 _ONLY = "as it is"
 
 
@@ -115,7 +116,16 @@ class EstateFlow:
         came to it in the step before; ``fixed`` what queries take beside events, in cores.
         """
         fixed = self._fitting(fixed)
-        shares = self._shares(conditions, asked_per_s, fixed, came_per_s)
+        shares, is_short = self._shares(conditions, asked_per_s, fixed)
+        if is_short:  # less comes to what is downstream of it than would: shares and flows follow from each other
+            expected_per_s = {
+                task: min(rate, came_per_s.get(task, rate)) if self._dataflow.parents[task] else rate
+                for task, rate in asked_per_s.items()}
+            for _ in range(PASSES):
+                shares, _ = self._shares(conditions, expected_per_s, fixed)
+                into_per_s = work_out(self._dataflow, self._placement, replace(conditions, speeds=shares)).in_per_s
+                expected_per_s = {task: (rate + into_per_s[task]) / 2 for task, rate in expected_per_s.items()}
+            shares, _ = self._shares(conditions, expected_per_s, fixed)
         worked = work_out(self._dataflow, self._placement, replace(conditions, speeds=shares))
         loads = {}
         for name, fragment in self._working.items():
@@ -151,29 +161,25 @@ class EstateFlow:
                 yield name, bundle, bundle.weight / total
 
     def _shares(
-        self, conditions: Conditions, asked_per_s: Mapping[str, float], fixed: Mapping[str, float],
-        came_per_s: Mapping[str, float],
-    ) -> dict[str, float]:
-        """Each task's part of a core: of what its query gets of its slots' cores, as much as it has to do of that."""
+        self, conditions: Conditions, asked_per_s: Mapping[str, float], fixed: Mapping[str, float]
+    ) -> tuple[dict[str, float], bool]:
+        """Each task's part of a core: of what its query gets of its slots' cores, as much as it has to do of that; and
+        whether a slot is short of it."""
         parts: dict[str, list[tuple[str, float]]] = {}  # by slot: its queries, and what part of each it has
         taken: dict[str, float] = {}
         for name, bundle, part in self._parts():
             parts.setdefault(bundle.slot, []).append((name, part))
             taken[bundle.slot] = taken.get(bundle.slot, 0.0) + part * fixed[name]
-        shares: dict[str, float] = {}
+        shares, is_short = dict[str, float](), False
         for slot, queries in parts.items():
             left_cores = 1.0 - self.costs.slot_cores - taken[slot]
             wanted = self._wanted(queries, conditions, asked_per_s)
-            if sum(sum(own.values()) for own in wanted.values()) > left_cores:
-                # Where something is short less comes to what is downstream of it than would.
-                wanted = self._wanted(queries, conditions, {
-                    task: min(rate, came_per_s.get(task, rate)) if self._dataflow.parents[task] else rate
-                    for task, rate in asked_per_s.items()})
             totals = {name: sum(own.values()) for name, own in wanted.items()}
+            is_short = is_short or sum(totals.values()) > left_cores
             for name, cores in shared_out(totals, left_cores).items():
                 for task, asked_cores in wanted[name].items():
                     shares[task] = shares.get(task, 0.0) + cores * asked_cores / totals[name]
-        return shares
+        return shares, is_short
 
     def _wanted(
         self, queries: Sequence[tuple[str, float]], conditions: Conditions, asked_per_s: Mapping[str, float]
