@@ -124,8 +124,9 @@ class PlayedActuator:
     def _enact(self, carried: _Carried, now_s: float) -> None:
         decision = carried.turn.decision
         if carried.kind:
-            carried.phase = "enacting"
-            carried.due_s = now_s + self.profiles.begin(carried.kind, decision.arguments["slot"])
+            slot, why_not = self.profiles.where_measured(decision.target, self.estate)
+            carried.phase, carried.why = ("enacting", "") if slot else ("overtaken", why_not)
+            carried.due_s = now_s + (self.profiles.begin(carried.kind, slot) if slot else 0.0)
             return
         try:
             carried.plan = _PLANS[decision.changes[0].aspect](self, decision)

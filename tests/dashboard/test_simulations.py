@@ -29,6 +29,7 @@ from dashboard.simulations.simulation_inputs import SimulationInputs, inputs_of
 from dashboard.tasks import simulating
 from dashboard.teams.permissions import viewer_of
 from scheduler.adaptation.side_by_side import STEP_S
+from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.history.series import NODE, Series
 from scheduler.model.bounds import SIMULATED_TASKS
 from scheduler.model.errors import InvalidTransition, NotFound, NothingToChange, PermissionDenied
@@ -134,6 +135,8 @@ def test_recorded_rates_are_played_against_a_proposal(world: World) -> None:
     assert [(limit.name, limit.limit_s) for limit in now.limits] == [("traffic", 0.4)]
     assert 0 <= now.limits[0].missed <= 1 and now.limits[0].dataflow == str(record.pk)
     assert len(now.cores) == 6, "one figure for each ten minutes"
+    page = as_person(world, "mo").get(f"/proposals/{proposal.pk}/replay").content.decode()
+    assert all(controller.title in page for controller in CONTROLLERS.values()), "it says who is played"
 
 
 def test_a_week_is_played_day_by_day(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -52,7 +52,7 @@ def test_worlds_come_to_what_is_to_be_judged() -> None:
 
 def test_adaptation_acts_in_the_worlds() -> None:
     """It switches for load, in parts, and is taken back; beside the others."""
-    rounds = [turn for seed in range(8) for turn in played(seed, adapts=True).state.rounds
+    rounds = [turn for seed in range(12) for turn in played(seed, adapts=True).state.rounds
               if turn.controller == ADAPTATION.name]
     ends = [turn.phase for turn in rounds]
     assert ends.count(KEPT) > 5 and ends.count(ROLLED_BACK) > 0
