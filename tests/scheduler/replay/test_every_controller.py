@@ -26,7 +26,6 @@ from .test_replay import STEP_S, check_rounds, check_work
 
 SLOTS = (Slot("n1", 0), Slot("n1", 1), Slot("n2", 0))
 ISOLATES = {"isolation": {"water": Policy(ACTS, 4, 10, 600.0)}}
-REMEASURES = {"remeasuring": {"water": Policy(ACTS, 2, 4, 600.0)}}
 
 
 def test_every_controller_has_a_collector() -> None:
@@ -86,8 +85,10 @@ def test_what_was_cut_is_not_fused_again_by_who_fuses_all_else() -> None:
 # Profiles -------------------------------------------------------------------------------------------------------------
 
 
-def profiled(says_us: float, *, slots: tuple[Slot, ...] = (*SLOTS, Slot("n2", 1), Slot("n2", 2)), **other: object) -> (
-        Replayed):
+def profiled(
+    says_us: float, *, slots: tuple[Slot, ...] = (*SLOTS, Slot("n2", 1), Slot("n2", 2)), mode: str = ACTS,
+    approved_after_s: float | None = None, **other: object
+) -> Replayed:
     """A task takes 10 µs an event, and its profile says something else."""
     estate = submit(Estate(slots=slots), unchained(flow(
         "d", {"s": ("sensors", {"seed": 1}), "a": ("scale", {"by": 2}), "o": ("archive", {"name": "o"})}, "s > a > o",
@@ -97,7 +98,8 @@ def profiled(says_us: float, *, slots: tuple[Slot, ...] = (*SLOTS, Slot("n2", 1)
     played = PlayedProfile(
         UsedProfile("p", "scale here", "scale", "water"), profile, frozenset({task}), frozenset({"n2"}), **other)
     return replay(ReplaySetup(
-        estate, {source: [40_000.0] * 100}, TYPES, PRICES, policies=REMEASURES, profiles=(played,), step_s=STEP_S))
+        estate, {source: [40_000.0] * 100}, TYPES, PRICES, profiles=(played,), step_s=STEP_S,
+        policies={"remeasuring": {"water": Policy(mode, 2, 4, 600.0)}}, approved_after_s=approved_after_s))
 
 
 def test_a_profile_that_what_runs_contradicts_is_measured_again_and_holds_then() -> None:
@@ -107,6 +109,13 @@ def test_a_profile_that_what_runs_contradicts_is_measured_again_and_holds_then()
     assert turn.decision.arguments["slot"].startswith("n2/") and turn.changed_s - turn.begun_s >= 900.0
     assert max(played.cores) == pytest.approx(min(played.cores[20:]) + 1), "a trial takes its slot's core"
     assert not profiled(16.0, why_not="It was imported.").rounds
+
+
+def test_nothing_is_measured_before_people_approve() -> None:
+    (waiting,) = profiled(2.0, mode=RECOMMENDS).rounds
+    assert waiting.is_open and not waiting.has_changed
+    (approved,) = profiled(2.0, mode=RECOMMENDS, approved_after_s=300.0, sweep_s=600.0).rounds
+    assert approved.has_changed and approved.changed_s - approved.begun_s >= 900.0
 
 
 def test_what_holds_or_has_nowhere_to_be_measured_is_left_alone() -> None:
