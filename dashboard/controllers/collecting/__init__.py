@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from dashboard.controllers.collecting import slow_tasks
+from dashboard.controllers.collecting import isolation_notes
 from dashboard.controllers.site_world import StoredWorld
 from scheduler.controllers.evidence.evidence_registry import PURE_COLLECTORS
 from scheduler.controllers.evidence.world import Collector
@@ -17,4 +17,4 @@ from scheduler.controllers.evidence.world import Collector
 COLLECTORS: Mapping[str, Collector[StoredWorld]] = {
     **PURE_COLLECTORS,
     "slow_tasks": replace(
-        PURE_COLLECTORS["slow_tasks"], evidence=slow_tasks.evidence, is_urgent=slow_tasks.is_urgent)}
+        PURE_COLLECTORS["slow_tasks"], evidence=isolation_notes.evidence, is_urgent=isolation_notes.is_urgent)}
