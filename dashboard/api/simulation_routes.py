@@ -33,6 +33,7 @@ class SideBySideIn(Schema):
     hours: int = Field(12, ge=1, le=MOST_HOURS)
     billing: Billing = "hours"
     varies: bool = True
+    recorded_speeds: bool = False
     least: float = Field(0.8, gt=0, le=1)
     forecast: Literal["learned", "known"] = "learned"
     error: float = Field(0.0, ge=0, le=2)

@@ -18,6 +18,7 @@ from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers.stored_rounds import policies_of_all
+from dashboard.controllers.used_profiles import played_profiles
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.latency_control.open_batches import able_types
@@ -178,7 +179,8 @@ def _setup(
             task.id: recorded_rates.of_source(task.id, task.rate_per_s or 0.0, step_s)
             for task in estate.tasks.values() if not task.parents},
         jobs.task_types(), prices_in_force(),
-        policies=policies_of_all(CONTROLLERS.values()),
+        policies=policies_of_all([
+            each for each in CONTROLLERS.values() if settings.ISOLATES or each.reads != "slow_tasks"]),
         limits={key: record.latency_limits for key, record in records.items() if key in estate.submitted},
         goals={key: record.goals_in_force for key, record in records.items()
                if key in estate.submitted and record.goals_in_force is not None},
@@ -186,4 +188,5 @@ def _setup(
         refusals={task.type: "it was not seen in open batches" for task in estate.tasks.values()
                   if task.type not in able},
         costs=costs_here(), intervals=IntervalBounds(settings.TRIGGER_MS / 1000, settings.LONGEST_TRIGGER_MS / 1000),
-        thresholds=thresholds(), fusing_rule=rule(), begin_s=recorded_rates.begin_s, step_s=step_s)
+        thresholds=thresholds(), fusing_rule=rule(), profiles=played_profiles(estate), hold_s=settings.HOLD_S,
+        begin_s=recorded_rates.begin_s, step_s=step_s)

@@ -16,7 +16,9 @@ from dashboard.controllers.adapted_elements import adapted_elements
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.offered_schedules import schedule_for, schedule_in_force
 from dashboard.controllers.stored_rounds import decided_s, followed_controllers, policies_of_all, round_of
+from dashboard.controllers.used_profiles import drifts_since, free_slots, past_profiles, used_profiles, where_measured
 from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations.diagnosis import slow_queries
 from dashboard.operations.diagnosis.slow_queries import cut_tasks
 from dashboard.operations.latency_control.batch_modes import wanted_modes
 from dashboard.operations.latency_control.latency_problem import queries_of, wants_of
@@ -26,16 +28,25 @@ from dashboard.operations.live_view.deployment_reader import bytes_between_nodes
 from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.learned_costs import costs_here
 from dashboard.operations.live_view.telemetry import EVERYTHING
-from dashboard.operations.models import BatchFigures, FragmentRow, LatencyStatus
+from dashboard.operations.models import BatchFigures, FragmentRow, LatencyStatus, SlotRow
 from dashboard.plans.defragment_evidence import channel_latency_ms, rule
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.price_settings import prices_in_force
 from dashboard.plans.selectors import plan_of
+from dashboard.profiles.models import ProfileRecord
 from scheduler.contracts.reports import Reports
 from scheduler.controllers.bundle_adaptation import BundleOffer
 from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.controllers.evidence.minute_forecasts import MinuteForecasts
-from scheduler.controllers.evidence.world import AdaptedElement, FusedByOthers, PacingFacts, QueryBatches, Stream
+from scheduler.controllers.evidence.world import (
+    AdaptedElement,
+    FusedByOthers,
+    PacingFacts,
+    PastProfile,
+    QueryBatches,
+    Stream,
+    UsedProfile,
+)
 from scheduler.controllers.loop_values import Policy, Round
 from scheduler.deployment.deployed_bundles import Deployment
 from scheduler.deployment.online import Thresholds
@@ -48,7 +59,9 @@ from scheduler.model.estate import Estate
 from scheduler.model.plan_kinds import names_where
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
+from scheduler.performance.drift import Drift
 from scheduler.reuse.defragment import DefragmentRule
+from scheduler.reuse.isolation import SlowTask
 
 FORECASTS = MinuteForecasts()  # of this process: they are made again after two minutes at most
 
@@ -169,6 +182,26 @@ class StoredWorld:
         return None
 
     @property
+    def hold_s(self) -> float:
+        """As the settings have it."""
+        return float(settings.HOLD_S)
+
+    @property
+    def usual_interval_s(self) -> float:
+        """As the settings have it."""
+        return float(settings.TRIGGER_MS) / 1000
+
+    def slow_tasks(self) -> Sequence[SlowTask] | None:
+        """By what passed since queries are slow; none where isolation is off."""
+        return self._slow_tasks
+
+    @cached_property
+    def _slow_tasks(self) -> Sequence[SlowTask] | None:
+        if not settings.ISOLATES or not slow_queries.is_due(at=self.at):
+            return ()
+        return slow_queries.slow_tasks(self.estate, at=self.at) if self.is_heard else None
+
+    @property
     def thresholds(self) -> Thresholds:
         """As the settings have them."""
         return thresholds()
@@ -208,6 +241,31 @@ class StoredWorld:
     def schedule_for(self, dataflow: str, source_per_s: float) -> BundleOffer:
         """By the same pair, from the profiles and slots of now."""
         return schedule_for(dataflow, source_per_s)
+
+    def used_profiles(self) -> Sequence[UsedProfile]:
+        """As they were compared last."""
+        return [used for used, _ in self._used_profiles.values() if used.drifts]
+
+    @cached_property
+    def _used_profiles(self) -> Mapping[str, tuple[UsedProfile, ProfileRecord]]:
+        return used_profiles()
+
+    @cached_property
+    def _free_slots(self) -> Sequence[SlotRow]:
+        return free_slots()
+
+    def past_profiles(self, begin_s: float, end_s: float) -> Sequence[PastProfile]:
+        """Observations are kept for a day."""
+        return past_profiles(begin_s, end_s)
+
+    def where_measured(self, profile: str) -> tuple[str, str]:
+        """An idle slot that nobody has reserved, of a machine of its class."""
+        _, record = self._used_profiles[profile]
+        return where_measured(record, self._free_slots)
+
+    def drifts_since(self, loop_round: Round) -> Sequence[Drift]:
+        """Of the profile that the round's sweep has found."""
+        return drifts_since(loop_round.key)
 
     def limit_statuses(self) -> Sequence[LimitStatus]:
         """What became of each limit, as the pacer found last."""

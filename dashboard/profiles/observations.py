@@ -21,13 +21,12 @@ from dashboard.profiles.trial_orders import unscoped
 from scheduler.contracts.reports import RUNNING
 from scheduler.model.canonical import canonical_config, canonical_json
 from scheduler.model.fragment import RunningTask, node_of
-from scheduler.performance.drift import Observation, drifts
+from scheduler.performance.drift import COMPARED_S, MOST_COMPARED, Observation, drifts
 from scheduler.performance.rates import falls_short
 
 KEPT = timedelta(days=1)
 MOST_AT_ONCE = 20  # bundles of a profile: a type that runs a thousand times says no more, and costs more
-MOST_COMPARED = 1_000
-COMPARED = timedelta(hours=6)  # what is older says what was, not what is
+COMPARED = timedelta(seconds=COMPARED_S)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +59,10 @@ def record_observations(*, at: datetime) -> int:
     """Note what each bundle does whose task has a profile, and how far that profile is from it; how many were noted."""
     view = view_for(EVERYTHING)
     seen = list(_seen(view)) if view.reading.measured else []
-    profiles = _profiles({seen_bundle.task.type for seen_bundle in seen})
+    profiles = profiles_by_type({seen_bundle.task.type for seen_bundle in seen})
     held: dict[ProfileRecord, list[ObservedBundle]] = {}
     for seen_bundle in seen:
-        record = _profile_of(seen_bundle, profiles)
+        record = profile_held_to(seen_bundle.task, seen_bundle.machine, profiles)
         if record is not None:
             held.setdefault(record, []).append(seen_bundle)
     noted = [
@@ -123,7 +122,7 @@ def _offered(view: View, task: RunningTask, weight: float) -> float | None:
     return weight * sum(flow.rate_per_s for flow in flows if flow is not None)
 
 
-def _profiles(types: Iterable[str]) -> Mapping[tuple[str, str, str], list[ProfileRecord]]:
+def profiles_by_type(types: Iterable[str]) -> Mapping[tuple[str, str, str], list[ProfileRecord]]:
     """Active profiles by type, config and team's short name."""
     grouped: dict[tuple[str, str, str], list[ProfileRecord]] = {}
     records = ProfileRecord.objects.filter(active=True, static=False, task_type__in=types)
@@ -133,16 +132,17 @@ def _profiles(types: Iterable[str]) -> Mapping[tuple[str, str, str], list[Profil
     return grouped
 
 
-def _profile_of(
-    seen: ObservedBundle, profiles: Mapping[tuple[str, str, str], list[ProfileRecord]]
+def profile_held_to(
+    task: RunningTask, machine: str, profiles: Mapping[tuple[str, str, str], list[ProfileRecord]]
 ) -> ProfileRecord | None:
-    """The profile that a bundle is held to: of its very config before any, of its version, code and machine."""
-    declared = jobs.task_types().get(seen.task.type)
+    """The profile that a bundle of a task is held to: of its very config before any, of its version, code and machine.
+    """
+    declared = jobs.task_types().get(task.type)
     if declared is None:
         return None
     code = jobs.code_of(declared)
-    for config in (unscoped(canonical_json(canonical_config(declared, seen.task.config))), ""):
-        for record in profiles.get((seen.task.type, config, seen.task.scope), ()):
-            if not profile_of(record).stale(version=declared.version, machine=seen.machine, code=code):
+    for config in (unscoped(canonical_json(canonical_config(declared, task.config))), ""):
+        for record in profiles.get((task.type, config, task.scope), ()):
+            if not profile_of(record).stale(version=declared.version, machine=machine, code=code):
                 return record
     return None

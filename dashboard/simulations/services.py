@@ -19,6 +19,7 @@ from dashboard.plans.selectors import plan_of
 from dashboard.simulations.lifecycle import CANCELLED, LIFECYCLE, OPEN
 from dashboard.simulations.models import REPLAY, SIDE_BY_SIDE, SimulationRun
 from dashboard.simulations.selectors import simulation
+from dashboard.simulations.simulation_inputs import NO_SPEEDS, recorded_speeds
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import Viewer, viewer_of
 from scheduler.adaptation.side_by_side import SimulationSetup
@@ -72,6 +73,8 @@ def start_side_by_side(*, actor: User, dataflow_id: UUID | str, **options: Any) 
         raise InvalidSimulation(
             f"{record.name} has {len(submitted.running)} tasks, and algorithms are played with "
             f"{SIMULATED_TASKS.most} at the most.", remedy="Simulate a part of it, submitted by itself.")
+    if setup.recorded_speeds and not recorded_speeds(at=timezone.now()):
+        raise NothingToChange(NO_SPEEDS, remedy="Let machines vary by made-up speeds.")
     return _start(actor, SimulationRun(
         kind=SIDE_BY_SIDE, dataflow=record, asked=asdict(setup), parts=len(setup.algorithms), author=actor))
 

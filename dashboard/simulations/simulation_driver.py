@@ -96,13 +96,15 @@ def _side_by_side(run: SimulationRun, monotonic_s: Callable[[], float]) -> dict[
     stored = options.pop("inputs", None)
     options.pop("forecasts", None)
     setup = SimulationSetup(**options)
-    inputs = inputs_of(run.dataflow, at=run.created) if stored is None else SimulationInputs.of(stored)
+    inputs = SimulationInputs.of(stored) if stored is not None else inputs_of(
+        run.dataflow, at=run.created, with_speeds=setup.recorded_speeds)
     if stored is None:
         _change(run, {RUNNING}, asked=options | {
             "inputs": inputs.as_json(), "forecasts": [asdict(each) for each in forecasts_of(inputs)]})
     name = setup.algorithms[len(run.results)]
     world = world_of(
-        setup, inputs.dataflow, machine_classes(), inputs.recorded_per_s, np.random.default_rng(setup.seed))
+        setup, inputs.dataflow, machine_classes(), inputs.recorded_per_s, np.random.default_rng(setup.seed),
+        speeds=list(inputs.speeds.values()))
     return asdict(simulated(
         setup, world, name, rng=np.random.default_rng(setup.seed),
         on_step=_watched(run, name, setup.steps, monotonic_s)))

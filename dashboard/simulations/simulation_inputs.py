@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timedelta
 from typing import Any
 
 import numpy as np
@@ -14,10 +14,11 @@ from dashboard import jobs
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.models import NodeRow
 from dashboard.plans.dataflow_figures import prices_of
 from scheduler.adaptation.course_forecasts import forecast_course, without_gaps
-from scheduler.adaptation.side_by_side import AHEAD, SEASON, STEP_S
-from scheduler.history.series import MINUTE, TASK, Series
+from scheduler.adaptation.side_by_side import AHEAD, MOST_HOURS, SEASON, STEP_S
+from scheduler.history.series import MINUTE, NODE, TASK, Series
 from scheduler.model.errors import NothingToChange
 from scheduler.performance.elastic_tasks import elastic_dataflow
 from scheduler.simulation.elastic import Alternate, ElasticDataflow, VmClass
@@ -25,6 +26,8 @@ from scheduler.simulation.elastic import Alternate, ElasticDataflow, VmClass
 LOOKED_BACK_S = 9 * 24 * 3600  # two days of load, and a week before it to forecast from
 BYTES_PER_S = 125e6  # a gigabit: the catalogue says nothing of networks
 SPEED = 1.0  # a slot is a standard core
+NO_SPEEDS = "No speed of any node's cores was recorded in the last two days."
+MOST_NODES = 50  # whose speeds are taken: more differ no more than these do
 
 
 @dataclass(frozen=True)
@@ -45,17 +48,20 @@ class SourceForecast:
 
 @dataclass(frozen=True)
 class SimulationInputs:
-    """The dataflow, and by source the rates that were recorded, in steps of `STEP_S`, the newest last."""
+    """The dataflow, and in steps of `STEP_S`, the newest last, what was recorded: by source the rates, and by node how
+    quick its cores were, where that is asked for."""
 
     dataflow: ElasticDataflow
     recorded_per_s: Mapping[str, list[float]]
+    speeds: Mapping[str, list[float]] = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """As it is stored."""
         return {
             "tasks": {task: [asdict(each) for each in alternates.values()]
                       for task, alternates in self.dataflow.tasks.items()},
-            "streams": [list(stream) for stream in self.dataflow.streams], "recorded_per_s": dict(self.recorded_per_s)}
+            "streams": [list(stream) for stream in self.dataflow.streams], "recorded_per_s": dict(self.recorded_per_s),
+            "speeds": dict(self.speeds)}
 
     @classmethod
     def of(cls, stored: Mapping[str, Any]) -> SimulationInputs:
@@ -63,7 +69,8 @@ class SimulationInputs:
         return cls(ElasticDataflow(
             {task: {each["name"]: Alternate(**each) for each in alternates}
              for task, alternates in stored["tasks"].items()},
-            tuple((source, target) for source, target in stored["streams"])), stored["recorded_per_s"])
+            tuple((source, target) for source, target in stored["streams"])), stored["recorded_per_s"],
+            stored.get("speeds", {}))
 
 
 def forecasts_of(inputs: SimulationInputs) -> list[SourceForecast]:
@@ -83,8 +90,22 @@ def machine_classes() -> tuple[VmClass, ...]:
     return tuple(VmClass(size.name, size.slots, SPEED, BYTES_PER_S, size.hour) for size in settings.VM_SIZES.values())
 
 
-def inputs_of(record: DataflowRecord, *, at: datetime) -> SimulationInputs:
-    """What is known of a dataflow at a moment. `NothingToChange` where it does not run, or no rate is known."""
+def recorded_speeds(*, at: datetime) -> dict[str, list[float]]:
+    """By node how quick its cores were, as a part of what was calibrated, in steps of `STEP_S`, the newest last; of the
+    longest time that can be simulated, and without nodes of which nothing is kept."""
+    nodes = NodeRow.objects.order_by("pk").values_list("pk", flat=True)[:MOST_NODES]
+    lines = {node: Series(NODE, node, "core_speed") for node in nodes}
+    points = DatabaseHistory().read(
+        list(lines.values()), MINUTE, begin_s=int((at - timedelta(hours=MOST_HOURS)).timestamp()),
+        end_s=int(at.timestamp())) if lines else {}
+    steps = {node: without_gaps(_in_steps(np.asarray(points[line].values, dtype=float)))
+             for node, line in lines.items() if line in points}
+    return {node: np.round(speeds, 4).tolist() for node, speeds in steps.items() if len(speeds)}
+
+
+def inputs_of(record: DataflowRecord, *, at: datetime, with_speeds: bool = False) -> SimulationInputs:
+    """What is known of a dataflow, and of nodes' speeds, at a moment. `NothingToChange` where it does not run, or what
+    is asked for is not known."""
     estate = load_estate()
     submitted = estate.submitted.get(str(record.pk))
     if submitted is None:
@@ -108,7 +129,10 @@ def inputs_of(record: DataflowRecord, *, at: datetime) -> SimulationInputs:
             raise NothingToChange(
                 f"No rate of {source} is known.", remedy="Wait until it has run for some minutes.")
         recorded[source] = steps.tolist() if len(steps) else [planned or 0.0]
-    return SimulationInputs(dataflow, recorded)
+    speeds = recorded_speeds(at=at) if with_speeds else {}
+    if with_speeds and not speeds:
+        raise NothingToChange(NO_SPEEDS, remedy="Let machines vary by made-up speeds.")
+    return SimulationInputs(dataflow, recorded, speeds)
 
 
 def _in_steps(minutes: np.ndarray) -> np.ndarray:

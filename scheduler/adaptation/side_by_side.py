@@ -55,6 +55,8 @@ class SimulationSetup:
         How long it lasts.
     varies : bool
         Whether machines differ and stray from what their class says.
+    recorded_speeds : bool
+        Whether they vary as the cores of nodes were recorded to, instead of by traces that are made up.
     forecast : str
         ``learned`` from what came, as on a site, or ``known``: what will be.
     error : float
@@ -69,6 +71,7 @@ class SimulationSetup:
     hours: int = 12
     billing: Billing = "hours"
     varies: bool = True
+    recorded_speeds: bool = False
     least: float = 0.8
     forecast: Literal["learned", "known"] = "learned"
     error: float = 0.0
@@ -86,6 +89,8 @@ class SimulationSetup:
         if not (1 <= self.hours <= MOST_HOURS and 0 < self.times <= 1e6):
             raise ValueError(f"A simulation is of 1 to {MOST_HOURS} hours, at above 0 and up to 1,000,000 times the "
                              "rates")
+        if self.recorded_speeds and not self.varies:
+            raise ValueError("Recorded speeds are of machines that vary")
         if not (0 < self.least <= 1 and 0 <= self.error <= 2 and 0 <= self.seed < 2**31):
             raise ValueError("Ω̂ is above 0 and at most 1, an error from 0 to 200%, a seed a whole number from 0 up")
 
@@ -145,7 +150,7 @@ class SimulatedWorld:
 
 def world_of(
     setup: SimulationSetup, dataflow: ElasticDataflow, classes: Sequence[VmClass],
-    recorded_per_s: Mapping[str, Sequence[float]], rng: SimulationChance,
+    recorded_per_s: Mapping[str, Sequence[float]], rng: SimulationChance, *, speeds: Sequence[Sequence[float]] = (),
 ) -> SimulatedWorld:
     """What every algorithm of a setup meets.
 
@@ -154,7 +159,16 @@ def world_of(
     recorded_per_s : mapping of str to sequence of float
         By source the rates that were recorded, in steps of `STEP_S`, the newest last; one of each at least. Made loads
         have their mean.
+    speeds : sequence of sequence of float, optional
+        How quick the cores of nodes were, likewise, as a part of what their class says; a machine is as one of them.
+
+    Raises
+    ------
+    ValueError
+        Speeds are to be as recorded, and none were.
     """
+    if setup.recorded_speeds and not speeds:
+        raise ValueError("no speeds were recorded")
     rates, before = {}, {}
     for source in dataflow.sources:
         known = [setup.times * rate for rate in recorded_per_s[source]]
@@ -171,8 +185,16 @@ def world_of(
             }[setup.load]()
             before[source] = []
     return SimulatedWorld(
-        _problem(setup, dataflow, classes, rates, rng), rates,
-        speed_traces(50, setup.steps, rng) if setup.varies else (), before)
+        _problem(setup, dataflow, classes, rates, rng), rates, _speeds(setup, speeds, rng), before)
+
+
+def _speeds(
+    setup: SimulationSetup, known: Sequence[Sequence[float]], rng: SimulationChance
+) -> Sequence[Rates]:
+    """How quick machines are step by step; none where they are as their class says."""
+    if setup.recorded_speeds:
+        return [recorded(speeds[-setup.steps:], setup.steps) for speeds in known]
+    return speed_traces(50, setup.steps, rng) if setup.varies else ()
 
 
 def _problem(
@@ -218,7 +240,8 @@ def simulated(
 
     course = simulate(
         problem.dataflow, watched, rates_per_s=world.rates_per_s, step_s=problem.step_s, rng=rng,
-        cloud=Cloud(starts_s=problem.starts_s, traces=world.speeds, billing=problem.billing))
+        cloud=Cloud(starts_s=problem.starts_s, traces=world.speeds, billing=problem.billing,
+                    same_time=setup.recorded_speeds))
     decisions = [made for at, pair in enumerate(pairwise(placements), start=1)
                  if (made := _decision(at * problem.step_s, *pair)) is not None]
     value, profits = 0.0, []

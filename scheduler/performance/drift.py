@@ -12,6 +12,8 @@ from scheduler.model.profile import Profile
 
 BOUND = 0.25  # relative difference from which a profile is to be measured again
 LEAST_LOAD = 0.05  # of a slot: below it a difference says nothing
+COMPARED_S = 6 * 3600.0  # older observations say what was, not what is
+MOST_COMPARED = 1_000
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,13 @@
 """Events through an estate: what each query works at in a step, what waits in front of it, and the CPU that it takes.
 
 Queues follow the equations of ``scheduler.simulation.problem`` (Kumbhare 2016, 4.4 to 4.6), with a running task as a
-task that has one way to do it, on a part of its slot's core. A slot's queries share its core by what each has to do,
-after what their batches take however few events they have.
+task that has one way to do it, on a part of its slot's core. A slot's queries share its core fairly, after what their
+batches take however few events they have: one that has too much to do does not keep the others from their part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from scheduler.latency.real_time import BatchModes
@@ -23,17 +23,22 @@ from scheduler.simulation.problem import Conditions, SimulatedStep, work_out
 
 LEAST = 1e-9  # seconds for an event, or events out for one: what is less counts as that
 MOST_FIXED = 0.9  # of what a slot has: more than that batches do not take before events have their turn
+PASSES = 4  # of shares and flows, where a core is short
 _ONLY = "as it is"
 
 
 @dataclass(frozen=True, slots=True)
 class QueryLoad:
-    """What a query did in a step: its CPU in cores, events in a second, events that wait, and for how long they do."""
+    """What a query did in a step: its CPU in cores, events in a second, events that wait, and for how long they do.
+
+    ``tasks`` is its CPU for events, task by task in their order.
+    """
 
     cores: float
     in_per_s: float
     waiting: float
     waits_s: float
+    tasks: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,6 +83,10 @@ class EstateFlow:
         """Events out of a task for each event in."""
         return self._dataflow.tasks[task][_ONLY].selectivity
 
+    def event_s(self, task: str) -> float:
+        """Seconds of a core that a task takes for an event."""
+        return self._dataflow.tasks[task][_ONLY].event_s
+
     def unhindered(self, rates_per_s: Mapping[str, float]) -> dict[str, float]:
         """Events a second into each task if nothing were short anywhere."""
         in_per_s: dict[str, float] = {}
@@ -98,26 +107,36 @@ class EstateFlow:
             for name, fragment in self._working.items()}
 
     def work(
-        self, conditions: Conditions, asked_per_s: Mapping[str, float], fixed: Mapping[str, float]
+        self, conditions: Conditions, asked_per_s: Mapping[str, float], fixed: Mapping[str, float],
+        came_per_s: Mapping[str, float],
     ) -> tuple[SimulatedStep, dict[str, QueryLoad]]:
         """A step of time, from the rates of sources and what waits for tasks.
 
-        ``asked_per_s`` are the events that each task has to do, as far as they are known when its core is shared out;
-        ``fixed`` what queries take beside events, in cores.
+        ``asked_per_s`` are the events that each task would have to do if nothing were short, ``came_per_s`` those that
+        came to it in the step before; ``fixed`` what queries take beside events, in cores.
         """
         fixed = self._fitting(fixed)
-        shares = self._shares(conditions, asked_per_s, fixed)
+        shares, is_short = self._shares(conditions, asked_per_s, fixed)
+        if is_short:  # less comes to what is downstream of it than would: shares and flows follow from each other
+            expected_per_s = {
+                task: min(rate, came_per_s.get(task, rate)) if self._dataflow.parents[task] else rate
+                for task, rate in asked_per_s.items()}
+            for _ in range(PASSES):
+                shares, _ = self._shares(conditions, expected_per_s, fixed)
+                into_per_s = work_out(self._dataflow, self._placement, replace(conditions, speeds=shares)).in_per_s
+                expected_per_s = {task: (rate + into_per_s[task]) / 2 for task, rate in expected_per_s.items()}
+            shares, _ = self._shares(conditions, expected_per_s, fixed)
         worked = work_out(self._dataflow, self._placement, replace(conditions, speeds=shares))
         loads = {}
         for name, fragment in self._working.items():
             done = {task: self._done_per_s(task, worked) for task in fragment.active_tasks}
-            busy = sum(done[task] * self._dataflow.tasks[task][_ONLY].event_s for task in fragment.active_tasks)
+            busy = tuple(done[task] * self.event_s(task) for task in fragment.active_tasks)
             waits_s = max(
                 (worked.waiting[task] / max(done[task], LEAST) for task in fragment.active_tasks
                  if worked.waiting[task] > LEAST), default=0.0)
             loads[name] = QueryLoad(
-                fixed[name] + busy, worked.in_per_s[fragment.tasks[0]],
-                sum(worked.waiting[task] for task in fragment.active_tasks), waits_s)
+                fixed[name] + sum(busy), worked.in_per_s[fragment.tasks[0]],
+                sum(worked.waiting[task] for task in fragment.active_tasks), waits_s, busy)
         return worked, loads
 
     def _done_per_s(self, task: str, worked: SimulatedStep) -> float:
@@ -143,20 +162,53 @@ class EstateFlow:
 
     def _shares(
         self, conditions: Conditions, asked_per_s: Mapping[str, float], fixed: Mapping[str, float]
-    ) -> dict[str, float]:
-        """Each task's part of a core: of its slots' cores as much as it has to do of all that is to be done there."""
-        cores_asked: dict[tuple[str, str], float] = {}  # by slot and task: cores
+    ) -> tuple[dict[str, float], bool]:
+        """Each task's part of a core: of what its query gets of its slots' cores, as much as it has to do of that; and
+        whether a slot is short of it."""
+        parts: dict[str, list[tuple[str, float]]] = {}  # by slot: its queries, and what part of each it has
         taken: dict[str, float] = {}
         for name, bundle, part in self._parts():
+            parts.setdefault(bundle.slot, []).append((name, part))
             taken[bundle.slot] = taken.get(bundle.slot, 0.0) + part * fixed[name]
+        shares, is_short = dict[str, float](), False
+        for slot, queries in parts.items():
+            left_cores = 1.0 - self.costs.slot_cores - taken[slot]
+            wanted = self._wanted(queries, conditions, asked_per_s)
+            totals = {name: sum(own.values()) for name, own in wanted.items()}
+            is_short = is_short or sum(totals.values()) > left_cores
+            for name, cores in shared_out(totals, left_cores).items():
+                for task, asked_cores in wanted[name].items():
+                    shares[task] = shares.get(task, 0.0) + cores * asked_cores / totals[name]
+        return shares, is_short
+
+    def _wanted(
+        self, queries: Sequence[tuple[str, float]], conditions: Conditions, asked_per_s: Mapping[str, float]
+    ) -> dict[str, dict[str, float]]:
+        """Cores that the tasks of a slot's queries need for what comes and what waits, by query and task."""
+        wanted: dict[str, dict[str, float]] = {}
+        for name, part in queries:
+            own = wanted.setdefault(name, {})
             for task in self._working[name].active_tasks:
                 events = asked_per_s.get(task, 0.0) + conditions.waiting.get(task, 0.0) / conditions.seconds
-                cores_asked[bundle.slot, task] = part * max(LEAST, events * self._dataflow.tasks[task][_ONLY].event_s)
-        left_cores = {slot: 1.0 - self.costs.slot_cores - cores for slot, cores in taken.items()}
-        of_slot: dict[str, float] = {}
-        for (slot, _), cores in cores_asked.items():
-            of_slot[slot] = of_slot.get(slot, 0.0) + cores
-        shares: dict[str, float] = {}
-        for (slot, task), cores in cores_asked.items():
-            shares[task] = shares.get(task, 0.0) + left_cores[slot] * cores / of_slot[slot]
-        return shares
+                own[task] = own.get(task, 0.0) + part * max(LEAST, events * self.event_s(task))
+        return wanted
+
+
+def shared_out(wanted: Mapping[str, float], cores: float) -> dict[str, float]:
+    """A core among queries, as an operating system does it: none gets less than another that wants no more.
+
+    Who wants less than an equal part gets that, and others the rest in equal parts (max-min fairness); what nobody
+    wants is theirs in proportion.
+
+    Examples
+    --------
+    >>> shared_out({"a": 0.1, "b": 2.0, "c": 0.6}, 0.9)
+    {'a': 0.1, 'c': 0.4, 'b': 0.4}
+    """
+    total = sum(wanted.values())
+    if total <= cores:
+        return {name: own * cores / total for name, own in wanted.items()}
+    shares: dict[str, float] = {}
+    for number, name in enumerate(sorted(wanted, key=lambda each: wanted[each])):
+        shares[name] = min(wanted[name], (cores - sum(shares.values())) / (len(wanted) - number))
+    return shares

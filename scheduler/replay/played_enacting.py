@@ -12,6 +12,7 @@ from scheduler.controllers.changes import Aspect, AspectChange, BatchMode, Carri
 from scheduler.controllers.controller_port import CommandProgress
 from scheduler.controllers.loop_values import ACTS, Begin, Command, Decision, Policy, RollBack, Round
 from scheduler.defragmenting import plan_defragmentation
+from scheduler.isolating import plan_isolation
 from scheduler.model.errors import WeirError
 from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
@@ -20,7 +21,8 @@ from scheduler.reuse.defragment import DefragmentRule
 from scheduler.setting import plan_settings, plan_switch
 from scheduler.undoing import undo
 
-from .setup import ChangeMade, ReplaySetup
+from .played_profiles import PlayedProfiles, TaskCost
+from .setup import ChangeMade, PlayedProfile, ReplaySetup
 
 ANY_GAIN = DefragmentRule(ratio=0.0)  # whether a step is worth it was the controller's to weigh
 
@@ -34,18 +36,28 @@ class _Carried:
     due_s: float = 0.0
     plan: Plan | None = None
     why: str = ""
+    before: PlayedProfile | None = None  # of what was measured again
+
+    @property
+    def kind(self) -> str:
+        """Of what a profile is measured; empty where the round changes something else."""
+        change = self.turn.decision.changes[0]
+        return change.subject if change.aspect is Aspect.PROFILE else ""
 
 
 @dataclass
 class PlayedActuator:
     """Carries commands out in an estate of its own: once for each round's key, and one plan at a time.
 
-    ``estate`` is what is to run; a plan is in force some time after it was enacted. What teams are asked is approved
-    after a while, or never.
+    ``estate`` is what is to run; a plan is in force some time after it was enacted, a profile when it was measured.
+    What teams are asked is approved after a while, or never. ``apart`` are the heads of what was cut for being slow.
     """
 
     setup: ReplaySetup
     estate: Estate
+    profiles: PlayedProfiles
+    cost_of: Callable[[str], TaskCost | None]
+    apart: set[str] = field(default_factory=set)
     changes: list[ChangeMade] = field(default_factory=list)
     _carried: dict[str, _Carried] = field(default_factory=dict)
 
@@ -66,7 +78,8 @@ class PlayedActuator:
             if carried is None:
                 self._begin(turn, policies, now_s)
         elif isinstance(command, RollBack):
-            if carried is not None and carried.phase in {"enacting", "in_force"} and not self._is_under_way(carried):
+            if carried is not None and carried.phase in {"enacting", "in_force"} and (
+                    carried.kind or not self._is_under_way(carried)):
                 self._take_back(carried, command.changes, now_s)
         elif carried is None:
             self._carried[turn.key] = _Carried(turn, "declined")
@@ -76,10 +89,13 @@ class PlayedActuator:
     def pass_until(self, now_s: float) -> None:
         """Let come what is due: approvals, and plans in force."""
         for carried in self._carried.values():
-            if carried.phase == "asked" and now_s >= carried.due_s and not self._is_under_way(carried):
+            if carried.phase == "asked" and now_s >= carried.due_s and (
+                    carried.kind or not self._is_under_way(carried)):
                 self._enact(carried, now_s)
             elif carried.phase == "enacting" and now_s >= carried.due_s:
                 carried.phase = "in_force"
+                if carried.kind:
+                    self._end_measuring(carried, now_s)
             elif carried.phase == "rolling_back" and now_s >= carried.due_s:
                 carried.phase = "rolled_back"
 
@@ -89,16 +105,17 @@ class PlayedActuator:
         return carried.plan if carried is not None and carried.phase == "in_force" else None
 
     def _is_under_way(self, besides: _Carried | None = None) -> bool:
-        return any(carried.phase in {"enacting", "rolling_back"} and carried is not besides
+        return any(carried.phase in {"enacting", "rolling_back"} and not carried.kind and carried is not besides
                    for carried in self._carried.values())
 
     def _begin(self, turn: Round, policies: Mapping[str, Policy], now_s: float) -> None:
-        """Not while another plan is being enacted: it is commanded again."""
+        """Not while another plan is being enacted: it is commanded again. Measuring is no plan."""
         asks = turn.mode != ACTS or any(
             policies.get(team, Policy()).mode != ACTS for team in turn.decision.touched)
-        if not asks and self._is_under_way():
+        carried = _Carried(turn, "asked")
+        if not asks and not carried.kind and self._is_under_way():
             return
-        carried = self._carried[turn.key] = _Carried(turn, "asked")
+        self._carried[turn.key] = carried
         after_s = self.setup.approved_after_s
         carried.due_s = float("inf") if after_s is None else now_s + after_s
         if not asks:
@@ -106,6 +123,11 @@ class PlayedActuator:
 
     def _enact(self, carried: _Carried, now_s: float) -> None:
         decision = carried.turn.decision
+        if carried.kind:
+            slot, why_not = self.profiles.where_measured(decision.target, self.estate)
+            carried.phase, carried.why = ("enacting", "") if slot else ("overtaken", why_not)
+            carried.due_s = now_s + (self.profiles.begin(carried.kind, slot) if slot else 0.0)
+            return
         try:
             carried.plan = _PLANS[decision.changes[0].aspect](self, decision)
         except WeirError as error:
@@ -114,6 +136,9 @@ class PlayedActuator:
         self._apply(carried, carried.plan, decision.changes, now_s, phase="enacting")
 
     def _take_back(self, carried: _Carried, changes: Sequence[AspectChange], now_s: float) -> None:
+        if carried.kind:
+            self._use_again(carried, changes, now_s)
+            return
         try:
             back = undo(self.estate, carried.plan) if carried.plan is not None else None
         except WeirError as error:
@@ -121,6 +146,21 @@ class PlayedActuator:
             return
         if back is not None:
             self._apply(carried, back, changes, now_s, phase="rolling_back")
+
+    def _end_measuring(self, carried: _Carried, now_s: float) -> None:
+        carried.before = self.profiles.end(carried.kind, self.cost_of)
+        if carried.before is None:
+            carried.phase, carried.why = "declined", "Nothing that runs could be measured."
+            return
+        self.changes += [ChangeMade(now_s, carried.turn.key, change) for change in carried.turn.decision.changes]
+
+    def _use_again(self, carried: _Carried, changes: Sequence[AspectChange], now_s: float) -> None:
+        carried.phase = "rolled_back"
+        if carried.before is None:
+            self.profiles.give_up(carried.kind)
+            return
+        self.profiles.use_again(carried.before)
+        self.changes += [ChangeMade(now_s, carried.turn.key, change, is_back=True) for change in changes]
 
     def _apply(
         self, carried: _Carried, plan: Plan, changes: Sequence[AspectChange], now_s: float, *, phase: str
@@ -151,7 +191,13 @@ class PlayedActuator:
             task_types=self.setup.task_types, prices=self.setup.prices, why=decision.why)
 
     def _joined_or_cut(self, decision: Decision) -> Plan:
-        """Queries that become one; or, where a stream gets a channel again, what made them one is undone."""
+        """Queries that become one; or, where a stream gets a channel, what made them one is undone, or a slow task cut
+        out."""
+        if "slow" in decision.arguments:
+            self.apart.add(decision.arguments["head"])
+            return plan_isolation(
+                self.estate, decision.target, slow=decision.arguments["slow"], task_types=self.setup.task_types,
+                prices=self.setup.prices, why=decision.why)
         if decision.changes[0].after is Carriage.CHANNEL:
             made = self.made_by(decision.arguments[UNDO])
             back = None if made is None else undo(self.estate, made)

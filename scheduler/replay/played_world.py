@@ -9,7 +9,15 @@ from scheduler.contracts.reports import NodeReport, QueryReport, Reports, SlotRe
 from scheduler.controllers.bundle_adaptation import BundleOffer
 from scheduler.controllers.evidence import placing
 from scheduler.controllers.evidence.minute_forecasts import MinuteForecasts
-from scheduler.controllers.evidence.world import AdaptedElement, FusedByOthers, PacingFacts, QueryBatches, Stream
+from scheduler.controllers.evidence.world import (
+    AdaptedElement,
+    FusedByOthers,
+    PacingFacts,
+    PastProfile,
+    QueryBatches,
+    Stream,
+    UsedProfile,
+)
 from scheduler.controllers.loop_values import LoopState, Round
 from scheduler.deployment.deployed_bundles import Deployment
 from scheduler.deployment.online import Thresholds
@@ -32,12 +40,16 @@ from scheduler.model.fragment import Slot
 from scheduler.model.latency_limits import LatencyLimit
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
+from scheduler.performance.drift import Drift
 from scheduler.reuse.defragment import DefragmentRule
+from scheduler.reuse.isolation import SlowTask
 from scheduler.simulation.problem import Conditions
 
 from .flow import EstateFlow, QueryLoad
 from .played_enacting import PlayedActuator
+from .played_profiles import PlayedProfiles, TaskCost
 from .setup import LimitName, ReplaySetup
+from .slow_chains import SlowChains
 
 CHANGED = 0.1  # relative: intervals are chosen again where a rate differs by more from what they were chosen for
 LATELY_S = 120.0  # over about so long rates are averaged, for what intervals are chosen from
@@ -64,7 +76,9 @@ class PlayedWorld:
 
     def __init__(self, setup: ReplaySetup) -> None:
         self._setup = setup
-        self.actuator = PlayedActuator(setup, setup.estate)
+        self.profiles = PlayedProfiles.of(setup.profiles)
+        self.actuator = PlayedActuator(setup, setup.estate, self.profiles, self._cost_of)
+        self._slow = SlowChains(setup.hold_s, setup.intervals.usual_s)
         self.history = MemoryHistory()
         self.minute_forecasts = MinuteForecasts()
         self.state = LoopState(clock_s=setup.begin_s)
@@ -74,6 +88,7 @@ class PlayedWorld:
         self.rates_per_s: Mapping[str, float] = {}
         self._flow = EstateFlow(setup.estate, setup.task_types, setup.costs, setup.selectivity)
         self._waiting: Mapping[str, float] = {}
+        self._came_per_s: Mapping[str, float] = {}
         self._paced: _Paced | None = None
         self._lately_per_s: dict[str, float] = {}
         self._late_since_s: dict[LimitName, float] = {}
@@ -92,13 +107,27 @@ class PlayedWorld:
         paced = self._pace(self._lately_per_s)
         conditions = Conditions(rates_per_s, self._setup.step_s, {
             task: events for task, events in self._waiting.items() if task in asked_per_s})
-        worked, self.loads = self._flow.work(conditions, asked_per_s, paced.fixed_cores)
-        self._waiting, self.rates_per_s = worked.waiting, worked.out_per_s
+        worked, self.loads = self._flow.work(conditions, asked_per_s, paced.fixed_cores, self._came_per_s)
+        self._waiting, self._came_per_s, self.rates_per_s = worked.waiting, worked.in_per_s, worked.out_per_s
         for key, (_, want) in paced.wants.items():
             self._note_limit(key, want, paced.chosen.paced.expected[want.key])
         self._keep()
+        self._slow.watch(self.estate, self.loads, {
+            name: paced.queries.costs[name].duration_s(paced.chosen.interval_s[name]) for name in self.loads},
+            self.now_s)
         self.now_s += self._setup.step_s
+        self.profiles.observe(self.estate, self.loads, {
+            task: rate / self._flow.selectivity_of(task) for task, rate in self.rates_per_s.items()},
+            self._came_per_s, self.now_s)
         self.actuator.pass_until(self.now_s)
+
+    def _cost_of(self, task: str) -> TaskCost | None:
+        """What a task takes that has a query of its own."""
+        name, _ = self.estate.places.get(task, ("", 0))
+        paced = self._paced
+        if paced is None or name not in paced.fixed_cores or self.estate.fragments[name].active_tasks != (task,):
+            return None
+        return TaskCost(self._flow.event_s(task), paced.fixed_cores[name])
 
     def _look_at_estate(self) -> None:
         if self._flow.estate is not self.estate:
@@ -239,8 +268,8 @@ class PlayedWorld:
 
     @property
     def apart(self) -> frozenset[str]:
-        """No task was cut out for being slow."""
-        return frozenset()
+        """Tasks that were cut out for being slow."""
+        return frozenset(self.actuator.apart)
 
     @property
     def fusing_rule(self) -> DefragmentRule:
@@ -256,6 +285,37 @@ class PlayedWorld:
         return None
 
     @property
+    def hold_s(self) -> float:
+        """For how long a slow query may hold others up."""
+        return self._setup.hold_s
+
+    @property
+    def usual_interval_s(self) -> float:
+        """How far apart batches begin."""
+        return self._setup.intervals.usual_s
+
+    def slow_tasks(self) -> Sequence[SlowTask] | None:
+        """By what each task takes of the time of its query's batches."""
+        return self._slow.slow_tasks(self.estate, self.now_s) if self.is_heard else None
+
+    def used_profiles(self) -> Sequence[UsedProfile]:
+        """By what was played so far."""
+        return list(self.profiles.used(self.now_s))
+
+    def past_profiles(self, begin_s: float, end_s: float) -> Sequence[PastProfile]:
+        """By what was played between two moments."""
+        return list(self.profiles.past(begin_s, end_s))
+
+    def where_measured(self, profile: str) -> tuple[str, str]:
+        """A slot on which nothing runs."""
+        return self.profiles.where_measured(profile, self.estate)
+
+    def drifts_since(self, loop_round: Round) -> Sequence[Drift]:
+        """Of the profile that is in use since."""
+        change = loop_round.decision.changes[0]
+        return self.profiles.drifts_of(change.subject, self.now_s, besides=str(change.before))
+
+    @property
     def thresholds(self) -> Thresholds:
         """When a slot has too much to do."""
         return self._setup.thresholds
@@ -265,7 +325,7 @@ class PlayedWorld:
         return placing.deployment_of(placing.DeploymentFacts(
             self.estate, self.task_types, self.reports, self.rates_per_s,
             {name: load.waiting for name, load in self.loads.items()}, self._event_bytes(None),
-            [slot.name for slot in self.estate.slots]), cores, behind)
+            [slot.name for slot in self.estate.slots if slot.name not in self.profiles.measured_on]), cores, behind)
 
     def bytes_between_nodes(self, tasks: Collection[str]) -> Mapping[str, float] | None:
         """What an event of each task sends between nodes."""

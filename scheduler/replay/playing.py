@@ -39,7 +39,7 @@ class _Playing:
         self._setup, self._world = setup, PlayedWorld(setup)
         self._controllers = [
             (controller, PURE_COLLECTORS[controller.reads]) for name, controller in CONTROLLERS.items()
-            if name in setup.policies and controller.reads in PURE_COLLECTORS]
+            if name in setup.policies]
         self._decided_s: dict[str, float] = {}
         self._cores, self._waiting = np.zeros(setup.steps), np.zeros(setup.steps)
         self._latency_s: dict[LimitName, Figures] = {
@@ -55,7 +55,7 @@ class _Playing:
         planned = {
             task.id: task.rate_per_s or 0.0 for task in setup.estate.tasks.values() if not task.parents}
         world.pass_step(planned | {source: float(rates[number]) for source, rates in setup.rates_per_s.items()})
-        self._cores[number] = sum(load.cores for load in world.loads.values())
+        self._cores[number] = sum(load.cores for load in world.loads.values()) + len(world.profiles.measured_on)
         self._waiting[number] = sum(load.waiting for load in world.loads.values())
         for key, latency_s in world.latency_s.items():
             self._latency_s[key][number] = latency_s

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler.controllers.changes import AspectChange
+from scheduler.controllers.evidence.world import UsedProfile
 from scheduler.controllers.loop_values import HOUR_S, Policy, Round
 from scheduler.deployment.online import Thresholds
 from scheduler.latency.limits_met import TOLERATED
@@ -20,12 +21,30 @@ from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.model.estate import Estate
 from scheduler.model.latency_limits import Limits
 from scheduler.model.prices import Prices
+from scheduler.model.profile import Profile
 from scheduler.model.task_types import TaskTypes
 from scheduler.reuse.defragment import DefragmentRule
 
 USUAL_INTERVALS = IntervalBounds(0.5, 60.0)
+SWEEP_S = 600.0  # that a profile takes to be measured, where nobody knows how long it took
 LimitName = tuple[str, int]  # a dataflow, and the number of its limit
 Figures = NDArray[np.float64]  # one for each step
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedProfile:
+    """A measured profile in use when a replay begins.
+
+    ``tasks`` are the running tasks that are held to it, ``nodes`` those on which it could be measured again, which
+    takes ``sweep_s``; ``why_not`` says why it cannot be, empty where it can.
+    """
+
+    used: UsedProfile
+    profile: Profile
+    tasks: frozenset[str]
+    nodes: frozenset[str]
+    sweep_s: float = SWEEP_S
+    why_not: str = ""
 
 
 @dataclass(frozen=True)
@@ -53,6 +72,10 @@ class ReplaySetup:
         Events out of a running task for each event in, as measured; else what its type declares.
     refusals : mapping of str to str
         By type of task why its queries cannot leave batches open; those of others can.
+    profiles : sequence of PlayedProfile
+        Measured profiles that running tasks are held to.
+    hold_s : float
+        For how long a slow query may hold others up.
     event_bytes : float
         How large an event is between queries.
     step_s : float
@@ -77,6 +100,8 @@ class ReplaySetup:
     intervals: IntervalBounds = USUAL_INTERVALS
     thresholds: Thresholds = field(default_factory=Thresholds)
     fusing_rule: DefragmentRule = field(default_factory=DefragmentRule)
+    profiles: Sequence[PlayedProfile] = ()
+    hold_s: float = 10.0
     event_bytes: float = 100.0
     begin_s: float = 1_700_000_000.0  # any moment: of a round ten seconds
     step_s: float = 10.0
@@ -113,7 +138,7 @@ class ChangeMade:
 class Replayed:
     """The results of a replay, step by step.
 
-    ``cores`` is the CPU of all queries together, ``waiting`` the events that wait in front of them; ``latency_s`` is
+    ``cores`` is the CPU of all queries and trials together, ``waiting`` the events that wait in front of them; ``latency_s`` is
     by limit, NaN while its dataflow rests.
     """
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scheduler.model.checks import require_finite
 from scheduler.model.fragment import Fragment
 from scheduler.model.ports import EstateView
 from scheduler.model.task_types import TaskTypes
@@ -28,6 +29,41 @@ class Cut:
     position: int
     slow: int
     why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowTask:
+    """A task that makes a query slow: its place there, what it adds to an event's latency, and that latency (ms)."""
+
+    fragment: Fragment
+    position: int
+    added_ms: float
+    latency_ms: float
+
+    def __post_init__(self) -> None:
+        require_finite(self)
+
+    @property
+    def task(self) -> str:
+        """The running task."""
+        return self.fragment.tasks[self.position]
+
+
+def is_needed_in_part(estate: EstateView, fragment: Fragment) -> bool:
+    """Whether a fragment is a chain of which some dataflows need the first tasks, and not the last."""
+    if fragment.active < 2 or fragment.divided:
+        return False
+    return _working_users(estate, fragment.tasks[0]) != _working_users(estate, fragment.active_tasks[-1])
+
+
+def slow_task(fragment: Fragment, latency_ms: Sequence[float | None], *, least_ms: float) -> SlowTask | None:
+    """The task that makes a chain slow, as `slowest_task` has it; None where it is the first, which nothing is before.
+    """
+    position = slowest_task(latency_ms, least_ms=least_ms)
+    if not position:
+        return None
+    after_ms, before_ms = latency_ms[position] or 0.0, latency_ms[position - 1] or 0.0
+    return SlowTask(fragment, position, after_ms - before_ms, latency_ms[-1] or 0.0)
 
 
 def slowest_task(latency_ms: Sequence[float | None], *, least_ms: float) -> int | None:

@@ -2,7 +2,7 @@
 
 Time goes in steps, each worked out by the equations of ``problem``. A machine is paid for from when it is asked for,
 and works once it has started. How quick its cores and its network are follows a trace, if there are any: each machine
-has one of them, from a moment on that is drawn.
+has one of them that is drawn, from a moment on that is drawn too, unless traces are of the very time that goes by.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .problem import Billing, Conditions, SimulatedStep, cost_of, value_of, work
 class Cloud:
     """How machines behave: seconds until one has started, and how quick its cores and its network are against what its
     class says, by traces of which each step is so many samples long; and how it is paid for. Tasks keep what waits for
-    so many seconds of their input at most, all of it if None."""
+    so many seconds of their input at most, all of it if None. Traces of the ``same_time`` begin when the time does."""
 
     starts_s: float = 0.0
     traces: Sequence[Sequence[float]] = ()
@@ -30,6 +30,7 @@ class Cloud:
     billing: Billing = "hours"
     network_traces: Sequence[Sequence[float]] = ()
     keeps_s: float | None = None
+    same_time: bool = False
 
     def __post_init__(self) -> None:
         if not (self.starts_s >= 0 and self.samples_a_step > 0):
@@ -147,8 +148,9 @@ class _Machines:
         if not traces:
             return ()
         trace = traces[self._rng.integers(len(traces))]
-        return recorded(
-            np.roll(trace, -self._rng.integers(len(trace))), self._steps, samples_a_step=self._cloud.samples_a_step)
+        if not self._cloud.same_time:
+            trace = np.roll(trace, -self._rng.integers(len(trace)))
+        return recorded(trace, self._steps, samples_a_step=self._cloud.samples_a_step)
 
     def speeds(self, placement: ElasticPlacement, at: int) -> dict[str, float]:
         """How quick the cores of each machine are in a step: of one that starts, for the part in which it works."""

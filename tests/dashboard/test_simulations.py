@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import timedelta
+from io import StringIO
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from django.core.management import CommandError, call_command
 from django.test import Client
 from django.utils import timezone
 
 from dashboard.approvals.replays import in_steps
 from dashboard.approvals.services import cancel_proposal
+from dashboard.commands.management.commands import simulate
+from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.pages.templatetags.weir import steps_below
 from dashboard.simulations import selectors, services, simulation_driver
@@ -25,6 +29,8 @@ from dashboard.simulations.simulation_inputs import SimulationInputs, inputs_of
 from dashboard.tasks import simulating
 from dashboard.teams.permissions import viewer_of
 from scheduler.adaptation.side_by_side import STEP_S
+from scheduler.controllers.controller_registry import CONTROLLERS
+from scheduler.history.series import NODE, Series
 from scheduler.model.bounds import SIMULATED_TASKS
 from scheduler.model.errors import InvalidTransition, NotFound, NothingToChange, PermissionDenied
 from tests.dashboard.building import World, document, planned, running
@@ -85,6 +91,38 @@ def test_what_is_played_is_the_dataflow_and_its_rates(world: World) -> None:
         inputs_of(planned(world.mo, world.mobility, document("jams", window=20)).dataflow, at=timezone.now())
 
 
+def test_machines_can_be_as_quick_as_nodes_were_where_that_is_recorded(world: World) -> None:
+    record, client, history = recorded(world), as_person(world, "carla"), DatabaseHistory()
+    page = f"/dataflows/{record.pk}/simulate"
+    assert 'data-note="no-speeds"' in client.get(page).content.decode()
+    with pytest.raises(NothingToChange, match="No speed"):
+        ask(world, record, recorded_speeds=True)
+    now_s = int(timezone.now().timestamp())
+    for at_s in range(now_s - 1800, now_s, 10):
+        history.append(at_s, {Series(NODE, "n1", "core_speed"): 0.75})
+    history.flush()
+    assert 'data-note="no-speeds"' not in client.get(page).content.decode()
+    client.post(f"{page}/start", {"algorithms": ["CE"], "times": "1000", "hours": "1", "machines": "recorded"})
+    worked_off()
+    run = SimulationRun.objects.get()
+    assert run.status == DONE and run.asked["recorded_speeds"] and set(run.asked["inputs"]["speeds"]) == {"n1"}
+    assert run.asked["inputs"]["speeds"]["n1"] == pytest.approx([0.75] * len(run.asked["inputs"]["speeds"]["n1"]))
+
+
+def test_the_command_waits_for_the_worker_and_prints_what_came(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorded(world)
+    monkeypatch.setattr(simulate.time, "sleep", lambda _: worked_off())
+    output = StringIO()
+    options = {"algorithms": ["CE", "local"], "hours": 1, "times": 1000.0, "username": "carla", "stdout": output}
+    call_command("simulate", "traffic", machines="steady", **options)
+    names = [line.split()[0] for line in output.getvalue().splitlines()[1:]]
+    assert names == ["CE", "local"] and not SimulationRun.objects.get().asked["varies"]
+    with pytest.raises(CommandError, match="No speed of any node"):
+        call_command("simulate", "traffic", machines="recorded", **options)
+
+
 def test_recorded_rates_are_played_against_a_proposal(world: World) -> None:
     record = recorded(world)
     proposal = planned(world.mo, world.mobility, document("jams", window=20))
@@ -97,6 +135,8 @@ def test_recorded_rates_are_played_against_a_proposal(world: World) -> None:
     assert [(limit.name, limit.limit_s) for limit in now.limits] == [("traffic", 0.4)]
     assert 0 <= now.limits[0].missed <= 1 and now.limits[0].dataflow == str(record.pk)
     assert len(now.cores) == 6, "one figure for each ten minutes"
+    page = as_person(world, "mo").get(f"/proposals/{proposal.pk}/replay").content.decode()
+    assert all(controller.title in page for controller in CONTROLLERS.values()), "it says who is played"
 
 
 def test_a_week_is_played_day_by_day(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +328,7 @@ def test_the_page_asks_shows_and_cancels(world: World) -> None:
     assert 'data-note="none"' in client.get(page).content.decode()
     sent = client.post(f"{page}/start", {
         "algorithms": ["CE", "WPA"], "load": "sinusoid", "times": "500", "hours": "3", "billing": "seconds",
-        "least": "90", "forecast": "known", "error": "10"})
+        "least": "90", "forecast": "known", "error": "10", "machines": "steady"})
     assert sent.status_code == 302 and sent.url == page
     run = SimulationRun.objects.get()
     assert run.asked["least"] == 0.9 and run.asked["error"] == 0.1 and not run.asked["varies"]

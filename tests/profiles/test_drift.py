@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from dashboard import jobs
+from dashboard.controllers.used_profiles import played_profiles
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.live_view.nodes import current_machine
 from dashboard.operations.live_view.telemetry import record_nodes
@@ -95,6 +96,19 @@ def test_a_bundle_that_does_what_its_profile_says_asks_for_nothing(world: World,
     assert [row.bundle for row in record.observations.all()] == [branch] * 6
     assert [(drift["what"], drift["beyond"]) for drift in record.drifts] == [("cpu", False), ("memory", False)]
     assert not record.drifted
+
+
+def test_replays_begin_with_the_profiles_that_tasks_are_held_to(
+    world: World, reports: NodeOfTasks, branch: str
+):
+    record = profile(world)
+    NodeRow.objects.update(machine="cpu-a")
+    (played,) = played_profiles(load_estate())
+    assert played.used.id == str(record.pk) and played.profile == profile_of(record)
+    types = {load_estate().tasks[task].type for task in played.tasks}
+    assert types == {"block_average"} and "n1" in played.nodes and "was imported" in played.why_not
+    NodeRow.objects.update(machine="cpu-b")
+    assert played_profiles(load_estate()) == (), "of other machines it says nothing"
 
 
 def test_a_drift_beyond_the_bound_asks_for_a_new_measurement(

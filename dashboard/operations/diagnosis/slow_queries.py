@@ -6,7 +6,6 @@ What is noted are measurements, so nothing is audited.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.conf import settings
@@ -20,21 +19,7 @@ from scheduler.latency.real_time import stays_open_s
 from scheduler.latency.triggers import BUSY
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment
-from scheduler.reuse.isolation import slowest_task
-
-
-@dataclass(frozen=True, slots=True)
-class SlowTask:
-    """A task that makes a query slow that others need: its place there, and how much it adds to an event's latency."""
-
-    fragment: Fragment
-    position: int
-    added_ms: float
-    latency_ms: float
-
-    @property
-    def task(self) -> str:
-        return self.fragment.tasks[self.position]
+from scheduler.reuse.isolation import SlowTask, is_needed_in_part, slow_task
 
 
 def watch(reports: Reports, *, at: datetime) -> None:
@@ -59,10 +44,10 @@ def is_due(*, at: datetime) -> bool:
 
 def slow_tasks(estate: Estate, *, at: datetime) -> list[SlowTask]:
     """The tasks that make such queries slow, by what passed since they are."""
-    candidates = [
-        _slow_task(estate, estate.fragments[row.pk], row) for row in _due(at).order_by("pk")
-        if row.pk in estate.fragments]
-    return [slow for slow in candidates if slow is not None]
+    chains = [(estate.fragments[row.pk], row) for row in _due(at).order_by("pk") if row.pk in estate.fragments]
+    slow = [slow_task(fragment, _latencies(fragment, row), least_ms=2 * settings.TRIGGER_MS)
+            for fragment, row in chains]
+    return [each for each in slow if each is not None]
 
 
 def _due(at: datetime) -> QuerySet[SlowQuery]:
@@ -91,10 +76,7 @@ def _behind(estate: Estate, reports: Reports) -> dict[str, Fragment]:
     spilled = {reader for node in reports.values() for reader in node.spills}
     for name, query in reports.queries():
         fragment = estate.fragments.get(name)
-        if fragment is None or fragment.active < 2 or fragment.divided or query.state != RUNNING:
-            continue
-        heads = estate.users_of(fragment.tasks[0]), estate.users_of(fragment.active_tasks[-1])
-        if len({users.count - users.paused for users in heads}) == 1:
+        if fragment is None or query.state != RUNNING or not is_needed_in_part(estate, fragment):
             continue
         holds_back = name in spilled or any(
             estate.channel_of(parent) in throttled for parent in estate.tasks[fragment.tasks[0]].parents)
@@ -117,15 +99,6 @@ def _is_late(estate: Estate, fragment: Fragment, query: QueryReport) -> bool:
     return bool(
         is_busy and rate_per_s and query.rate_per_s is not None and query.rate_per_s < 0.9 * float(rate_per_s)
         and not query.throttled_by)
-
-
-def _slow_task(estate: Estate, fragment: Fragment, row: SlowQuery) -> SlowTask | None:
-    latency_ms = _latencies(fragment, row)
-    position = slowest_task(latency_ms, least_ms=2 * settings.TRIGGER_MS)
-    if position is None or position == 0:
-        return None
-    behind, before = latency_ms[position] or 0.0, latency_ms[position - 1] or 0.0
-    return SlowTask(fragment, position, behind - before, latency_ms[-1] or 0.0)
 
 
 def _latencies(fragment: Fragment, row: SlowQuery) -> list[float | None]:

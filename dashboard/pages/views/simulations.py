@@ -8,6 +8,7 @@ from uuid import UUID
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.approvals import selectors as approvals
@@ -19,9 +20,10 @@ from dashboard.pages import flash
 from dashboard.pages.simulation_plots import COURSES, replay_figures, side_by_side_figures
 from dashboard.simulations import selectors, services
 from dashboard.simulations.models import SIDE_BY_SIDE, SimulationRun
-from dashboard.simulations.simulation_inputs import machine_classes
+from dashboard.simulations.simulation_inputs import NO_SPEEDS, machine_classes, recorded_speeds
 from scheduler.adaptation.adaptation_registry import ADAPTATIONS
 from scheduler.adaptation.side_by_side import LOADS, MOST_HOURS, OFFERED
+from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.model.errors import NotFound
 
 USUAL = ("CE", "PLAStiCC", "local")
@@ -37,9 +39,12 @@ def simulate(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """What to simulate, and what came of the simulations of this dataflow; ``run`` names one, else the newest."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     runs = selectors.of_dataflow(request.viewer, dataflow_id)
-    run = _chosen(request, runs)
+    run, is_running = _chosen(request, runs), record.status == RUNNING
+    may_choose = is_running and services.may_simulate(request.viewer)
     return render(request, "simulations/simulate.html", {
-        "record": record, "is_running": record.status == RUNNING, **_frame(request, runs, run),
+        "record": record, "is_running": is_running,
+        "no_speeds": "" if may_choose and recorded_speeds(at=timezone.now()) else NO_SPEEDS,
+        **_frame(request, runs, run),
         "algorithms": [ADAPTATIONS[name] for name in OFFERED], "usual": USUAL,
         "loads": {name: LOAD_WORDS[name] for name in LOADS}, "hours": HOURS, "classes": machine_classes(),
         "courses": [(name, title) for name, (title, _) in COURSES.items()],
@@ -56,7 +61,8 @@ def simulate_start(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         actor=request.user, dataflow_id=dataflow_id, algorithms=tuple(given.getlist("algorithms")),
         load=given.get("load", "recorded"), times=_number(given.get("times", "1")),
         hours=_whole(given.get("hours", "12")), billing=given.get("billing", "hours"),
-        varies=given.get("varies") == "1", least=_number(given.get("least", "80")) / 100,
+        varies=given.get("machines", "made") != "steady", recorded_speeds=given.get("machines") == "recorded",
+        least=_number(given.get("least", "80")) / 100,
         forecast=given.get("forecast", "learned"), error=_number(given.get("error", "0")) / 100),
         text="The simulation is queued. Its results appear here.", code="simulating")
     return redirect("simulate", dataflow_id)
@@ -71,6 +77,7 @@ def proposal_replay(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     run = _chosen(request, runs)
     return render(request, "simulations/replay.html", {
         "proposal": proposal, "record": proposal.dataflow, "hours": REPLAY_HOURS,
+        "played": [controller.title for controller in CONTROLLERS.values()],
         "may_play": services.may_simulate(request.viewer) and proposal.status in OPEN,
         "sides": selectors.sides_of(request.viewer, run) if run else [], **_frame(request, runs, run)})
 

@@ -28,8 +28,11 @@ from scheduler.model.estate import Estate
 from scheduler.model.latency_limits import LatencyLimit
 from scheduler.model.plan import Plan
 from scheduler.model.prices import Prices
+from scheduler.model.profile import Profile
 from scheduler.model.task_types import TaskTypes
+from scheduler.performance.drift import Drift, Observation
 from scheduler.reuse.defragment import DefragmentRule
+from scheduler.reuse.isolation import SlowTask
 
 from .minute_forecasts import MinuteForecasts
 
@@ -87,6 +90,30 @@ class AdaptedElement:
     allowed: frozenset[str]
     worth: Mapping[str, float]
     why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class UsedProfile:
+    """A measured profile in use, and how far running bundles are from it.
+
+    ``kind`` names what it is of: the next profile of the same has the same. ``team`` is whose settings count.
+    """
+
+    id: str
+    kind: str
+    title: str
+    team: str
+    drifts: tuple[Drift, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PastProfile:
+    """A profile in use since a moment (s), and what running bundles were seen to do when (s), the oldest first."""
+
+    used: UsedProfile
+    profile: Profile
+    since_s: float
+    observations: Sequence[tuple[float, Observation]]
 
 
 class World(Clock, Protocol):
@@ -155,6 +182,20 @@ class World(Clock, Protocol):
     def fused_by_others(self, controller: str, query: str) -> FusedByOthers | None:
         """The plan that made a query of others; None where there is none, or a round of this controller made it."""
 
+    # Isolation
+
+    @property
+    def hold_s(self) -> float:
+        """For how many seconds a slow reader may hold back a stream that others need."""
+
+    @property
+    def usual_interval_s(self) -> float:
+        """How far apart batches begin where nobody has chosen another interval."""
+
+    def slow_tasks(self) -> Sequence[SlowTask] | None:
+        """The tasks that have made chains slow for that long, of chains of which others need a part alone; None where
+        nothing is known of what runs."""
+
     # Deployment
 
     @property
@@ -191,6 +232,20 @@ class World(Clock, Protocol):
     def schedule_for(self, dataflow: str, source_per_s: float) -> BundleOffer:
         """The schedule that such a dataflow would get by the same pair for a rate; a ``WeirError`` where there is none.
         """
+
+    # Re-measuring
+
+    def used_profiles(self) -> Sequence[UsedProfile]:
+        """Measured profiles in use that were compared with what runs."""
+
+    def past_profiles(self, begin_s: float, end_s: float) -> Sequence[PastProfile]:
+        """The profiles in use, and what was seen of them between two moments."""
+
+    def where_measured(self, profile: str) -> tuple[str, str]:
+        """The slot on which a profile in use could be measured again now; or why on none."""
+
+    def drifts_since(self, loop_round: Round) -> Sequence[Drift]:
+        """How far the profile that a round had measured is from what runs; nothing before that is known."""
 
     # Limits
 

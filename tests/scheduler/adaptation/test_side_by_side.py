@@ -54,6 +54,21 @@ def test_each_load_has_the_recorded_mean_and_all_algorithms_meet_the_same(load: 
         assert (np.abs(first.rates_per_s["a"] - mean) <= 0.5 * mean + 1e-9).all()
 
 
+def test_machines_are_as_quick_as_nodes_were_at_that_time() -> None:
+    """Whatever is drawn, each machine has a node's speed of that very step; a short record comes again."""
+    setup = SimulationSetup(("CE",), hours=2, recorded_speeds=True)
+    slow_at_noon, short = [1.0] * 30 + [0.5] * 12 + [1.0] * 12, [0.9, 0.8]
+    world = world_of(setup, LINE, (SMALL,), RECORDED, generator(1), speeds=[slow_at_noon, short])
+    assert [each.tolist() for each in world.speeds] == [slow_at_noon[-24:], short * 12]
+    steady, slow = (simulated(setup, world_of(
+        setup, LINE, (SMALL,), RECORDED, generator(1), speeds=[speeds]), "CE", rng=generator(1))
+        for speeds in ([1.0], slow_at_noon))
+    assert steady.reached[:12] != slow.reached[:12] or steady.cores[:12] != slow.cores[:12]
+    assert slow.outcome.cost > steady.outcome.cost, "slow cores take more of them"
+    with pytest.raises(ValueError, match="no speeds"):
+        world_of(setup, LINE, (SMALL,), RECORDED, generator(1))
+
+
 def test_it_ends_where_who_watches_says_so() -> None:
     seen: list[int] = []
 
@@ -76,7 +91,7 @@ def test_forecasts_that_are_learned_say_how_wrong_they_were() -> None:
 @pytest.mark.parametrize("wrong", [
     {"algorithms": ()}, {"algorithms": ("GA",)}, {"algorithms": ("CE", "CE")}, {"hours": 0}, {"hours": 49},
     {"times": 0.0}, {"times": float("nan")}, {"load": "none"}, {"least": 0.0}, {"error": 3.0}, {"seed": -1},
-    {"billing": "years"}, {"forecast": "none"}])
+    {"recorded_speeds": True, "varies": False}, {"billing": "years"}, {"forecast": "none"}])
 def test_what_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"."):
         SimulationSetup(**({"algorithms": ("CE",)} | wrong))

@@ -44,6 +44,7 @@ from scheduler.controllers.loop_values import (
 from .adapting_in_worlds import DATAFLOWS, DEAR, WorldAdaptation, tasks_of
 from .done_pieces import first_pieces, spans_of_pieces
 from .followers import LOAD, SIZES, SUBJECTS, TEAMS, Follower
+from .others_in_worlds import CHAINS, OTHERS, PROFILES, RealInWorlds, first_values
 
 CLOCKS_DIFFER_S = 400.0  # between workers, now and then: so exact are all spans of time
 StepFunction = Callable[..., LoopStep]
@@ -54,6 +55,7 @@ CONTROLLERS = (
     Follower("careless", contrary=False, moves_queries=False),
     Follower("many", contrary=False, moves_queries=True, alongside=True))
 ADAPTATION = WorldAdaptation()
+AnyController = Follower | WorldAdaptation | RealInWorlds
 ALONGSIDE = frozenset(controller.name for controller in (*CONTROLLERS, ADAPTATION) if controller.alongside)
 
 
@@ -75,7 +77,7 @@ class Carried:
 class World:
     """Everything that outlives a process, and what people and the load do; ``log`` is when what got which value.
 
-    Where it ``adapts``, adaptation is among its controllers.
+    Where it ``adapts``, adaptation is among its controllers, with isolation and re-measuring.
     """
 
     seed: int
@@ -103,13 +105,15 @@ class World:
         for subject in SUBJECTS:
             for aspect in (Aspect.SLOT, Aspect.PROFILE):
                 self.values[aspect, subject] = SIZES[0]
-        self.controllers: tuple[Follower | WorldAdaptation, ...] = CONTROLLERS
+        self.controllers: tuple[AnyController, ...] = CONTROLLERS
         if self.adapts:
-            self.controllers = (*CONTROLLERS, ADAPTATION)
-            self.policies |= {(ADAPTATION.name, team): Policy(
+            self.controllers = (*CONTROLLERS, ADAPTATION, *OTHERS)
+            self.policies |= {(controller.name, team): Policy(
                 chance.choice((RECOMMENDS, ACTS, ACTS)), chance.randint(0, 6), chance.randint(0, 20),
-                chance.choice((0.0, 300.0, 1800.0))) for team in TEAMS}
-            self.periods_s |= {subject: chance.choice((900.0, 3600.0, 20_000.0)) for subject in DATAFLOWS}
+                chance.choice((0.0, 300.0, 1800.0))) for controller in (ADAPTATION, *OTHERS) for team in TEAMS}
+            self.periods_s |= {subject: chance.choice((900.0, 3600.0, 20_000.0))
+                               for subject in (*DATAFLOWS, *CHAINS, *PROFILES)}
+            self.values |= first_values()
             self.values |= {(Aspect.ALTERNATE, task): DEAR for name in DATAFLOWS for task in tasks_of(name)}
 
     def policies_of(self, controller: str) -> dict[str, Policy]:
@@ -136,7 +140,7 @@ class World:
                 return
         raise AssertionError(f"still in flight: {[turn for turn in self.state.rounds if turn.is_open]}")
 
-    def _tick(self, controller: Follower | WorldAdaptation, *, decides: bool) -> None:
+    def _tick(self, controller: AnyController, *, decides: bool) -> None:
         if self._strikes():
             return  # the worker is away
         clock_s = self.now_s - (self.chance.choice((0.0, CLOCKS_DIFFER_S)) if self._strikes() else 0.0)
@@ -159,7 +163,7 @@ class World:
         while self.delayed and self.chance.random() < 0.5:
             self._carry_out(self.delayed.pop(self.chance.randrange(len(self.delayed))))
 
-    def _observations(self, controller: Follower | WorldAdaptation, decides: bool) -> Observations:
+    def _observations(self, controller: AnyController, decides: bool) -> Observations:
         if not self._strikes():
             self.seen = {
                 key: CommandProgress(carried.phase, refused=carried.refused) for key, carried in self.carried.items()}
@@ -188,11 +192,12 @@ class World:
         true = {bound.measure: 0.875 * bound.at_most if is_good else max(bound.before, 1.25 * bound.at_most)
                 for bound in turn.decision.promise.bounds}
         moments = [begin_s + 10.0 * number for number in range(40) if begin_s + 10.0 * number <= self.now_s]
-        return Effect(begin_s, tuple(MeasureSample(
-            at_s, {measure: self._measured(figure) for measure, figure in true.items()}) for at_s in moments))
+        return Effect(begin_s, tuple(
+            MeasureSample(at_s, {measure: self._measured(figure, at) for measure, figure in true.items()})
+            for at, at_s in enumerate(moments)))
 
-    def _measured(self, true: float) -> float:
-        if self.chance.random() < 0.2:
+    def _measured(self, true: float, at: int) -> float:
+        if at % 3 == 0 and self.chance.random() < 0.6:  # never so many that the median of six is wrong
             return self.chance.choice((math.nan, math.inf, -3.0, 50.0, 0.0))
         return true * self.chance.uniform(0.95, 1.05)
 

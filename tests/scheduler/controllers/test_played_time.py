@@ -52,13 +52,22 @@ def test_worlds_come_to_what_is_to_be_judged() -> None:
 
 def test_adaptation_acts_in_the_worlds() -> None:
     """It switches for load, in parts, and is taken back; beside the others."""
-    rounds = [turn for seed in range(8) for turn in played(seed, adapts=True).state.rounds
+    rounds = [turn for seed in range(12) for turn in played(seed, adapts=True).state.rounds
               if turn.controller == ADAPTATION.name]
     ends = [turn.phase for turn in rounds]
     assert ends.count(KEPT) > 5 and ends.count(ROLLED_BACK) > 0
     assert {len(turn.decision.changes) for turn in rounds} == {1, 2}
     ways = {change.after for turn in rounds for change in turn.decision.changes}
     assert DEAR in ways and len(ways) > 1, "it goes down, and comes back"
+
+
+def test_slow_tasks_are_cut_and_profiles_measured_again_in_the_worlds() -> None:
+    """Both have rounds that are kept and that are taken back, and what isolation cuts another fuses, later."""
+    rounds = [turn for seed in range(12) for turn in played(seed, adapts=True).state.rounds]
+    for name in ("isolation", "remeasuring"):
+        ends = [turn.phase for turn in rounds if turn.controller == name]
+        assert ends.count(KEPT) > 3 and ends.count(ROLLED_BACK) > 0, name
+    assert any(turn.controller == "fuser" and turn.has_changed for turn in rounds)
 
 
 # The worlds find what is wrong ----------------------------------------------------------------------------------------

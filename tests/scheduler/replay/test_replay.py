@@ -129,11 +129,13 @@ def test_what_is_set_is_set_in_the_estate(day: tuple[Replayed, ReplaySetup]) -> 
 
 
 def busy_neighbour(**other: object) -> ReplaySetup:
-    """Two dataflows crowd one slot; when a query has left it the neighbour takes what became free."""
-    estate, steps = estate_of(2, (Slot("n1", 0), Slot("n2", 0))), int(2 * HOUR_S / STEP_S)
+    """Two dataflows crowd one slot, and one of them takes all that becomes free; it cannot be moved."""
+    greedy = flow("greedy", {"s": ("sensors", {"seed": 9}), "w": "window", "o": ("archive", {"name": "w"})},
+                  "s > w > o", rates={"s": 2_000.0})
+    estate, steps = submit(estate_of(1, (Slot("n1", 0), Slot("n2", 0))), greedy), int(2 * HOUR_S / STEP_S)
     crowded = replace(estate, fragments={
         name: replace(fragment, slot="n1/0") for name, fragment in estate.fragments.items()})
-    growing = np.concatenate([constant(14_000.0, 60), constant(30_000.0, steps - 60)])
+    growing = np.concatenate([constant(14_000.0, 60), constant(60_000.0, steps - 60)])
     return setup_of(crowded, constant(14_000.0, steps), growing, limits={}, **{
         "policies": {"deployment": {"water": Policy(ACTS, 1, 1, 600.0)}}, **other})
 
