@@ -98,6 +98,7 @@ urlpatterns = [
     path("dataflows/<uuid:dataflow_id>/versions/<int:number>/propose", dataflows.dataflow_version_propose,
          name="dataflow_version_propose"),
     path("dataflows/<uuid:dataflow_id>/outputs/<path:task>", dataflows.output_events, name="output_events"),
+    path("dataflows/<uuid:dataflow_id>/charts-of-outputs/<path:task>", dataflows.output_chart, name="output_chart"),
     path("dataflows/<uuid:dataflow_id>/dead-letters/<path:task>", dataflows.dead_letters, name="dead_letters"),
     path("dataflows/<uuid:dataflow_id>/log", logs.dataflow_log, name="dataflow_log"),
     path("dataflows/<uuid:dataflow_id>/log/lines", logs.dataflow_log_lines, name="dataflow_log_lines"),
