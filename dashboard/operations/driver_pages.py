@@ -1,4 +1,4 @@
-"""Spark's own pages of a slot's driver, for administrators: a driver works for all teams whose queries are on its slot."""
+"""Spark's own pages of a slot's driver, for administrators: a driver works for all teams with queries on its slot."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """HTML of another program made harmless: written anew from its texts, tables, lists and links, and nothing else of it.
 
-No script, style, form, frame, picture, event handler, id or class comes through, and no address but those that the caller
-gives in a link's place.
+No script, style, form, frame, picture, event handler, id or class comes through, and no address but those that the
+caller gives in a link's place.
 """
 
 from __future__ import annotations
@@ -14,13 +14,14 @@ from urllib.parse import parse_qsl, urlsplit
 MOST_ELEMENTS = 20_000
 DEEPEST = 60
 _PLAIN = {  # by what they become
-    **{name: name for name in ("table", "thead", "tbody", "tr", "th", "td", "ul", "ol", "li", "p", "pre", "strong", "code",
-                               "em", "dl", "dt", "dd")},
+    **{name: name for name in ("table", "thead", "tbody", "tr", "th", "td", "ul", "ol", "li", "p", "pre", "strong",
+                               "code", "em", "dl", "dt", "dd")},
     "h1": "h2", "h2": "h2", "h3": "h2", "h4": "h3", "h5": "h3", "h6": "h3", "b": "strong", "i": "em"}
 _LEFT_OUT = frozenset({
     "script", "style", "svg", "head", "title", "form", "button", "select", "option", "textarea", "iframe", "object",
     "noscript", "template", "math", "nav", "footer", "canvas", "audio", "video"})
-_VOID = frozenset({"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"})
+_VOID = frozenset({
+    "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"})
 
 Link = Callable[[str, Mapping[str, str]], str | None]
 

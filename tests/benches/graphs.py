@@ -1,7 +1,7 @@
-"""`./weir bench graphs`: how soon a dataflow's graph is painted in a browser, from navigation on, by its number of tasks.
+"""`./weir bench graphs`: how soon a dataflow's graph is painted in a browser, from navigation on, by its tasks.
 
-A site of its own with a played node, on which the dataflows run; Chromium without a window. A figure is from the begin of
-the navigation to the frame after the graph was drawn, by the browser's own clock; the page's answer is told beside it.
+A site of its own with a played node, on which the dataflows run; Chromium without a window. A figure is from the begin
+of the navigation to the frame after the graph was drawn, by the browser's own clock, with the page's answer beside it.
 With a full cache the static files were fetched by an earlier look, with an empty one by this.
 """
 

@@ -80,10 +80,12 @@ def test_a_driver_shows_its_pages_to_who_has_the_key_and_to_nobody_else(driver: 
         query = "id=0" if path == "jobs/job/" else "id=0&attempt=0" if path == "stages/stage/" else ""
         assert harmless(fetch(address, path, query=query, within_s=60).decode(), link=lambda *_: None), path
     other = PageAddress(address.port, "A" * 43)
-    for headers in ({}, {"Authorization": "Bearer x.y.z"}, {"Authorization": f"Bearer {other.token(now_s=time.time())}"},
+    for headers in ({}, {"Authorization": "Bearer x.y.z"},
+                    {"Authorization": f"Bearer {other.token(now_s=time.time())}"},
                     {"Authorization": f"Bearer {address.token(now_s=time.time() - 600)}"},
                     {"Cookie": f"key={address.key}"}):
-        for path in ("/jobs/", "/environment/", "/static/webui.css", "/api/v1/applications", "/", f"/jobs/?{address.key}"):
+        for path in ("/jobs/", "/environment/", "/static/webui.css", "/api/v1/applications", "/",
+                     f"/jobs/?{address.key}"):
             assert status(address.port, path, **headers) == 403, (headers, path)
     token = address.token(now_s=time.time())
     for path in ("/jobs/job/kill/?id=0", "/stages/stage/kill/?id=0", "/StreamingQuery/"):

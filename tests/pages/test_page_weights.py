@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from django.test import Client
+from django.urls import reverse
 
 from dashboard.operations.estate_store.estate_loader import load_estate
 from tests.dashboard.building import World, document, planned
@@ -17,7 +18,7 @@ from tests.pages.test_one_source import FEW, MANY, filled, things_go_wrong
 
 MOST_BYTES = 100_000
 ASKED = ("data-graph", "data-heatmap", "data-merged", "data-deployment", "data-charts", "data-history", "data-plots",
-         "data-tasks", "data-output", "data-values", "data-live-snapshot")
+         "data-output")
 
 
 def weights(client: Client, addresses: Iterator[str]) -> dict[str, int]:
@@ -38,14 +39,11 @@ def weights(client: Client, addresses: Iterator[str]) -> dict[str, int]:
 
 def addresses_of(world: World) -> Iterator[str]:
     """A page of every kind."""
-    from django.urls import reverse
-
     yield from (reverse(name) for name in PLAIN)
     yield from FILTERED
     estate, record = load_estate(), next(iter(load_estate().submitted))
     task = estate.submitted[record].running["parse"]
-    tested = planned(world.carla, world.city, document("one-more", window=7))
-    yield reverse("proposal", args=[tested.pk])
+    yield reverse("proposal", args=[planned(world.carla, world.city, document("one-more", window=7)).pk])
     yield f"/dataflows/{record}/"
     yield from (reverse(name, args=[record]) for name in (
         "dataflow_tasks", "bill", "schedule", "schedule_outcome", "savepoints", "dynamic", "simulate", "adaptation"))
@@ -65,8 +63,6 @@ def test_no_page_is_heavier_than_100_kb(
     things_go_wrong(world, filled(world, count), monkeypatch)
     weighed = weights(client_of("root"), addresses_of(world))
     assert len(weighed) > 50
-    if __import__("os").environ.get("WEIGH"):
-        print(*sorted(((size, address) for address, size in weighed.items()), reverse=True), sep="\n")
     assert not {address: size for address, size in weighed.items() if size > MOST_BYTES}
 
 

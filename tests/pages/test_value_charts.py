@@ -62,7 +62,7 @@ def test_each_event_is_drawn_once_under_its_key(events: list[dict[str, Any]], va
     left_out = [key for key in sizes if key[:40] not in traces and any(
         event.get(value) is not None if columns.get(value) == "category" else is_drawn(event, value)
         for event in events if not group or named(event.get(group)) == key)]
-    assert not left_out or len(sizes) > MOST_KEYS and "of" in figure["note"]
+    assert not left_out or (len(sizes) > MOST_KEYS and "of" in figure["note"])
 
 
 def is_drawn(event: dict[str, Any], value: str) -> bool:

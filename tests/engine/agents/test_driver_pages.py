@@ -103,16 +103,19 @@ def test_a_page_is_asked_for_with_a_token_of_the_slots_own_key_and_nothing_else(
 @pytest.mark.parametrize(("path", "query"), [
     ("environment/", {}), ("executors/threadDump/", {"executorId": "driver"}), ("api/v1/applications", {}), ("", {}),
     ("jobs/job/kill/", {"id": "0"}), ("stages/stage/kill/", {"id": "0"}), ("jobs", {}), ("/jobs/", {}),
-    ("jobs/../environment/", {}), ("//evil.example/", {}), ("jobs/?x", {}), ("jobs/\r\nX: y", {}), ("static/webui.css", {}),
+    ("jobs/../environment/", {}), ("//evil.example/", {}), ("jobs/?x", {}), ("jobs/\r\nX: y", {}),
+    ("static/webui.css", {}),
     ("jobs/job/", {"id": "0\r\nX: y"}), ("jobs/job/", {"id": "0&terminate=true"}), ("jobs/job/", {"terminate": "true"}),
-    ("jobs/job/", {"id": "٣"}), ("jobs/job/", {"id": ""}), ("jobs/", {"showIncomplete": "true"}), ("StreamingQuery", {})])
+    ("jobs/job/", {"id": "٣"}), ("jobs/job/", {"id": ""}), ("jobs/", {"showIncomplete": "true"}),
+    ("StreamingQuery", {})])
 def test_no_other_page_is_asked_for(driver: Driver, path: str, query: dict[str, str]) -> None:
     assert pages_of(f"{driver.server_port}:{KEY}").read(order(path, **query)) == DriverPage(failure=REFUSED)
     assert not driver.asked
 
 
 @pytest.mark.parametrize("said", [
-    None, "", "8080", f"0:{KEY}", f"70000:{KEY}", f"٣٣٣:{KEY}", "80:short", f"80:{KEY}\r\nX: y", f"evil:80:{KEY}", 5, {}])
+    None, "", "8080", f"0:{KEY}", f"70000:{KEY}", f"٣٣٣:{KEY}", "80:short", f"80:{KEY}\r\nX: y", f"evil:80:{KEY}", 5,
+    {}])
 def test_what_a_slot_says_of_its_pages_is_an_address_or_nothing(said: object) -> None:
     assert PageAddress.read(said) is None
     assert pages_of(said).read(order()) == DriverPage(failure=NO_DRIVER)

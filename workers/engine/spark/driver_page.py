@@ -1,7 +1,7 @@
 """Spark's own pages of this process's driver: on this machine alone, and for who has the key alone.
 
-Spark's filter `JWSFilter` refuses every request without a token signed by the key. The key is made here, reaches the JVM
-over its gateway and the agent in the slot's report, and is in no command line, environment, file or broker.
+Spark's filter `JWSFilter` refuses every request without a token signed by the key. The key is made here, reaches the
+JVM over its gateway and the agent in the slot's report, and is in no command line, environment, file or broker.
 """
 
 from __future__ import annotations
