@@ -95,7 +95,7 @@ def test_values_of_an_output_are_drawn_by_the_columns_that_one_chooses(
     summary.focus()
     page.keyboard.press("Enter")
     expect(chart.locator(".main-svg").first).to_be_visible()
-    column, by = chart.get_by_label("Column"), chart.get_by_label("A line for each")
+    column, by = chart.locator("[data-part='value']"), chart.locator("[data-part='by']")
     names = column.locator("option").evaluate_all("options => options.map((option) => option.value)")
     assert len(names) > 1 and column.input_value() in names
     expect(page).to_have_url(re.compile(rf"\?value\.\w+={column.input_value()}#data$"))
