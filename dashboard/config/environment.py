@@ -78,6 +78,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_COPIES_MB", "1024", "Room on each node for copies of other nodes' state, in MB."),
     Declared("WEIR_ZONE", "", "The fault zone of a node, such as its rack; empty: a zone of its own."),
     Declared("WEIR_SPARES", "0", "1 keeps a warm driver on each node, which takes the place of one that dies."),
+    Declared("WEIR_SPARK_PAGES", "0", "1 shows Spark's own pages of each slot's driver to administrators."),
     Declared("WEIR_CLASS_ARCHIVE", "1", "0 writes no archive of classes, with which drivers start sooner."),
     Declared("WEIR_PIN", "auto", "Whether a slot is held to a core of its own: `auto`, `always` or `never`."),
     Declared("WEIR_SLOT_ENVIRONMENT", "", "Variables that slots, connectors and looks get beside Weir's, by commas."),

@@ -186,6 +186,8 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "dashboard.core.middleware.NotStored",  # behind static files, which are kept
+    # Random bytes in each answer hide how long its text is (BREACH); tokens of forms are masked anew each time.
+    "django.middleware.gzip.GZipMiddleware",
     "dashboard.core.middleware.RequestLimits",
     "dashboard.core.middleware.Slashes",
     "django.contrib.sessions.middleware.SessionMiddleware",

@@ -50,8 +50,8 @@ from scheduler.history.series import DATAFLOW, ESTATE, TEN_SECONDS
 from scheduler.model.errors import NotFound
 
 __all__ = [
-    "current_estate", "current_stamp", "dataflow_history", "dead_letters", "elements_in_waves", "estate_history",
-    "fragments_where", "live_dataflow", "live_estate", "load_estate", "load_part_of", "nodes",
+    "MOST_EVENTS", "current_estate", "current_stamp", "dataflow_history", "dead_letters", "elements_in_waves",
+    "estate_history", "fragments_where", "live_dataflow", "live_estate", "load_estate", "load_part_of", "nodes",
     "notable_events", "one_look", "output_tail", "outputs", "refused_events", "running_task_of",
     "slots_around", "slots_gone",
 ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from .copy_reports import COPY_REPORTS
 from .desired import DESIRED_STATES, WANTED_FRAGMENTS
+from .driver_pages import DRIVER_PAGE_ORDERS, DRIVER_PAGES
 from .logs import LOG_ANSWERS, LOG_ORDERS
 from .looks import LOOK_ORDERS, LOOK_STATES
 from .plan_documents import estate_schema, plan_schema
@@ -38,6 +39,9 @@ CONTRACTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
     "State of a look": (LOOK_STATES.schema, "`state` of `weir:look:<id>` in the broker, for a minute."),
     "Order of lines of a log": (LOG_ORDERS.schema, "`weir:logs:<node>` in the broker, for ten seconds."),
     "Lines of a log": (LOG_ANSWERS.schema, "`weir:log:<order>` in the broker, for ten seconds."),
+    "Order of a driver's page": (
+        DRIVER_PAGE_ORDERS.schema, "`weir:driver-pages:<node>` in the broker, for ten seconds."),
+    "A driver's page": (DRIVER_PAGES.schema, "`weir:driver-page:<order>` in the broker, for ten seconds."),
     "Plan": (plan_schema, "Rows of plans in the database, digest included."),
     "Estate": (estate_schema, "What a plan is made of: `scheduler.model.encoding.estate_to_json`."),
 }

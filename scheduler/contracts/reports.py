@@ -101,6 +101,7 @@ class SlotReport:
     used: SlotUse | None = None
     restarts: int = 0
     since_ms: int | None = None
+    has_spark_page: bool = False  # its agent shows Spark's own pages of its driver
     fragments: Mapping[str, QueryReport] = field(default_factory=dict)
 
 

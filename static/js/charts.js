@@ -15,7 +15,7 @@ function ask(panel, more = {}) {
 }
 
 /** One chart: its figure, what screen readers are told of it, and its table. */
-class Chart {
+export class Chart {
   constructor(card, panel) {
     this.panel = panel;
     this.plot = new Plot(card);
@@ -33,7 +33,7 @@ class Chart {
     this.element.setAttribute("aria-label", figure.summary);
     if (this.unit) this.unit.textContent = figure.unit === "/s" ? "" : figure.unit; // its title says so
     this.legend(figure);
-    const zooms = matchMedia("(pointer: fine)").matches;
+    const zooms = !figure.layout.xaxis.fixedrange && matchMedia("(pointer: fine)").matches;
     figure.layout.dragmode = zooms ? "zoom" : false;
     figure.layout.xaxis.fixedrange = !zooms;
     if (NARROW.matches) figure.layout.xaxis.nticks = 4;

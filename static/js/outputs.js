@@ -1,5 +1,5 @@
 // The newest events of each output: the table is fetched anew every second until it is paused. Where there is a form for
-// a condition, what a search finds shows in their place.
+// a condition, what a search finds shows in their place. A chart of a column is loaded when somebody opens it.
 
 const EVERY_MS = 1000;
 
@@ -78,5 +78,6 @@ export function startOutputs() {
     if (started.has(section)) continue;
     started.add(section);
     new Output(section);
+    if (section.querySelector("[data-values]")) import("./values.js").then(({ startValues }) => startValues(section));
   }
 }

@@ -8,6 +8,7 @@ import time
 
 import pytest
 import redis
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser import flows
@@ -80,6 +81,42 @@ def test_a_dataflow_shows_rates_latencies_and_its_newest_events(merged: dict[str
     paused = rows.first.text_content()
     page.wait_for_timeout(2200)
     assert rows.first.text_content() == paused
+
+
+@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.long)])
+def test_values_of_an_output_are_drawn_by_the_columns_that_one_chooses(
+    merged: dict[str, str], page_of: PageOf, theme: str
+) -> None:
+    page = page_of(at=None, color_scheme=theme)
+    page.goto(merged["stats"] + "#data")
+    settled(page)
+    chart = page.locator("[data-values]").first
+    summary = chart.locator("summary")
+    summary.focus()
+    page.keyboard.press("Enter")
+    expect(chart.locator(".main-svg").first).to_be_visible()
+    column, by = chart.locator("[data-part='value']"), chart.locator("[data-part='by']")
+    names = column.locator("option").evaluate_all("options => options.map((option) => option.value)")
+    assert len(names) > 1 and column.input_value() in names
+    expect(page).to_have_url(re.compile(rf"\?value\.\w+={column.input_value()}#data$"))
+    figure = "document.querySelector('[data-values] .plot').data[0].y.at(-1)"
+    first = page.evaluate(figure)
+    until(lambda: page.evaluate(figure) != first, "newer values")
+    key = next(name for name in names if name != column.input_value())
+    by.select_option(key)
+    expect(page).to_have_url(re.compile(rf"&by\.\w+={key}#data$"))
+    until(lambda: chart.locator(".chart-legend button").count() > 1, "a line for each key")
+    switch = chart.locator(".chart-legend button").first
+    switch.click()
+    expect(switch).to_have_attribute("aria-pressed", "false")
+    violations = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]}).response["violations"]
+    assert [violation["id"] for violation in violations] == []
+    page.reload()
+    settled(page)
+    expect(chart.locator(".main-svg").first).to_be_visible()
+    expect(by).to_have_value(key)
+    summary.click()
+    expect(page).to_have_url(re.compile(r"/#data$"))
 
 
 def test_a_failing_query_is_told_with_its_cause(merged: dict[str, str], site: RunningSite, page_of: PageOf) -> None:

@@ -39,6 +39,7 @@ class Settings:
     files_keep_mb: int = 0  # of the closed files of each sink; 0: all
     spill_team_mb: int = 512  # of that, for those of one team
     spares: int = 0  # drivers that are kept ready to take the place of one that dies: 0 or 1
+    spark_pages: bool = False  # of drivers that are shown on the site
     class_archive: bool = True  # one is written where it is missing; drivers start sooner with it
     copies: int = 0  # of each query's state, on other nodes
     copy_s: float = 10.0  # between two of them
@@ -74,6 +75,7 @@ def from_environment(environment: Mapping[str, str] | None = None) -> Settings:
         files_keep_mb=int(env.get("WEIR_FILES_KEEP_MB", default.files_keep_mb)),
         spill_team_mb=int(env.get("WEIR_SPILL_TEAM_MB", default.spill_team_mb)),
         spares=int(_choice(env, "WEIR_SPARES", ("0", "1"), str(default.spares))),
+        spark_pages=_choice(env, "WEIR_SPARK_PAGES", ("0", "1"), "0") == "1",
         class_archive=_choice(env, "WEIR_CLASS_ARCHIVE", ("0", "1"), "1") == "1",
         copies=int(_choice(env, "WEIR_COPIES", ("0", "1", "2", "3"), str(default.copies))),
         copy_s=float(env.get("WEIR_COPY_S", default.copy_s)),

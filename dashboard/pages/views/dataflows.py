@@ -41,6 +41,7 @@ from dashboard.pages.editor_words import GUARD_LANGUAGE
 from dashboard.pages.event_table import event_table
 from dashboard.pages.graphs import dataflow_graph, pair_graph
 from dashboard.pages.line_changes import line_changes
+from dashboard.pages.value_charts import value_figure
 from dashboard.pages.views.adaptation import goals_form
 from dashboard.savepoint_records.selectors import names_of_whole, version_saved
 from dashboard.teams import selectors as teams
@@ -278,6 +279,16 @@ def output_events(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRes
     events, problem = found_or_problem(
         lambda: operations.output_tail(request.viewer, dataflow_id, task, count=EVENTS_SHOWN))
     return render(request, "parts/events.html", {"task": task, "problem": problem, **event_table(events)})
+
+
+@require_safe
+@login_required
+def output_chart(request: HttpRequest, dataflow_id: UUID, task: str) -> JsonResponse:
+    """A column (``value``) of the newest events of one output as a chart, with a line for each value of ``by``."""
+    events, problem = found_or_problem(
+        lambda: operations.output_tail(request.viewer, dataflow_id, task, count=operations.MOST_EVENTS))
+    figure = value_figure(events[::-1], value=request.GET.get("value", ""), by=request.GET.get("by", ""))
+    return JsonResponse(figure | ({"empty": f"{problem.message} {problem.remedy}".strip()} if problem else {}))
 
 
 @require_safe

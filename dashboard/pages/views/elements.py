@@ -58,6 +58,8 @@ def slot(request: HttpRequest, node: str, index: int) -> HttpResponse:
     """One slot: what runs there, what it takes, and what is wrong."""
     shown = parts.slot_of(request.viewer, f"{node}/{index}")
     return render(request, "elements/slot.html", {
+        "spark_page": reverse("driver_page", args=[node, index])
+        if shown.report.has_spark_page and request.viewer.administers else "",
         "log_page": reverse("process_log", args=[node, str(index)]) if request.viewer.administers else "",
         "slot": shown, "report": shown.report, "since": moment_of(shown.report.since_ms),
         "problems": _rows_of_findings(shown.findings), "live_topic": "estate"})

@@ -43,6 +43,7 @@ from .supervising.broker_sync import DesiredStateWatcher, ReportPublisher, conne
 from .supervising.broker_users import CONNECTORS, BrokerUsers
 from .supervising.confinement import Confinement, command_of, trusted_environment, unconfined
 from .supervising.copy_holders import holders_thread
+from .supervising.driver_pages import driver_pages_thread
 from .supervising.lease import Lease, LeaseState
 from .supervising.log_keeper import LogAnswers, LogKeeper
 from .supervising.look_runner import LookRunner
@@ -137,7 +138,8 @@ class NodeAgent:
             *holders_thread(self._broker, self._store, self._settings, slots=lambda: self._slots, users=self._users),
             publisher, watcher, SpillThread(self._spiller, clock_ms=_now_ms),
             QosThread(self._qos, clock_s=time.time, cycle_s=self._settings.supervisor_cycle_s),
-            self._look_runner, self._trial_runner, LogAnswers(self._broker, self._settings.node, self._logs))
+            self._look_runner, self._trial_runner, LogAnswers(self._broker, self._settings.node, self._logs),
+            *driver_pages_thread(self._broker, self._settings, slots=lambda: self._slots))
         while not self._stopping.is_set():
             if not self._wait_until(self._may_serve, "the broker does not grant the lease of this node's name"):
                 break
@@ -311,8 +313,7 @@ class NodeAgent:
         return {
             "state": slot.state,
             "error": slot.error,
-            "silent_ms": slot.silent_ms(now_ms),
-            "retry_at_ms": slot.retry_at_ms,
+            "silent_ms": slot.silent_ms(now_ms), "retry_at_ms": slot.retry_at_ms,
             "pid": pid,
             "core": core_of(pid) if pid is not None else None,
             "cpu": usage.cpu if usage else 0.0,
@@ -320,8 +321,8 @@ class NodeAgent:
             "memory_trend_mb_per_h": usage.memory_trend_mb_per_h if usage else None,
             "used": {"since_ms": usage.since_ms, "cpu_ms": usage.cpu_ms, "memory_mb_s": usage.memory_mb_s}
             if usage else None,
-            "restarts": slot.restarts,
-            "since_ms": slot.since_ms,
+            "restarts": slot.restarts, "since_ms": slot.since_ms,
+            "has_spark_page": bool(slot.report.get("spark_page")),
             "fragments": fragments,
         }
 

@@ -32,7 +32,7 @@ from workers.engine.channels.channel_registry import Channels
 from workers.engine.channels.spark_channels import spark_conf
 from workers.engine.measuring.trial_host import Host, TrialContext
 from workers.engine.sealed_secrets import open_by
-from workers.engine.spark import queries
+from workers.engine.spark import driver_page, queries
 from workers.engine.spark.compile import task_code_of
 from workers.engine.spark.driver_warming import REST_S, warm_up
 from workers.engine.spark.failure_messages import explain
@@ -300,13 +300,11 @@ class SlotLoop:
             self._look_at_meters(runs, now_ms)
         self._due_ms["report"] = now_ms + REPORT_MS
         events, self._events = self._events, []
-        report = {
+        self._tell({
             "state": state, "version": self._desired.version,
             "fragments": {run.id: self._report_of(run, now_ms) for run in runs if self._is_told(run)},
-            "events": events,
-            "heap_mb": self._heap.heap_mb,
-        }
-        self._tell(report)
+            "events": events, "heap_mb": self._heap.heap_mb, "spark_page": driver_page.said(),
+        })
 
     def _report_of(self, run: FragmentRun, now_ms: int) -> dict[str, Any]:
         query = run.query

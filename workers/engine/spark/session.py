@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from workers.engine.worker_settings import ROOT, Settings
 
-from . import cluster, shared_classes
+from . import cluster, driver_page, shared_classes
 from .pinning import pin_to_core
 from .scratch import socket_dir
 
@@ -55,7 +55,13 @@ def open_session(
     conf["spark.driver.extraJavaOptions"] = f"{conf['spark.driver.extraJavaOptions']} {class_options}".rstrip()
     for name, value in conf.items():
         builder = builder.config(name, value)
-    return _on_cluster(builder, settings, scratch) if settings.spark_master else builder.getOrCreate()
+    if settings.spark_master:
+        return _on_cluster(builder, settings, scratch)
+    key = driver_page.launch(conf) if settings.spark_pages else ""
+    spark = builder.getOrCreate()
+    if key:
+        driver_page.opened(spark, key)
+    return spark
 
 
 def _on_cluster(builder: SparkSession.Builder, settings: Settings, scratch: Path) -> SparkSession:
@@ -97,7 +103,7 @@ def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[s
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",
         "spark.log.level": "ERROR",
-        # Nobody looks at a slot's own pages, and what they would keep of jobs and stages costs memory.
+        # Where nobody looks at a slot's own pages, they would cost memory for nothing.
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.ui.retainedJobs": "20",
@@ -123,6 +129,7 @@ def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[s
         "spark.python.factory.idleWorkerMaxPoolSize": str(max(16, 2 * settings.threads)),
         **_streaming(),
         **(cluster.configuration(settings) if settings.spark_master else _alone()),
+        **(driver_page.SETTINGS if settings.spark_pages and not settings.spark_master else {}),
     }
 
 

@@ -38,6 +38,7 @@ class SlotSaying:
     refused: str = ""
     idle: bool = False
     heap_mb: float | None = None
+    spark_page: str = ""  # where Spark's own pages are, with their key: for the agent alone
     fragments: Mapping[str, Any] = field(default_factory=dict)
     connectors: Mapping[str, Any] = field(default_factory=dict)
     sinks: Mapping[str, Any] = field(default_factory=dict)
