@@ -236,7 +236,7 @@ def test_a_live_source_has_the_rate_that_its_dataflow_has_everywhere(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record, task = connected(world, monkeypatch, FROM_MQTT)
-    observe(monkeypatch, measured=True, flows=Flows({task: TaskFlow(9.96, 100)}, {}), node={"connectors": {
+    observe(monkeypatch, measured=True, flows=Flows({task: TaskFlow(9.96, 100, 12.0, 30.0)}, {}), node={"connectors": {
         "state": "running", "sources": {task: {"state": "running", "since_ms": 7, "rate_per_s": 11.5, "events": 4}}}})
     live = live_dataflow(viewer_of(world.carla), record.pk)
     assert live["sources"]["topic"]["rate_per_s"] == live["tasks"]["topic"]["rate_per_s"] == 10.0
