@@ -28,7 +28,7 @@ def test_the_preset_lets_a_usual_handover_through_whatever_the_batches_are(
     assert f'name="automatic-pause" type="number" min="0" step="any" value="{trigger_ms + 250}"' in text
     pause = latency(trigger_ms + 90)
     assert f"for {pause} within a node (19 of 20 stay below {pause})" in text
-    assert f"between nodes about {trigger_ms + 3_600} ms" in text
+    assert f"for {latency(trigger_ms + 3_600)} between nodes" in text
 
     client_of("ana").post(FORM, {
         "automatic": "1", "automatic-kinds": ["move"], "automatic-alone": "1", "otherwise-approvals": "1"})
