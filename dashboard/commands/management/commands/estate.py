@@ -46,7 +46,7 @@ def _lines(state: dict) -> list[str]:
     for dataflow in state["dataflows"].values():
         lines.append(f"dataflow {dataflow['name']} ({dataflow['team']}): {dataflow['state'].replace('_', ' ')}")
     for key, finding in state["health"].items():
-        state = finding["state"].replace("_", " ")
-        lines.append(f"{finding['severity']}: {finding['cause']} {finding['remedy']} ({key}, {state})")
+        lines.append(f"{finding['severity']}: {finding['cause']} {finding['remedy']} "
+                     f"({key}, {finding['state'].replace('_', ' ')})")
     lines.append(f"{verdict_of(state)}.")
     return lines
