@@ -211,7 +211,7 @@ CLOSE_OUTLET = StepKind(
     reverse="open_outlet", rank=0, unnoticed=True,
     is_done=_every_query(lambda seen: seen.query is not None and not seen.publishes))
 CLOSE_TAIL = StepKind(
-    name="close_tail", words="{fragment} works on {active} of its tasks only, from {active_before}",
+    name="close_tail", words="{fragment} goes on with {active} of its {active_before} tasks",
     reverse="open_tail", rank=1, is_done=_every_query(_tail_is_closed), unnoticed=True)
 STOP_FRAGMENT = StepKind(
     name="stop_fragment", words="Stop query {fragment} on {slot}",
@@ -254,10 +254,10 @@ SET_FRAGMENT = StepKind(
     name="set", words="Set query {fragment} on {slot}: {setting}",
     reverse="set", rank=6, is_done=_is_set, starts_query=True, interrupts=True)
 SWITCH = StepKind(
-    name="switch", words="{task} is done by its alternate {setting}, from the next batch of {fragment} on",
+    name="switch", words="Switch {task} to its alternate {setting}, from the next batch of {fragment} on",
     reverse="switch", rank=6, is_done=_is_switched)
 SWITCH_KEY = StepKind(
-    name="switch_key", words="{task} is done by its alternate {alternate} for {of_key}",
+    name="switch_key", words="Switch {task} to its alternate {alternate} for {of_key}",
     reverse="switch_key", rank=6, is_done=lambda step, fragment, evidence: True)
 POLICY = StepKind(
     name="policy", words="{task} is switched by another policy: {setting}",

@@ -45,7 +45,8 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
         ``why``: of a defragmentation, in words; ``notes``: what reviewers should know besides, in sentences;
         ``bundles``: the divided fragments' bundles before and after, see `bundles_of`; ``promise``: of a schedule, the
         fields of ``scheduler.model.promise.Promise``, or null; ``joining``: what is joined and since when it runs, or
-        null; ``bill_changes``: ``team`` and ``money_per_hour_delta`` of those who share its tasks; ``version``: of
+        null; ``bill_changes``: ``team`` and ``money_per_hour_delta`` of those who share its tasks, where it
+        ``is_own`` that of the team's other dataflows; ``version``: of
         another version what `version_changes.version_change` says of it, else null.
     """
     plan = plan_of(proposal.plan)
@@ -90,7 +91,8 @@ def _bill_changes(plan: Plan) -> list[dict[str, Any]]:
     names = dict(Team.objects.filter(slug__in=[change.team for change in plan.bill_changes]).values_list(
         "slug", "name")) if plan.bill_changes else {}
     return [
-        {"team": names.get(change.team, change.team), "money_per_hour_delta": change.money_per_hour_delta}
+        {"team": names.get(change.team, change.team), "money_per_hour_delta": change.money_per_hour_delta,
+         "is_own": change.team == plan.dataflow.team}
         for change in plan.bill_changes]
 
 

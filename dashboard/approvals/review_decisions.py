@@ -15,8 +15,9 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.version_changes import names_in
 from dashboard.operations.live_view.handover_pauses import expected_pause_ms
 from dashboard.plans.selectors import plan_of
+from scheduler.model.cost_figures import money_text
 from scheduler.model.plan import Plan
-from scheduler.model.plan_kinds import PLAN_KINDS, UNDISTURBED
+from scheduler.model.plan_kinds import PLAN_KINDS, UNDISTURBED, PlanKind
 from scheduler.step_kinds import kind_of
 
 LOOKED_AT, LEAST = 20, 3  # proposals of a kind that tell how long one takes
@@ -24,10 +25,11 @@ LOOKED_AT, LEAST = 20, 3  # proposals of a kind that tell how long one takes
 
 @dataclass(frozen=True, slots=True)
 class ReviewDecision:
-    """What is before the reviewers. ``warnings`` by what they are of: ``state``, ``pause``, ``bill`` or ``note``;
-    ``lacking``: a sentence for each approval that is still missing; ``usual_s``: how many seconds such plans took to be
-    in force of late, None where too few did."""
+    """What is before the reviewers. ``summary``: how many tasks start, stop, go on; ``warnings`` by what they are of:
+    ``state``, ``pause``, ``bill`` or ``note``; ``lacking``: a sentence for each approval that is still missing;
+    ``usual_s``: how many seconds such plans took to be in force of late, None where too few did."""
 
+    summary: str
     warnings: Sequence[tuple[str, str]]
     lacking: Sequence[str]
     usual_s: float | None
@@ -45,10 +47,24 @@ def decision_of(proposal: Proposal, *, diff: Mapping[str, Any] | None, review: M
     """
     plan = plan_of(proposal.plan) if diff else None
     return ReviewDecision(
+        counts_in_words(diff["counts"], PLAN_KINDS[proposal.plan.kind]) if diff else "",
         _warnings(plan, diff) if plan is not None and diff and proposal.status in OPEN else (),
         [_lacking(team) for team in review["teams"] if team["needed"] and not team["verdict"]]
         if proposal.status == PENDING else (),
         usual_s(proposal.plan.kind))
+
+
+def counts_in_words(counts: Mapping[str, int], kind: PlanKind) -> str:
+    """How many tasks a plan starts, stops and leaves: ``2 tasks stop, 3 go on for others``.
+
+    ``counts`` is as `difference.difference` has it.
+    """
+    words = (("started", "starts", "start"), ("resumed", "resumes", "resume"), ("stopped", "stops", "stop"),
+             ("rested", "rests", "rest"), ("reused", kind.goes_on, kind.go_on))
+    parts = [(counts[name], one if counts[name] == 1 else several) for name, one, several in words if counts[name]]
+    return ", ".join(
+        f"{number} {'' if index else 'task ' if number == 1 else 'tasks '}{deed}"
+        for index, (number, deed) in enumerate(parts)) or "No task changes"
 
 
 def pause_of(plan: Plan | None) -> str:
@@ -76,7 +92,9 @@ def _warnings(plan: Plan, diff: Mapping[str, Any]) -> list[tuple[str, str]]:
         pause_s = expected_pause_ms(plan, jobs.read_live((), {}).reports) / 1000
         warnings.append(("pause", f"{pause} Expected: {pause_s:.1f} s at most." if pause_s else pause))
     warnings += [
-        ("bill", f"{change['team']} pays {change['money_per_hour_delta']:.5f} {settings.CURRENCY} an hour more.")
+        ("bill", f"{'The other dataflows of ' if change['is_own'] else ''}{change['team']} "
+                 f"{'pay' if change['is_own'] else 'pays'} {money_text(change['money_per_hour_delta'])} "
+                 f"{settings.CURRENCY} an hour more.")
         for change in diff["bill_changes"] if change["money_per_hour_delta"] > 0]
     return warnings + [("note", note) for note in diff["notes"]]
 

@@ -111,7 +111,7 @@ def query_of(viewer: Viewer, query_id: str) -> QueryDetail:
     may_see = any(user["id"] in view.own for user in users)
     return QueryDetail(
         bundle.id, fragment.id, bundle.slot, node_of(bundle.slot),
-        [(task, view.name_of(task)) for task in fragment.active_tasks], users, report,
+        list(zip(fragment.active_tasks, _names_along(view, fragment), strict=True)), users, report,
         view.in_words(report.error or ""), view.in_words(report.traceback) if may_see else "",
         bool(report.traceback) and not may_see, notable_of(view, {bundle.id}, count=LOG_ENTRIES))
 
@@ -159,13 +159,21 @@ def stream_of(viewer: Viewer, parent: str, child: str) -> StreamPlace:
         view.users([child]), bool(task.scope))
 
 
+def _names_along(view: View, fragment: Fragment) -> list[str]:
+    """Its tasks by name; neighbours of one dataflow name it once, behind the last of them."""
+    names = [view.name_of(task) for task in fragment.active_tasks]
+    ends = [name.partition(" of ")[2] for name in names]
+    return [name if end != after else name.partition(" of ")[0]
+            for name, end, after in zip(names, ends, [*ends[1:], ""], strict=True)]
+
+
 def slot_of(viewer: Viewer, name: str) -> SlotPlace:
     """A slot by its name; ``NotFound`` where there is none."""
     view = view_for(viewer)
     if name not in {slot.name for slot in view.estate.slots}:
         raise NotFound("There is no such slot.", remedy="See the slots that there are.")
     queries = [
-        (bundle.id, " → ".join(view.name_of(task) for task in fragment.active_tasks), view.bundle_report(bundle).state)
+        (bundle.id, " → ".join(_names_along(view, fragment)), view.bundle_report(bundle).state)
         for fragment in view.fragments() for bundle in fragment.queries if bundle.slot == name]
     everything = sum(
         bundle.slot == name for fragment in view.estate.fragments.values() for bundle in fragment.queries)

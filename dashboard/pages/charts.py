@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from dashboard.approvals.recent_moves import MovePause
-from dashboard.operations.live_view.chart_marks import Mark
+from dashboard.operations.live_view.chart_marks import SMALL, Mark
 from dashboard.operations.live_view.estate_history import KeptHistory
 from scheduler.history.series import (
     ALARM,
@@ -134,7 +134,6 @@ _WORDS = {name: kind.noun.lower() for name, kind in PLAN_KINDS.items()} | {
     **dict.fromkeys(names_where("has_document"), "merge"), "fragment_failed": "query failed",
     "slot_died": "driver ended", "joined_late": "started late", "sink_found_otherwise": "table made anew",
     "handed_over": "handover", ALARM: "problem", OVER: "resolved", "repaced": "interval"}
-_SMALL = frozenset({"repaced"})
 _PARTS = frozenset({"memory"})  # metrics that are a part of one
 
 
@@ -216,12 +215,31 @@ def group_marks(marks: Sequence[Mark], begin_s: int, end_s: int) -> list[list[Ma
 
 
 def mark_rows(groups: Sequence[Sequence[Mark]]) -> list[dict[str, Any]]:
-    """What happened as rows, the newest first, with the number that each has on the charts."""
+    """What happened as rows, the newest first, with the number that each has on the charts.
+
+    Small changes of one subject that share a number share a row, which counts them and says the newest.
+    """
     rows = [
         {"number": number, "at": iso_moment(mark.at_s), "what": _WORDS.get(mark.what, mark.what.replace("_", " ")),
-         "text": mark.text, "kind": mark.kind, "subject": mark.subject, "tone": mark.tone}
-        for number, group in enumerate(groups, start=1) for mark in group]
+         "text": mark.text if times == 1 else f"{mark.text} {times} such changes since {_clock(first_s)}.",
+         "kind": mark.kind, "subject": mark.subject, "tone": mark.tone}
+        for number, group in enumerate(groups, start=1) for mark, times, first_s in _folded(group)]
     return rows[::-1]
+
+
+def _folded(group: Sequence[Mark]) -> list[tuple[Mark, int, int]]:
+    """The marks of a group, small ones by their newest: each with how many it stands for, and when the first was."""
+    small: dict[tuple[str, str, str], list[Mark]] = {}
+    for mark in group:
+        if mark.what in SMALL:
+            small.setdefault((mark.what, mark.kind, mark.subject), []).append(mark)
+    rows = [(mark, 1, mark.at_s) for mark in group if mark.what not in SMALL]
+    rows += [(marks[-1], len(marks), marks[0].at_s) for marks in small.values()]
+    return sorted(rows, key=lambda row: row[0].at_s)
+
+
+def _clock(at_s: int) -> str:
+    return datetime.fromtimestamp(at_s, UTC).strftime("%H:%M:%S")
 
 
 def _traces(
@@ -270,7 +288,7 @@ def mark_shapes(groups: Sequence[Sequence[Mark]]) -> list[dict[str, Any]]:
     """Groups of marks as lines with their numbers."""
     return [
         {"type": "line", "xref": "x", "yref": "paper", "x0": at, "x1": at, "y0": 0,
-         "y1": LANE if _SMALL.issuperset(mark.what for mark in group) else 1, "tone": _worst_tone(group),
+         "y1": LANE if SMALL.issuperset(mark.what for mark in group) else 1, "tone": _worst_tone(group),
          "label": {"text": str(number), "textposition": "end", "textangle": 0, "xanchor": "center",
                    "font": {"size": 10}}}
         for number, group in enumerate(groups, start=1) for at in [iso_moment(group[0].at_s)]]

@@ -240,7 +240,7 @@ def _why(
         return (f"The latency limit is a {for_limit.words}; the least with the modes in force is "
                 f"{in_words(for_limit.now_s)}. With {what} events are expected within {in_words(for_limit.then_s)}, "
                 f"for {cores}.")
-    late = "" if limit is None else f", and events come within {in_words(limit.then_s)} of a {limit.words}"
+    late = "" if limit is None else f", and events take {in_words(limit.then_s)} where the limit is a {limit.words}"
     return f"{what[0].upper()}{what[1:]} take {cores}{late}."
 
 

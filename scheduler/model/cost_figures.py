@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
@@ -12,6 +13,7 @@ Basis = Literal["estimated", "measured", "billed"]
 ESTIMATED: Basis = "estimated"  # from what such tasks and queries were seen to take, or from what is declared
 MEASURED: Basis = "measured"  # smoothed, of a driver that has warmed up
 BILLED: Basis = "billed"  # the mean of the whole hours that were charged
+LEAST_SHOWN = 5e-7  # an hour: less is nothing
 WEAKEST_FIRST: tuple[Basis, ...] = (ESTIMATED, MEASURED, BILLED)
 
 
@@ -54,6 +56,21 @@ def total_cost(figures: Iterable[CostFigure]) -> CostFigure:
         sum(figure.cores for figure in figures), sum(figure.low for figure in figures),
         sum(figure.high for figure in figures), sum(figure.per_hour for figure in figures), basis,
         max(since, default=None))
+
+
+def money_text(value: float, *, error: float = 0.0) -> str:
+    """An amount with as many digits as are known: two, or as many as its error leaves; at most six behind the point.
+
+    Examples
+    --------
+    >>> money_text(0.00064), money_text(0.00064, error=0.0006), money_text(12.3456), money_text(0.0)
+    ('0.00064', '0.0006', '12.35', '0')
+    """
+    size, known = (abs(error), 1) if error else (abs(value), 2)
+    if max(abs(value), abs(error)) < LEAST_SHOWN:
+        return "0"
+    digits = 2 if size >= 1 else min(6, known - 1 - math.floor(math.log10(max(size, LEAST_SHOWN))))
+    return f"{value + 0.0:.{digits}f}" if error or size >= 1 else f"{value:.{digits}f}".rstrip("0").rstrip(".")
 
 
 @dataclass(frozen=True, slots=True)

@@ -229,7 +229,7 @@ export class Editor {
   show({ state, problems, suggestion, dataflow }) {
     const plural = problems.length === 1 ? "1 problem" : `${problems.length} problems`;
     if (state === "empty") this.say("plain", "Nothing to check yet");
-    else if (state === "ok") this.say("ok", `Valid: ${dataflow.tasks} tasks, ${dataflow.streams} streams`);
+    else if (state === "ok") this.say("ok", `Valid: ${dataflow.tasks} task${dataflow.tasks === 1 ? "" : "s"}, ${dataflow.streams} stream${dataflow.streams === 1 ? "" : "s"}`);
     else this.say("bad", plural);
     this.submit.disabled = state !== "ok";
     this.form.dispatchEvent(new CustomEvent("weir:checked", { detail: state }));

@@ -149,4 +149,4 @@ def test_an_empty_document_begins_with_a_source(editor: Page) -> None:
     dialog.get_by_label("Type").select_option("output")
     dialog.get_by_label("Name", exact=True).fill("mine")
     dialog.get_by_role("button", name="Add").click()
-    expect(editor.locator("#verdict")).to_contain_text("Valid: 2 tasks, 1 streams")
+    expect(editor.locator("#verdict")).to_contain_text("Valid: 2 tasks, 1 stream")

@@ -89,7 +89,7 @@ def test_an_overload_is_met_by_the_cheap_way(loop: Loop, record: DataflowRecord)
     options = proposal.plan.options
     assert (proposal.status, options["task"], options["alternate"], options["source"]) == (
         "executing", "work", "few", "controllers")
-    assert "as in the last minute: Too little is known" in turn.decision["why"]
+    assert "as in the last minute. Too little is known" in turn.decision["why"]
     looked_at = json.loads(turn.decision["arguments"]["looked_at"])
     assert [each["alternates"] for each in looked_at if each["is_chosen"]] == [{"work": "few"}]
     assert {} in [each["alternates"] for each in looked_at], "what runs is among what was looked at"

@@ -75,7 +75,7 @@ def test_equal_dynamic_tasks_of_two_teams_are_one_and_switch_together(world: Wor
     assert plan_of(proposal.plan).touched_teams == ("mobility",)
     client.force_login(world.mo)
     page = client.get(f"/proposals/{proposal.pk}/").content.decode()
-    assert "work is done by its alternate few" in page and "None of its queries restarts." in page
+    assert "Switch work to its alternate few" in page and "None of its queries restarts." in page
 
 
 @pytest.mark.django_db

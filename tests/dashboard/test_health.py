@@ -48,6 +48,12 @@ UP = SlotReport(state="running")
     (QueryReport(state="running", batch=3, idle_ms=80_000), UP, {}, "running"),
     (QueryReport(state="running", batch=3, throttled_by="f1-0.0"), UP, {}, "throttled"),
     (QueryReport(state="running", batch=3, batch_for_ms=30_000), UP, {}, "stalled"),
+    (QueryReport(state="running", batch_for_ms=30_000), SlotReport(state="running", since_ms=AT_MS - 90_000), {},
+     "starting"),
+    (QueryReport(state="running", batch_for_ms=30_000),
+     SlotReport(state="running", restarts=1, since_ms=AT_MS - 90_000), {}, "recovering"),
+    (QueryReport(state="running", batch_for_ms=30_000), SlotReport(state="running", since_ms=AT_MS - 190_000), {},
+     "stalled"),
     (QueryReport(state="backoff", error="no"), UP, {}, "backoff"),
     (QueryReport(state="running", error="no", failures=2), UP, {"gets_events": True}, "backoff"),
     (QueryReport(state="running", error="no", failures=2, batch=3), UP, {}, "running"),
@@ -224,6 +230,17 @@ def test_a_live_source_that_is_not_read_is_told_to_whom_it_concerns(
     if severity == "bad":
         assert "mqtt.example.org is silent." in finding["cause"] and finding["retry_at_ms"] == 9
     assert "mqtt.example.org" not in repr(live_estate(viewer_of(world.outsider)))
+
+
+def test_a_live_source_has_the_rate_that_its_dataflow_has_everywhere(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record, task = connected(world, monkeypatch, FROM_MQTT)
+    observe(monkeypatch, measured=True, flows=Flows({task: TaskFlow(9.96, 100, 12.0, 30.0)}, {}), node={"connectors": {
+        "state": "running", "sources": {task: {"state": "running", "since_ms": 7, "rate_per_s": 11.5, "events": 4}}}})
+    live = live_dataflow(viewer_of(world.carla), record.pk)
+    assert live["sources"]["topic"]["rate_per_s"] == live["tasks"]["topic"]["rate_per_s"] == 10.0
+    assert live["totals"]["events_in_per_s"] == 10.0
 
 
 def test_another_team_learns_that_a_source_is_away_and_not_which_host(

@@ -256,7 +256,7 @@ def test_a_key_is_set_by_hand_whatever_is_learned_and_released(
     proposal = key_set(world, record, "m1", "tree", hold_s=600)
     plan = plan_of(proposal.plan)
     assert [step_text(plan, step, {task_id(): "next"}) for step in plan.steps] == [
-        "next is done by its alternate tree for m1"]
+        "Switch next to its alternate tree for m1"]
     chooser.look(load_estate(), {}, at_s + 1)
     assert broker.switched[-1][1] == learned | {"m1": "tree"}
     broker.events[channel] += forecasts(5, "m1", "m1")

@@ -68,7 +68,7 @@ def test_what_was_refused_is_browsable_by_who_may_see_the_dataflow(written: Writ
     page.force_login(world.carla, backend="dashboard.teams.logins.ThrottledBackend")
     address = f"/dataflows/{written.record.pk}/"
     text = page.get(f"{address}sinks/out").content.decode()
-    assert "too &lt;b&gt;large" in text and "Write again what was refused" in text
+    assert "too &lt;b&gt;large" in text and "Write refused events again" in text
     assert f"{address}sinks/out" in page.get(address).content.decode()
     assert page.get(f"/api{address}sinks/out/refused").json()[0]["sample"] == '{"n":13}'
     page.force_login(world.vera, backend="dashboard.teams.logins.ThrottledBackend")

@@ -16,12 +16,12 @@ from dashboard.catalog.services import choose_latency
 from dashboard.controllers.adaptation_told import RECORDED
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.live_view.chart_marks import Mark, marks_of
+from dashboard.operations.live_view.chart_marks import MOST_MARKS, Mark, marks_of
 from dashboard.operations.live_view.estate_history import InvalidRange, KeptHistory
 from dashboard.pages.charts import CHARTS, LANE, MOST_GROUPS, Earlier, chart_figure, group_marks, mark_rows
 from dashboard.pages.ranges import RANGES, chosen
 from dashboard.teams.permissions import viewer_of
-from scheduler.history.series import KINDS, METRICS, MINUTE, SECOND, TEN_SECONDS, Annotation, Series, of_limit
+from scheduler.history.series import DATAFLOW, KINDS, METRICS, MINUTE, SECOND, TEN_SECONDS, Annotation, Series, of_limit
 from scheduler.model.errors import NotFound
 from scheduler.model.latency_limits import LatencyLimit
 from tests.dashboard.building import World, document, running
@@ -151,6 +151,25 @@ def test_small_changes_that_come_every_few_seconds_lie_in_a_lane_below() -> None
         "task", "rate", kept({"rate_per_s": [1.0] * 900}), marks=[*marks, mark(905, "submit")], begin_s=10, end_s=910,
         now_s=911)["layout"]["shapes"]
     assert [shape["y1"] for shape in with_plan] == [LANE] * (len(with_plan) - 1) + [1], "a plan is a line"
+
+
+def test_small_changes_of_one_subject_share_a_row_that_counts_them() -> None:
+    marks = [mark(10 + 10 * number, "repaced") for number in range(9)] + [mark(95, "alarm", "bad")]
+    rows = mark_rows(group_marks(marks, 10, 1_210))
+    assert [row["what"] for row in rows] == ["problem", "interval"]
+    assert rows[1]["text"].endswith("9 such changes since 00:00:10.") and rows[1]["at"].endswith("00:01:30+00:00")
+    assert rows[1]["number"] == rows[0]["number"] == 1
+
+
+def test_what_matters_is_shown_however_many_small_changes_came_since(world: World) -> None:
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    recorded(at_s=NOW_S, notes=[
+        Annotation(NOW_S, "submit", DATAFLOW, str(record.pk), "It began."),
+        *(Annotation(NOW_S + 1 + number, "repaced", DATAFLOW, str(record.pk), f"{number}.")
+          for number in range(3 * MOST_MARKS))])
+    marks = marks_of(viewer_of(world.carla), DATAFLOW, str(record.pk), begin_s=NOW_S, end_s=NOW_S + 9_999)
+    assert len(marks) == MOST_MARKS and [marks[0].what, marks[-1].text] == ["submit", f"{3 * MOST_MARKS - 1}."]
+    assert [mark.at_s for mark in marks] == sorted(mark.at_s for mark in marks)
 
 
 # The range in the address ---------------------------------------------------------------------------------------------

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from itertools import product
 
 import pytest
 from django.utils import timezone
 
 from dashboard.approvals.difference import difference
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.review_decisions import ReviewDecision, decision_of, usual_s
+from dashboard.approvals.review_decisions import ReviewDecision, counts_in_words, decision_of, usual_s
 from dashboard.approvals.selectors import review_of
 from dashboard.approvals.services import prepare_proposal, switch_alternate
 from dashboard.teams.permissions import viewer_of
+from scheduler.model.plan_kinds import PLAN_KINDS, PlanKind
 from tests.dashboard.building import World, approved, document, dynamic, planned, removal_planned, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
@@ -53,6 +56,23 @@ def test_state_that_is_lost_and_who_pays_more_are_warned_of(world: World, client
     approved(proposal, world.ana)
     proposal.refresh_from_db()
     assert decision(world, proposal).warnings == () and decision(world, proposal).lacking == ()
+
+
+def test_what_the_other_dataflows_of_a_team_pay_more_is_not_said_of_the_whole_team(world: World) -> None:
+    traffic = running(world.carla, world.city, document("traffic"), world.ana)
+    running(world.carla, world.city, document("jams", window=20), world.ana)
+    made = decision(world, removal_planned(world.carla, traffic))
+    assert dict(made.warnings)["bill"].startswith("The other dataflows of City pay ")
+    assert made.summary == "2 tasks stop, 2 go on for others"
+
+
+@pytest.mark.parametrize("kind", PLAN_KINDS.values(), ids=lambda kind: kind.name)
+def test_a_decision_says_of_tasks_that_they_are_tasks(kind: PlanKind) -> None:
+    names = ("started", "resumed", "stopped", "rested", "reused")
+    for numbers in product((0, 1, 2), repeat=len(names)):
+        words = counts_in_words(dict(zip(names, numbers, strict=True)), kind)
+        assert words.count("task") == 1
+        assert [int(number) for number in re.findall(r"\d+", words)] == [number for number in numbers if number]
 
 
 @pytest.mark.parametrize(("options", "shown"), [({}, "60 min"), ({"hold_s": 604_800.0}, "7 days")])

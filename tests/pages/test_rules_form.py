@@ -6,6 +6,7 @@ import pytest
 
 from dashboard.approvals.approval_rules import current_rules
 from dashboard.operations.live_view.handover_pauses import LEAST, note_pauses
+from dashboard.pages.templatetags.weir import latency
 from scheduler.approving import Automatic
 from tests.dashboard.building import World
 from tests.pages.conftest import ClientOf
@@ -25,8 +26,9 @@ def test_the_preset_lets_a_usual_handover_through_whatever_the_batches_are(
     assert_sound(page, FORM)
     text = " ".join(page.text.split())
     assert f'name="automatic-pause" type="number" min="0" step="any" value="{trigger_ms + 250}"' in text
-    assert f"within a node about {trigger_ms + 90} ms, {trigger_ms + 90} ms at most in 19 of 20" in text
-    assert f"between nodes about {trigger_ms + 3_600} ms" in text
+    pause = latency(trigger_ms + 90)
+    assert f"for {pause} within a node (19 of 20 stay below {pause})" in text
+    assert f"for {latency(trigger_ms + 3_600)} between nodes" in text
 
     client_of("ana").post(FORM, {
         "automatic": "1", "automatic-kinds": ["move"], "automatic-alone": "1", "otherwise-approvals": "1"})

@@ -30,7 +30,14 @@ class ProposalRow(Answer):
 
 
 Price = answer_of(plan.Price)
-BillChange = answer_of(plan.BillChange)
+
+
+class BillChange(Answer):
+    """By how much a plan changes a team's bill; ``is_own``: that of the other dataflows of the proposing team."""
+
+    team: str
+    money_per_hour_delta: float
+    is_own: bool
 
 
 class DifferenceTask(Answer):

@@ -18,6 +18,7 @@ from scheduler.model.fragment import Fragment, node_of
 
 Subject = tuple[str, str]  # kind and id, as history has them
 MOST_MARKS = 200
+SMALL = frozenset({"repaced"})  # what controllers change every few seconds, without effect on outputs
 _TROUBLE = frozenset({ALARM, "fragment_failed", "slot_died", "joined_late", "failed"})
 
 
@@ -65,12 +66,19 @@ def marks_of(
         begin_s=begin_s, end_s=end_s, subjects=sorted({(kind, subject), *related(view, kind, subject)}),
         teams=slugs_known_to(viewer))
     own_first = sorted(notes, key=lambda note: (note.at_s, (note.kind, note.subject) != (kind, subject)))
-    return [_mark(view, note) for note in _each_once(own_first)][-MOST_MARKS:]
+    return _newest([_mark(view, note) for note in _each_once(own_first)])
 
 
 def related(view: View, kind: str, subject: str) -> frozenset[Subject]:
     """The subjects whose marks say something of another: what it works in, and where that runs."""
     return frozenset(_RELATED[kind](view, subject)) if kind in _RELATED else frozenset()
+
+
+def _newest(marks: Sequence[Mark]) -> Sequence[Mark]:
+    """The newest `MOST_MARKS`. Small changes give way: else a busy machine's would hide what matters."""
+    others = [mark for mark in marks if mark.what not in SMALL][-MOST_MARKS:]
+    small = [mark for mark in marks if mark.what in SMALL]
+    return sorted([*others, *small[max(0, len(small) + len(others) - MOST_MARKS):]], key=lambda mark: mark.at_s)
 
 
 def _each_once(notes: Sequence[Annotation]) -> Iterator[Annotation]:

@@ -78,7 +78,8 @@ class LiveStream(TypedDict):
 
 class LiveSource(TypedDict):
     """A live source: how it is read, what came and what of it could not be read; ``address`` is where it is posted to,
-    ``at_ms`` when its last event came. Others get no ``error``: it may name hosts."""
+    ``at_ms`` when its last event came, ``rate_per_s`` what its task emits, as everywhere. Others get no ``error``: it
+    may name hosts."""
 
     type: str
     state: str

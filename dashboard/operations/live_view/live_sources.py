@@ -11,7 +11,7 @@ from dashboard import connector_calls, jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.readable import require_readable
-from dashboard.operations.live_view.estate_view import View
+from dashboard.operations.live_view.estate_view import View, sum_rate
 from dashboard.operations.live_view.live_documents import LiveSource
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import ConnectorReport
@@ -49,7 +49,7 @@ def sources_of(view: View, dataflow_id: str) -> dict[str, LiveSource]:
             restarts=report.restarts if report else 0,
             events=report.events if report else None,
             dead=report.dead if report else None,
-            rate_per_s=report.rate_per_s if report else None,
+            rate_per_s=sum_rate(view, [running]),
             at_ms=report.at_ms if report else None,
             address=None if declared.connector else address_of(view.estate.tasks[running].config))
     return sources

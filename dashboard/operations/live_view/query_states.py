@@ -44,11 +44,13 @@ def query_state(query: QueryReport, slot: SlotReport, *, is_source: bool, gets_e
         return GAVE_UP if query.state == FAILING and query.gave_up else query.state
     if query.throttled_by:
         return THROTTLED
+    has_begun = query.batch is not None or (query.real_time and query.rate_per_s)
     if (query.batch_for_ms or 0) >= LONG_BATCH_MS:
-        return STALLED
+        # A driver that began lately compiles: the first batch in it takes long, and nobody has to do anything.
+        is_young = slot.since_ms is not None and at_ms - slot.since_ms < RECOVERED_MS
+        return _coming(query, slot, at_ms) if is_young and not has_begun else STALLED
     if query.error and query.failures > 1 and query.batch is None:
         return FAILING
-    has_begun = query.batch is not None or (query.real_time and query.rate_per_s)
     if not has_begun and (gets_events or (is_source and at_ms - query.since_ms < SOURCE_SILENT_MS)):
         return _coming(query, slot, at_ms)
     if is_source and (query.idle_ms or 0) >= SOURCE_SILENT_MS:

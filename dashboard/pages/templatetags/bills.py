@@ -7,9 +7,17 @@ from typing import Any
 
 from django import template
 
-from scheduler.model.cost_figures import CostFigure
+from scheduler.model.cost_figures import CostFigure, money_text
 
 register = template.Library()
+register.filter("money_text", money_text)
+
+
+@register.filter
+def money_change(value: float, error: float = 0.0) -> str:
+    """What an hour costs more or less, with its sign, and with its error where there is one."""
+    text = money_text(value, error=error)
+    return f"{text if text.startswith('-') else f'+{text}'}{f' ± {money_text(error, error=error)}' if error else ''}"
 
 
 @register.filter

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django import template
 
 from scheduler.model.figure_words import in_digits
+from scheduler.model.latency_limits import in_words
 
 register = template.Library()
 
@@ -16,6 +17,21 @@ def minutes(seconds: float) -> str:
         if seconds >= size_s:
             return f"{seconds / size_s:.3g} {name}{'' if seconds == size_s else 's'}"
     return f"{seconds:.3g} second{'' if seconds == 1 else 's'}"
+
+
+@register.filter
+def threshold(value: float, unit: str) -> str:
+    """A threshold of a rule with its unit: ``30 s``, ``1 restart``, ``20%``."""
+    if unit in ("ms", "s"):
+        return in_words(value / 1000 if unit == "ms" else value)
+    number = f"{value:,.2f}".rstrip("0").rstrip(".")
+    return f"{number}%" if unit == "%" else f"{number} {unit.removesuffix('s') if value == 1 else unit}".strip()
+
+
+@register.filter
+def round_of(key: str) -> str:
+    """Which controller a round is of, by the round's key: ``open batches``."""
+    return key.rpartition("-")[0].replace("_", " ") or key
 
 
 @register.filter

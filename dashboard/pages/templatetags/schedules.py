@@ -14,6 +14,12 @@ register = template.Library()
 
 
 @register.filter
+def rough_rate(per_s: float | None) -> str:
+    """Events per second with two digits: of an estimate no more are known."""
+    return NONE if per_s in (None, "") else exact_rate(float(f"{per_s:.2g}"))
+
+
+@register.filter
 def exact_rate(per_s: float | None) -> str:
     """Events per second with four digits, so that what was asked for is read as it was asked."""
     if per_s in (None, ""):

@@ -18,7 +18,7 @@ from dashboard.operations import selectors as operations
 from dashboard.operations.diagnosis.health import verdict_of
 from dashboard.operations.diagnosis.problems import EstateProblem
 from dashboard.operations.diagnosis.problems import problems as problems_of
-from dashboard.operations.live_view.findings import verdict
+from dashboard.operations.live_view.findings import NOTE, verdict
 from dashboard.operations.live_view.survival import survival_in_words
 from dashboard.operations.services import NothingElsewhere, drain_node, undrain_node
 from dashboard.pages import flash
@@ -29,8 +29,8 @@ from scheduler.model.errors import PermissionDenied
 
 LINKED = 12  # dataflows of a problem by name; of more only how many
 LISTED = 100
-STEADY = {"new": "just begun", "lasting": "stable", "comes_and_goes": "comes and goes"}
-WAYS = {"worse": "getting worse", "better": "getting better", "same": "neither better nor worse"}
+STEADY = {"new": "just begun", "lasting": "lasts", "comes_and_goes": "comes and goes"}
+WAYS = {"worse": "getting worse", "better": "getting better", "same": "stable"}
 
 
 @require_safe
@@ -144,10 +144,11 @@ def element_url(kind: str, subject: str) -> str:
 
 def _row(problem: EstateProblem) -> dict[str, Any]:
     finding, course = problem.finding, problem.course
+    direction = "" if finding.severity == NOTE else problem.direction  # a note is no harm that grows
     return {
         "finding": finding, "name": problem.name, "since": moment_of(course.since_s and 1000 * course.since_s),
-        "steady": STEADY[course.kind], "course": course, "way": WAYS.get(problem.direction, ""),
-        "direction": problem.direction, "url": element_url(problem.kind, problem.subject),
+        "steady": STEADY[course.kind], "course": course, "way": WAYS.get(direction, ""),
+        "direction": direction, "url": element_url(problem.kind, problem.subject),
         "causes": [{"id": query_id, "url": reverse("query", args=[query_id])} for query_id in problem.causes],
         "slot_url": slot_url(finding.slot) if finding.slot and finding.slot != finding.name else "",
         "dataflows": finding.dataflows[:LINKED], "more": max(0, len(finding.dataflows) - LINKED),

@@ -34,6 +34,7 @@ WORDS = {
     "to_delta": "Delta table", "to_s3": "S3 objects", "to_kafka": "Kafka", "to_mqtt": "MQTT"}  # others: their names
 TYPES = (*(kind for kind in COLUMN_TYPES if "(" not in kind), "decimal(38,2)")
 UNITS = ("ms", "s", "us", "ns")
+SEEN = 6  # events above the columns: these are what one has to correct, and are to be in sight
 WORKS = {AS_IS: "Nothing: pass events on as they are", FILTER: "Keep some events",
          AVERAGE: "Average a column in windows of time"}
 EMPTY_ROWS = 2  # below the columns, to write further ones in
@@ -229,7 +230,7 @@ def _shown(
         answers, context["seen"] = _seen(request, answers)
         looking = context["seen"].get("is_under_way", False)
         context |= {"rows": [*answers.columns, *[ColumnAnswer("", taken=False)] * EMPTY_ROWS], "types": TYPES,
-                    "units": UNITS,
+                    "units": UNITS, "most_seen": f":{SEEN}",
                     "has_looks": _has_looks(answers), "looking": looking,
                     "awaited": looking and answers.proposes and not answers.columns}
     elif step == "work":

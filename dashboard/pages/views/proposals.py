@@ -74,6 +74,7 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
         "graph": difference_graph(diff, task_types=jobs.task_types()) if diff else {},
         "groups": {status: [task for task in tasks if task["status"] == status]
                    for status in ("started", "reused", "stopped", "neighbour")},
+        "has_alternates": any(task["on"] for task in tasks),
         "failing": [{"id": key, **cause} for key, cause in live["failing"].items()],
         "steps": steps, "current_step": next((step for step in steps if step["state"] != "done"), None),
         "is_open": record.status in OPEN,

@@ -64,7 +64,7 @@ def expected_slowing(forecast: MinuteForecast, now_s: float) -> tuple[float, ...
 def speed_expectation(node: str, forecast: MinuteForecast, now_s: float) -> str:
     """What is expected of the speed of a node's cores, how sure that is, or why the last minute decides."""
     if not (ahead := forecast.ahead(now_s)):
-        return f"The cores of {node} are expected to stay as fast as in the last minute: {forecast.why_averages}"
+        return f"The cores of {node} are expected to stay as fast as in the last minute. {forecast.why_averages}"
     wrong = sum(forecast.errors) / len(forecast.errors)
     return (f"The cores of {node} are expected to have {sum(ahead) / len(ahead):.0%} of their calibrated speed in the "
             f"next {AHEAD} minutes, {forecast.last:.0%} now (forecast by {forecast.method}, {wrong:.0%} wrong).")
@@ -85,7 +85,7 @@ def told_expectations(
     for task, course in courses.items():
         name, forecast = name_of(running, task), forecasts.get(task)
         if forecast is not None and forecast.why_averages:
-            yield f"{name} is expected to go on as in the last minute: {forecast.why_averages}"
+            yield f"{name} is expected to go on as in the last minute. {forecast.why_averages}"
         elif forecast is not None and (mean := sum(course) / len(course)) > seen[task]:
             wrong = sum(forecast.errors) / len(forecast.errors)
             yield (f"{name} is expected to make {mean:,.0f} events/s in the next {AHEAD} minutes, "

@@ -44,8 +44,9 @@ def _lines(state: dict) -> list[str]:
         if node["spare"]:
             lines.append(f"spare driver on {name}: {node['spare']['state']}, {node['spare']['memory_mb']:.0f} MB")
     for dataflow in state["dataflows"].values():
-        lines.append(f"dataflow {dataflow['name']} ({dataflow['team']}): {dataflow['state']}")
+        lines.append(f"dataflow {dataflow['name']} ({dataflow['team']}): {dataflow['state'].replace('_', ' ')}")
     for key, finding in state["health"].items():
-        lines.append(f"{finding['severity']}: {key} is {finding['state']}. {finding['cause']} {finding['remedy']}")
+        lines.append(f"{finding['severity']}: {finding['cause']} {finding['remedy']} "
+                     f"({key}, {finding['state'].replace('_', ' ')})")
     lines.append(f"{verdict_of(state)}.")
     return lines
