@@ -85,22 +85,21 @@ class Divided:
                       what="more results")
 
     def check(self) -> None:
-        """Each sensor has what plain folds over all readings give it, in order."""
+        """Each key has what plain folds over all readings give it, in order."""
         windows, firsts = defaultdict(list), defaultdict(list)
         for row in self.rows("counted"):
             windows[row["sensor"]].append(tuple(row[name] for name in ("window_start", "n", "last", "late")))
         for row in self.rows("passed"):
-            firsts[row["sensor"]].append(row["_seq"])
+            firsts[row["sensor"], row["kind"]].append(row["_seq"])
         most = max(row["_seq"] for row in (*self.rows("counted"), *self.rows("passed")))
         alone, passed = self._undivided(most + 10 * SENSORS)
-        assert len(windows) == len(firsts) == SENSORS
-        for sensor in windows:
-            assert windows[sensor] == alone[sensor][:len(windows[sensor])]
-            assert firsts[sensor] == passed[sensor][:len(firsts[sensor])]
+        assert (len(windows), len(firsts)) == (SENSORS, 3 * SENSORS)
+        for given, expected in ((windows, alone), (firsts, passed)):
+            assert given == {key: expected[key][:len(own)] for key, own in given.items()}
         assert sum(row[3] for own in windows.values() for row in own) > SENSORS, "events are late"
 
     @staticmethod
-    def _undivided(count: int) -> tuple[dict[str, list], dict[str, list]]:
+    def _undivided(count: int) -> tuple[dict[str, list], dict[tuple[str, str], list]]:
         _, fold = window_fold({**WINDOW, "kind": "tumbling", "slide": None, "lateness": 0, "late": "drop",
                                "ahead": 0, "idle": None, "landmark": None}, {"kind": "string", "sensor": "string"})
         distinct = Deduplicated(WITHIN_S * 1000)
@@ -112,7 +111,7 @@ class Divided:
             for row in fold.step(state, sensor, time, seq, born, sensor, None, kind):
                 windows[row[3]].append((row[4], row[6], row[7], row[8]))
             if list(distinct.step(seen, f"{sensor}\x1f{kind}", time, seq, born)):
-                firsts[sensor].append(seq)
+                firsts[sensor, kind].append(seq)
         return windows, firsts
 
 
