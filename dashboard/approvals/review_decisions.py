@@ -61,7 +61,8 @@ def counts_in_words(counts: Mapping[str, int], kind: PlanKind) -> str:
     """
     words = (("started", "starts", "start"), ("resumed", "resumes", "resume"), ("stopped", "stops", "stop"),
              ("rested", "rests", "rest"), ("reused", kind.goes_on, kind.go_on))
-    parts = [(counts[name], one if counts[name] == 1 else several) for name, one, several in words if counts[name]]
+    parts = [(counts[name], single if counts[name] == 1 else several) for name, single, several in words
+             if counts[name]]
     return ", ".join(
         f"{number} {'' if index else 'task ' if number == 1 else 'tasks '}{deed}"
         for index, (number, deed) in enumerate(parts)) or "No task changes"

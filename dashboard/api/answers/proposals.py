@@ -32,7 +32,7 @@ class ProposalRow(Answer):
 Price = answer_of(plan.Price)
 
 
-class BillChange(Answer):
+class BillChangeAnswer(Answer):
     """By how much a plan changes a team's bill; ``is_own``: that of the other dataflows of the proposing team."""
 
     team: str
@@ -162,7 +162,7 @@ class PlanDifference(Answer):
     bundles: list[BundleChange]
     promise: PromiseAnswer | None
     joining: Joining | None
-    bill_changes: list[BillChange]
+    bill_changes: list[BillChangeAnswer]
     version: VersionChange | None
 
 

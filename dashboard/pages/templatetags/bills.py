@@ -14,10 +14,16 @@ register.filter("money_text", money_text)
 
 
 @register.filter
-def money_change(value: float, error: float = 0.0) -> str:
-    """What an hour costs more or less, with its sign, and with its error where there is one."""
+def money_signed(value: float, error: float = 0.0) -> str:
+    """What an hour costs more or less, with its sign, and with as many digits as its error leaves."""
     text = money_text(value, error=error)
-    return f"{text if text.startswith('-') else f'+{text}'}{f' ± {money_text(error, error=error)}' if error else ''}"
+    return text if text.startswith("-") else f"+{text}"
+
+
+@register.filter
+def money_change(value: float, error: float = 0.0) -> str:
+    """The same with its error behind it, where there is one."""
+    return f"{money_signed(value, error)}{f' ± {money_text(error, error=error)}' if error else ''}"
 
 
 @register.filter
