@@ -69,15 +69,15 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _rows(browser: Browser, state: StorageState, address: str, tasks: int, *, looks: int) -> list[dict[str, Any]]:
     """A row for each cache."""
-    kept = drive.context(browser, storage_state=state)
-    _look(kept, address)
+    cached = drive.context(browser, storage_state=state)
+    _look(cached, address)
     rows = []
     for cache in ("full", "empty"):
         seen = []
         for _ in range(looks):
-            context = kept if cache == "full" else drive.context(browser, storage_state=state)
+            context = cached if cache == "full" else drive.context(browser, storage_state=state)
             seen.append(_look(context, address))
-            if context is not kept:
+            if context is not cached:
                 context.close()
         painted_s, answered_s, sizes = zip(*seen, strict=True)
         rows.append({
@@ -85,7 +85,7 @@ def _rows(browser: Browser, state: StorageState, address: str, tasks: int, *, lo
             "best s": round(min(painted_s), 2), "worst s": round(max(painted_s), 2),
             "answer, median s": round(statistics.median(answered_s), 2), "kB": round(max(sizes) / 1000, 1),
             "goal s": GOALS_S.get(tasks) if cache == "full" else None})
-    kept.close()
+    cached.close()
     return rows
 
 
