@@ -75,7 +75,6 @@ def test_a_driver_shows_its_pages_to_who_has_the_key_and_to_nobody_else(driver: 
     address = PageAddress.read(text)
     assert b"counted" in fetch(address, "StreamingQuery/", within_s=60)
     assert run.encode() in fetch(address, "StreamingQuery/statistics/", query=f"id={run}", within_s=60)
-    assert b"MapInPandas" in fetch(address, "SQL/execution/", query="id=0", within_s=60)
     for path in SHOWN.keys() - {"StreamingQuery/statistics/", "SQL/execution/", "storage/rdd/"}:
         query = "id=0" if path == "jobs/job/" else "id=0&attempt=0" if path == "stages/stage/" else ""
         assert harmless(fetch(address, path, query=query, within_s=60).decode(), link=lambda *_: None), path
