@@ -21,11 +21,11 @@ HTML = ("<html><body onload=x()><script>alert(1)</script><h3>Active</h3><table><
 @pytest.fixture
 def orders(monkeypatch: pytest.MonkeyPatch) -> list[DriverPageOrder]:
     """What nodes are asked: n1 has pages, and answers with one."""
-    asked: list[DriverPageOrder] = []
-    monkeypatch.setattr(node_calls, "driver_page", lambda order: asked.append(order) or DriverPage(HTML))
+    sent: list[DriverPageOrder] = []
+    monkeypatch.setattr(node_calls, "driver_page", lambda order: sent.append(order) or DriverPage(HTML))
     reports = Reports.of({"n1": {"at_ms": 0, "slots": {"0": {"state": "running", "has_spark_page": True}}}})
     monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=reports))
-    return asked
+    return sent
 
 
 def test_an_administrator_gets_the_page_without_what_could_harm(

@@ -17,7 +17,7 @@ import pytest
 
 from dashboard.pages.foreign_html import harmless
 from scheduler.contracts.driver_pages import SHOWN
-from workers.engine.agents.supervising.driver_pages import PageAddress, fetch
+from workers.engine.agents.supervising.driver_page_fetching import PageAddress, fetch
 
 pytestmark = pytest.mark.spark
 ROOT = Path(__file__).parents[2]
@@ -52,8 +52,8 @@ def driver(tmp_path_factory: pytest.TempPathFactory, with_jar: Callable[[Path], 
         [sys.executable, "-c", DRIVER, str(folder)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
-        said, run = json.loads(process.stdout.readline())
-        yield process, said, run
+        text, run = json.loads(process.stdout.readline())
+        yield process, text, run
     finally:
         for started in [*psutil.Process(process.pid).children(recursive=True), process]:
             started.kill()
@@ -71,11 +71,10 @@ def status(port: int, path: str, *, method: str = "GET", **headers: str) -> int:
 
 
 def test_a_driver_shows_its_pages_to_who_has_the_key_and_to_nobody_else(driver: Any) -> None:
-    _, said, run = driver
-    address = PageAddress.read(said)
+    _, text, run = driver
+    address = PageAddress.read(text)
     assert b"counted" in fetch(address, "StreamingQuery/", within_s=60)
     assert run.encode() in fetch(address, "StreamingQuery/statistics/", query=f"id={run}", within_s=60)
-    assert b"MapInPandas" in fetch(address, "SQL/execution/", query="id=0", within_s=60)
     for path in SHOWN.keys() - {"StreamingQuery/statistics/", "SQL/execution/", "storage/rdd/"}:
         query = "id=0" if path == "jobs/job/" else "id=0&attempt=0" if path == "stages/stage/" else ""
         assert harmless(fetch(address, path, query=query, within_s=60).decode(), link=lambda *_: None), path
@@ -93,8 +92,8 @@ def test_a_driver_shows_its_pages_to_who_has_the_key_and_to_nobody_else(driver: 
 
 
 def test_the_key_is_in_no_command_line_and_no_environment_and_pages_are_of_this_machine_alone(driver: Any) -> None:
-    process, said, _ = driver
-    address = PageAddress.read(said)
+    process, text, _ = driver
+    address = PageAddress.read(text)
     tree = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
     assert len(tree) > 2, "the JVM, and a Python worker"
     for member in tree:
@@ -105,8 +104,8 @@ def test_the_key_is_in_no_command_line_and_no_environment_and_pages_are_of_this_
 
 
 def test_no_page_that_is_shown_has_the_key_or_the_password_of_the_broker(driver: Any) -> None:
-    _, said, run = driver
-    address = PageAddress.read(said)
+    _, text, run = driver
+    address = PageAddress.read(text)
     queries = {"StreamingQuery/statistics/": f"id={run}", "SQL/execution/": "id=0", "jobs/job/": "id=0",
                "stages/stage/": "id=0&attempt=0"}
     for path in SHOWN.keys() - {"storage/rdd/"}:

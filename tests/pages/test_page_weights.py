@@ -29,9 +29,9 @@ def weights(client: Client, addresses: Iterator[str]) -> dict[str, int]:
         assert response.status_code == 200, address
         page = Markup(response.text)
         has_graph = any(element.attributes.get("type") == "application/json" for element in page.every("script"))
-        asked = {value for name in ASKED if name != "data-graph" or not has_graph for value in page.values(name)}
+        fetched = {value for name in ASKED if name != "data-graph" or not has_graph for value in page.values(name)}
         texts = [response.content]
-        for more in sorted(value for value in asked if value.startswith("/") and not value.startswith("/static/")):
+        for more in sorted(value for value in fetched if value.startswith("/") and not value.startswith("/static/")):
             texts.append(client.get(more).content)
         weighed[address] = sum(len(gzip.compress(text, 6, mtime=0)) for text in texts)
     return weighed

@@ -89,12 +89,12 @@ def test_the_chart_is_of_the_newest_events_and_for_who_may_see_the_dataflow(
     world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = running(world.carla, world.city, document("traffic", visibility="private"), world.ana)
-    asked = []
-    monkeypatch.setattr(jobs, "output_tail", lambda channel, count: asked.append(count) or [
+    counts = []
+    monkeypatch.setattr(jobs, "output_tail", lambda channel, count: counts.append(count) or [
         {"_time": 1000 * number, "speed": number} for number in range(5)])
     address = reverse("output_chart", args=[record.pk, "out"])
     figure = client_of("carla").get(address, {"value": "speed"}).json()
-    assert figure["data"][0]["y"] == [0, 1, 2, 3, 4] and asked == [200]
+    assert figure["data"][0]["y"] == [0, 1, 2, 3, 4] and counts == [200]
     assert figure["data"][0]["x"][0].startswith("1970-01-01T00:00:00")
     assert client_of("mo").get(address).status_code == 404
     page = Markup(client_of("carla").get(reverse("dataflow", args=[record.pk])).text)

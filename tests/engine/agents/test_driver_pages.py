@@ -27,8 +27,8 @@ from scheduler.contracts.driver_pages import (
     DriverPageOrder,
 )
 from workers.engine import driver_page_store
-from workers.engine.agents.supervising import driver_pages
-from workers.engine.agents.supervising.driver_pages import DriverPages, PageAddress, driver_pages_thread
+from workers.engine.agents.supervising import driver_page_fetching
+from workers.engine.agents.supervising.driver_page_fetching import DriverPages, PageAddress, driver_pages_thread
 from workers.engine.worker_settings import Settings
 
 KEY = base64.urlsafe_b64encode(b"k" * 32).rstrip(b"=").decode()
@@ -74,8 +74,8 @@ def driver() -> Iterator[Driver]:
     server.server_close()
 
 
-def pages_of(*said: object, broker: Any = None, folder: Path = Path("/data/of/weir")) -> DriverPages:
-    slots = [SimpleNamespace(name=str(index), report={"spark_page": text}) for index, text in enumerate(said)]
+def pages_of(*addresses: object, broker: Any = None, folder: Path = Path("/data/of/weir")) -> DriverPages:
+    slots = [SimpleNamespace(name=str(index), report={"spark_page": text}) for index, text in enumerate(addresses)]
     return DriverPages(broker, Settings(node="n1", data_dir=folder, spark_pages=True), slots=lambda: slots)
 
 
@@ -113,12 +113,12 @@ def test_no_other_page_is_asked_for(driver: Driver, path: str, query: dict[str, 
     assert not driver.asked
 
 
-@pytest.mark.parametrize("said", [
+@pytest.mark.parametrize("text", [
     None, "", "8080", f"0:{KEY}", f"70000:{KEY}", f"٣٣٣:{KEY}", "80:short", f"80:{KEY}\r\nX: y", f"evil:80:{KEY}", 5,
     {}])
-def test_what_a_slot_says_of_its_pages_is_an_address_or_nothing(said: object) -> None:
-    assert PageAddress.read(said) is None
-    assert pages_of(said).read(order()) == DriverPage(failure=NO_DRIVER)
+def test_what_a_slot_says_of_its_pages_is_an_address_or_nothing(text: object) -> None:
+    assert PageAddress.read(text) is None
+    assert pages_of(text).read(order()) == DriverPage(failure=NO_DRIVER)
     assert pages_of().read(order()) == DriverPage(failure=NO_DRIVER)
 
 
@@ -138,7 +138,7 @@ def test_a_page_has_a_size_and_a_time(driver: Driver, monkeypatch: pytest.Monkey
     driver.pieces = [b"x" * 100_000] * 20
     page = pages.read(order())
     assert page.is_cut and len(page.html) == MOST_BYTES
-    monkeypatch.setattr(driver_pages, "ANSWERS_S", 0.3)
+    monkeypatch.setattr(driver_page_fetching, "ANSWERS_S", 0.3)
     driver.pieces, driver.pause_s = [b"x"] * 1000, 0.05  # something comes all the time, and never all of it
     assert pages.read(order()) == DriverPage(failure=NO_ANSWER)
 

@@ -43,7 +43,7 @@ from .supervising.broker_sync import DesiredStateWatcher, ReportPublisher, conne
 from .supervising.broker_users import CONNECTORS, BrokerUsers
 from .supervising.confinement import Confinement, command_of, trusted_environment, unconfined
 from .supervising.copy_holders import holders_thread
-from .supervising.driver_pages import driver_pages_thread
+from .supervising.driver_page_fetching import driver_pages_thread
 from .supervising.lease import Lease, LeaseState
 from .supervising.log_keeper import LogAnswers, LogKeeper
 from .supervising.look_runner import LookRunner

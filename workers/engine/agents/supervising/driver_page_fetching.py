@@ -104,8 +104,8 @@ class DriverPages(threading.Thread):
         """A page, without the secrets that this agent has opened, or why there is none."""
         if not is_shown(order.path, order.query):
             return DriverPage(failure=REFUSED)
-        said = next((slot.report.get("spark_page") for slot in self._slots() if slot.name == order.slot), None)
-        address = PageAddress.read(said)
+        text = next((slot.report.get("spark_page") for slot in self._slots() if slot.name == order.slot), None)
+        address = PageAddress.read(text)
         if address is None:
             return DriverPage(failure=NO_DRIVER)
         try:
@@ -113,8 +113,8 @@ class DriverPages(threading.Thread):
         except (OSError, http.client.HTTPException) as error:
             logger().warning("a driver's page did not come", slot=order.slot, path=order.path, error=str(error)[:200])
             return DriverPage(failure=NO_ANSWER)
-        text = redacted(content[:MOST_BYTES].decode(errors="replace")).replace(self._data_folder, "<data folder>")
-        return DriverPage(text, len(content) > MOST_BYTES)
+        html = redacted(content[:MOST_BYTES].decode(errors="replace")).replace(self._data_folder, "<data folder>")
+        return DriverPage(html, len(content) > MOST_BYTES)
 
 
 def driver_pages_thread(
