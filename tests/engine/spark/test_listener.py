@@ -78,27 +78,27 @@ def test_what_an_open_batch_has_done_so_far_counts_and_never_falls_when_it_ends(
 
 
 def test_all_queries_of_a_report_ask_the_jvm_once_for_their_open_batches():
-    asked, now_s = [], [5.0]
+    calls, now_s = [], [5.0]
 
     def open_times(redis_url: str) -> str:
-        asked.append(redis_url)
-        return f"{100 * len(asked)} 7 f1-0\n30 6100 f 2\n"
+        calls.append(redis_url)
+        return f"{100 * len(calls)} 7 f1-0\n30 6100 f 2\n"
 
     jvm = SimpleNamespace(weir=SimpleNamespace(RealTime=SimpleNamespace(openTimes=open_times)))
     times = OpenTimes(SimpleNamespace(_jvm=jvm), "redis://b", monotonic_s=lambda: now_s[0])
     assert [times.busy_ms(name) for name in ("f1-0", "f 2", "gone")] == [100, 30, 0]
     assert [times.still_ms(name) for name in ("f1-0", "f 2", "gone")] == [7, 6_100, 0]
-    assert asked == ["redis://b"]
+    assert calls == ["redis://b"]
     now_s[0] += 1.0
-    assert [times.busy_ms("f1-0"), times.still_ms("f1-0"), len(asked)] == [200, 7, 2]
+    assert [times.busy_ms("f1-0"), times.still_ms("f1-0"), len(calls)] == [200, 7, 2]
 
 
 def test_the_run_of_a_query_is_asked_for_once():
-    asked = []
-    query = StartedQuery(SimpleNamespace(runId=lambda: asked.append("run") or SimpleNamespace(toString=lambda: "r1")))
+    calls = []
+    query = StartedQuery(SimpleNamespace(runId=lambda: calls.append("run") or SimpleNamespace(toString=lambda: "r1")))
     listener = QueryListener(lambda run_id: None)
     listener.listening = True
     listener._keep(progress("r1", 4, trigger_ms=40, asking_ms=10))
     for _ in range(3):
         assert listener.progress(query).batch == 4
-    assert asked == ["run"]
+    assert calls == ["run"]
