@@ -1,7 +1,6 @@
 """Two dynamic dataflows and a static one that share a source, in two slots: what tests of switches run.
 
-One switches as soon as it can, the other in waves. Both have two elements, in different slots, and a third one whose
-alternates follow from the static dataflow's task: one of them is equal to it.
+One switches as soon as it can, the other in waves. Both have two elements, in different slots.
 """
 
 from __future__ import annotations
@@ -14,18 +13,14 @@ from typing import Any
 from scheduler.model.canonical import canonical_config
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask
-from scheduler.model.refinement import Refined
 from scheduler.model.settings_of_fragments import FragmentSettings
 from scheduler.model.task_types import DYNAMIC, DYNAMIC_FOLD
-from scheduler.reuse.narrower_alternates import PASSES, refined_alternates
 
 from .rig import NODE, estate_of
 
 KEPT = {"keep_events": 1_000_000}
 DROPS = {"plain": 0, "few": 3, "odd": 2, "next": 0}  # the alternate lets go what this divides
 ELEMENTS = {"fast": ("f1", "f2"), "wave": ("w1", "w2")}
-ON_TOP = {"fast": "f3", "wave": "w3"}  # elements that read the static task
-SHIFT = 7
 
 
 def element(name: str, parent: str, switching: str, catalog: Mapping) -> RunningTask:
@@ -63,26 +58,6 @@ def element_with_state(name: str, parent: str, switching: str, catalog: Mapping)
         ways.append({"name": way, "value": 4 - number, "tasks": tasks, "streams": streams})
     config = canonical_config(catalog[DYNAMIC_FOLD], {"alternates": ways, "switching": switching, "begin": "fresh"})
     return RunningTask(name, DYNAMIC_FOLD, config, (parent,))
-
-
-def element_on_top(name: str, switching: str, catalog: Mapping) -> RunningTask:
-    """An element that does what the static task does, in one way alone, in the others with a query behind it; as it
-    reads that task."""
-    static = {"id": "static", "type": "shift", "config": {"by": SHIFT}}
-    ways = []
-    for number, (way, drops) in enumerate(DROPS.items()):
-        behind = [{"id": "work", "type": "sql", "config": {"query": f"SELECT * FROM input WHERE n % {drops} <> 0"}}]
-        tasks = [static, *(behind if drops else ())]
-        ids = ["input", *(task["id"] for task in tasks), "output"]
-        ways.append({"name": way, "value": 4 - number, "tasks": tasks, "streams": [
-            {"from": source, "to": target} for source, target in pairwise(ids)]})
-    config = canonical_config(catalog[DYNAMIC], {"alternates": ways, "switching": switching})
-
-    def refining(name: str, _: Mapping[str, Any]) -> Refined | None:
-        return Refined(PASSES, {}) if name == "shift" else None
-
-    refined = refined_alternates(config, refining, task_types=catalog)
-    return RunningTask(name, DYNAMIC, canonical_config(catalog[DYNAMIC], refined.config), ("shift",))
 
 
 def since(way: str, seen: int, passed: int) -> float:
@@ -128,30 +103,24 @@ def switching_estate(prefix: str, catalog: Mapping) -> SwitchingEstate:
     tasks = [
         RunningTask("source", "numbers", {"rate_per_s": 50.0}, ()),
         *(task for way, names in ELEMENTS.items() for task in line(*names, way, catalog)),
-        RunningTask("shift", "shift", {"by": SHIFT}, ("source",)), RunningTask("kept", "kept", KEPT, ("shift",)),
-        *(element_on_top(name, way, catalog) for way, name in ON_TOP.items()),
-        *(RunningTask(f"{name}-out", "kept", KEPT, (name,)) for name in ON_TOP.values())]
-    head, wave, fast, behind, static, fast_on_top, wave_on_top = (f"{prefix}{number}-0" for number in range(7))
+        RunningTask("shift", "shift", {"by": 7}, ("source",)), RunningTask("kept", "kept", KEPT, ("shift",))]
+    head, wave, fast, behind, static = (f"{prefix}{number}-0" for number in range(5))
     fragments = [
         Fragment(head, ("source", "w1"), f"{NODE}/0", 2, {"source": (fast, static), "w1": (wave,)}),
         Fragment(wave, ("w2", "w2-sum", "w2-out"), f"{NODE}/1", 3),
         Fragment(fast, ("f1",), f"{NODE}/1", 1, {"f1": (behind,)}),
         Fragment(behind, ("f2", "f2-sum", "f2-out"), f"{NODE}/0", 3),
-        Fragment(static, ("shift", "kept"), f"{NODE}/1", 2, {"shift": (fast_on_top, wave_on_top)}),
-        Fragment(fast_on_top, ("f3", "f3-out"), f"{NODE}/0", 2),
-        Fragment(wave_on_top, ("w3", "w3-out"), f"{NODE}/1", 2)]
+        Fragment(static, ("shift", "kept"), f"{NODE}/1", 2)]
     return SwitchingEstate(
-        estate_of(fragments, tasks, slots=2),
-        {"w1": head, "w2": wave, "f1": fast, "f2": behind, "f3": fast_on_top, "w3": wave_on_top},
-        {"w2": f"{wave}.2", "f2": f"{behind}.2", "static": f"{static}.1", "f3": f"{fast_on_top}.1",
-         "w3": f"{wave_on_top}.1"})
+        estate_of(fragments, tasks, slots=2), {"w1": head, "w2": wave, "f1": fast, "f2": behind},
+        {"w2": f"{wave}.2", "f2": f"{behind}.2", "static": f"{static}.1"})
 
 
 def static_alone(prefix: str, rate_per_s: float) -> tuple[Estate, str]:
     """The static dataflow with a source of its own, as fast as is wanted; and the channel of its output."""
     tasks = [
         RunningTask("alone", "numbers", {"rate_per_s": rate_per_s}, ()),
-        RunningTask("shift-alone", "shift", {"by": SHIFT}, ("alone",)),
+        RunningTask("shift-alone", "shift", {"by": 7}, ("alone",)),
         RunningTask("kept-alone", "kept", KEPT, ("shift-alone",))]
     name = f"{prefix}-0"
     fragment = Fragment(name, ("alone", "shift-alone", "kept-alone"), f"{NODE}/0", 3)
