@@ -138,8 +138,8 @@ class ChangeMade:
 class Replayed:
     """The results of a replay, step by step.
 
-    ``cores`` is the CPU of all queries and trials together, ``waiting`` the events that wait in front of them; ``latency_s`` is
-    by limit, NaN while its dataflow rests.
+    ``cores`` is the CPU of all queries and trials together, ``waiting`` the events that wait in front of them;
+    ``latency_s`` is by limit, NaN while its dataflow rests.
     """
 
     estate: Estate
