@@ -331,9 +331,9 @@ def test_a_round_that_waits_names_the_plan_that_it_waits_for(
         client.force_login(person)
         page = " ".join(client.get("/controllers/defragmentation/").text.split())
         assert (f'<a href="/proposals/{other.pk}/">the plan to submit flood</a>' in page) is is_told
-        assert ("It waits for a plan of another team." in page) is not is_told
+        assert ("Waits for a plan of another team." in page) is not is_told
     enacted(other)
-    assert "It waits for" not in client.get("/controllers/defragmentation/").text
+    assert "Waits for" not in client.get("/controllers/defragmentation/").text
 
 
 # Dry runs -------------------------------------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ class Everything:
             "token_id": token.pk, "number": 1,
             "look_id": "none", "search_id": "none", "username": "vera", "provider_id": "oidc",
             "way": "pause", "task": "out", "team": "city", "controller": "defragmentation", "kind": "latency",
-            "process": "0", "step": "source",
+            "process": "0", "step": "source", "page": "jobs/",
             "comment_id": comment_on(actor=world.carla, proposal_id=proposal.pk, text="Why 7?").pk,
             "savepoint_id": take_savepoint(actor=world.carla, dataflow_id=record.pk, name="sunday").pk,
             "run_id": start_replay(actor=world.carla, proposal_id=proposal.pk).pk,

@@ -362,7 +362,7 @@ def test_a_page_takes_lists_begins_and_deletes(world, traffic):
     client = Client()
     client.force_login(world.carla)
     address = f"/dataflows/{traffic.pk}/savepoints"
-    assert b"None." in client.get(address).content
+    assert b"No savepoint yet." in client.get(address).content
     client.post(f"{address}/take", {"name": "monday & co", "note": "before the fair"})
     [row] = SavepointRow.objects.all()
     assert "being taken" in client.get(address).content.decode()

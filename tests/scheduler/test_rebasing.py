@@ -31,10 +31,10 @@ from scheduler.reuse.containment import Containment
 from tests.scheduler.sibling_index import SiblingIndex
 
 from .catalogue import PRICES, TYPES, flow
+from .containing import TYPES as RANGED
+from .containing import band
+from .containing import rule as contains
 from .invariants import check_fragments, check_outlets
-from .test_containment import TYPES as RANGED
-from .test_containment import band
-from .test_containment import rule as contains
 from .test_rescheduling import ESTATE, SAM, check_divided, rescheduled, submitted
 from .test_scheduled_estates import FLOWS as SHARING
 from .test_scheduled_estates import check_channels

@@ -75,6 +75,7 @@ class Topic:
     low: dict[int, int] = field(default_factory=dict)
     id: confluent_kafka.Uuid | None = None
     error = None
+    brokers: dict[int, Any] = field(default_factory=dict)
 
     @property
     def topics(self) -> dict[str, Topic]:

@@ -34,7 +34,7 @@ class Cluster:
     """Messages that are committed, the places of groups, and the newest epoch of each transactional id."""
 
     def __init__(self) -> None:
-        self.topics = {"rows": None}
+        self.topics, self.brokers = {"rows": None}, {}
         self.messages: list[dict[str, Any]] = []
         self.places: dict[str, int] = {}
         self.now_s, self.committed_s = 0.0, 0.0

@@ -116,7 +116,7 @@ def check(moving: Moving, *, on_cluster: bool) -> None:
         sums[event["_seq"] % KEYS] += event["_seq"] + 7
         assert (event["sum"], event["held"]) == (sums[event["_seq"] % KEYS], LENGTH)
     looked = [event["_seq"] for event in moving.rig.events(f"{moving.watcher.id}.1")]
-    stores = [store.name.split("-")[0] for store in (moving.rig.data_dir / "folds").glob("*.fold")]
+    stores = [store.name.split("-")[0] for store in (moving.rig.data_dir / "folds").glob(f"{moving.name}*.fold")]
     assert stores == ([] if on_cluster else [f"{moving.name}1"]), "all moved with one store"
     assert looked == list(range(looked[0], looked[0] + len(looked))), "and nobody who reads notices"
 
