@@ -34,6 +34,7 @@ BEYOND_SCHEMAS = {
     "invalid_dataflow": {
         "POST /api/dataflows", "POST /api/dataflows/{dataflow_id}/versions", "POST /api/near-misses",
         "POST /api/streams", "POST /api/streams/looks"},
+    "invalid_simulation": {"POST /api/dataflows/{dataflow_id}/simulations"},
     "invalid_goals": {
         "POST /api/dataflows/{dataflow_id}/goals", "GET /api/dataflows/{dataflow_id}/goals/prices"},
     "invalid_latency": {"POST /api/dataflows/{dataflow_id}/latency"},
