@@ -12,8 +12,10 @@ from dashboard.jobs import broker, broker_needed
 from scheduler.contracts.driver_pages import DriverPage, DriverPageOrder
 from scheduler.contracts.logs import LogAnswer, LogOrder
 from scheduler.model.key_loads import KeyLoads
-from workers.engine import driver_page_store, key_meters, log_store, search_store
+from workers.engine import key_meters, search_store
 from workers.engine import lost_nodes as lost
+from workers.engine.driver_page_store import PAGES_OF_DRIVERS
+from workers.engine.log_store import LOGS
 from workers.engine.search_store import CopiedBlock, SearchProgress
 from workers.engine.taps import Tapped
 
@@ -23,13 +25,13 @@ ANSWER_S, PAGE_S = 2.0, 6.0
 def read_logs(orders: Sequence[LogOrder]) -> dict[str, LogAnswer]:
     """What nodes answer in time, by node; raises ``BrokerAway``."""
     with broker_needed("so logs cannot be read."):
-        return log_store.ask(broker(settings.REDIS_URL), orders, within_s=ANSWER_S)
+        return LOGS.ask(broker(settings.REDIS_URL), orders, within_s=ANSWER_S)
 
 
 def driver_page(order: DriverPageOrder) -> DriverPage | None:
     """A page of a driver of Spark's, or None where its node does not answer in time; raises ``BrokerAway``."""
     with broker_needed("so Spark's pages cannot be read."):
-        return driver_page_store.ask(broker(settings.REDIS_URL), order, within_s=PAGE_S)
+        return PAGES_OF_DRIVERS.ask(broker(settings.REDIS_URL), [order], within_s=PAGE_S).get(order.node)
 
 
 def begin_search(search_id: str, facts: Mapping[str, Any], *, owner: str) -> None:

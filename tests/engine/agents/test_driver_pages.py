@@ -26,9 +26,9 @@ from scheduler.contracts.driver_pages import (
     DriverPage,
     DriverPageOrder,
 )
-from workers.engine import driver_page_store
 from workers.engine.agents.supervising import driver_page_fetching
 from workers.engine.agents.supervising.driver_page_fetching import DriverPages, PageAddress, driver_pages_thread
+from workers.engine.driver_page_store import PAGES_OF_DRIVERS
 from workers.engine.worker_settings import Settings
 
 KEY = base64.urlsafe_b64encode(b"k" * 32).rstrip(b"=").decode()
@@ -149,7 +149,7 @@ def test_who_asks_through_the_broker_is_answered(driver: Driver, broker: redis.R
     pages.start()
     try:
         broker.rpush("weir:driver-pages:n1", "no order")  # of another version
-        assert driver_page_store.ask(broker, order(), within_s=60) == DriverPage("<p>fine")
+        assert PAGES_OF_DRIVERS.ask(broker, [order()], within_s=60)[order().node] == DriverPage("<p>fine")
     finally:
         pages.stop()
         pages.join()

@@ -12,10 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.contracts.logs import ERROR, INFO, LEVELS, LOG_ANSWERS, LOG_ORDERS, WARNING, LogOrder
-from workers.engine import log_store, sealed_secrets
+from workers.engine import sealed_secrets
 from workers.engine.agents.supervising import log_keeper
 from workers.engine.agents.supervising.log_keeper import BYTES_PER_S, KEPT_LINES, MOST_KEPT, LogAnswers, LogKeeper
 from workers.engine.agents.supervising.log_lines import LONGEST, line_of
+from workers.engine.log_store import LOGS
+from workers.engine.node_orders import LIVES_S
 
 FOLDER = "/srv/of-weir"
 
@@ -179,12 +181,12 @@ def test_a_node_is_asked_through_the_broker_and_one_that_is_away_is_missing(brok
     broker.rpush("weir:logs:n1", "of another version")
     answers.start()
     orders = [LogOrder(id=f"o-{node}", node=node, process="0") for node in ("n1", "n2")]
-    answered = log_store.ask(broker, orders[:1], within_s=60)
+    answered = LOGS.ask(broker, orders[:1], within_s=60)
     assert [line.text for line in answered["n1"].lines] == ["here"]
-    assert log_store.ask(broker, orders[1:], within_s=0.1) == {}
-    assert 0 < broker.ttl("weir:logs:n2") <= log_store.LIVES_S
-    for number in range(3 * log_store.MOST_ORDERS):
-        log_store.ask(broker, [LogOrder(id=f"p{number}", node="n2", process="0")], within_s=0)
-    assert broker.llen("weir:logs:n2") == log_store.MOST_ORDERS
+    assert LOGS.ask(broker, orders[1:], within_s=0.1) == {}
+    assert 0 < broker.ttl("weir:logs:n2") <= LIVES_S
+    for number in range(3 * LOGS.most):
+        LOGS.ask(broker, [LogOrder(id=f"p{number}", node="n2", process="0")], within_s=0)
+    assert broker.llen("weir:logs:n2") == LOGS.most
     answers.stop()
     answers.join()

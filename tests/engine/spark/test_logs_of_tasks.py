@@ -9,7 +9,7 @@ import pytest
 
 from scheduler.contracts.logs import ERROR, INFO, WARNING, LogLine, LogOrder
 from scheduler.model.fragment import Fragment, RunningTask
-from workers.engine import log_store
+from workers.engine.log_store import LOGS
 
 from .rig import NODE, Rig, estate_of
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("af
 def lines(rig: Rig, **wanted) -> list[LogLine]:
     """What the node answers."""
     order = LogOrder(id=uuid.uuid4().hex, node=NODE, **wanted)
-    answers = log_store.ask(rig.broker, [order], within_s=60)
+    answers = LOGS.ask(rig.broker, [order], within_s=60)
     return list(answers[NODE].lines)
 
 

@@ -23,7 +23,6 @@ from urllib.parse import urlencode
 
 import redis
 
-from scheduler.contracts.codec import InvalidContract
 from scheduler.contracts.driver_pages import (
     MOST_BYTES,
     NO_ANSWER,
@@ -33,16 +32,16 @@ from scheduler.contracts.driver_pages import (
     DriverPageOrder,
     is_shown,
 )
-from workers.engine import driver_page_store
+from workers.engine.driver_page_store import PAGES_OF_DRIVERS
 from workers.engine.sealed_secrets import redacted
 from workers.engine.worker_settings import Settings
 
 from ..agent_logs import logger
+from .order_answers import OrderAnswers
 
 if TYPE_CHECKING:
     from .supervision import SlotProcess
 
-TAKE_S = 1.0
 ANSWERS_S = 5.0
 TOKEN_S = 30
 _SAID = re.compile(r"(\d{1,5}):([A-Za-z0-9_-]{40,100})", re.ASCII)
@@ -69,8 +68,8 @@ class PageAddress:
         return f"{signed}.{_base64(hmac.digest(key, signed.encode(), hashlib.sha256))}"
 
 
-class DriverPages(threading.Thread):
-    """Answers what the site asks of the drivers' pages, one after the other.
+class DriverPages(OrderAnswers):
+    """Answers what the site asks of the drivers' pages.
 
     Parameters
     ----------
@@ -81,24 +80,8 @@ class DriverPages(threading.Thread):
     def __init__(
         self, broker: redis.Redis, settings: Settings, *, slots: Callable[[], Sequence[SlotProcess]],
     ) -> None:
-        super().__init__(name="driver_pages", daemon=True)
-        self._broker, self._node, self._data_folder = broker, settings.node, str(settings.data_dir)
-        self._slots = slots
-        self._stopped = threading.Event()
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stopped.set()
-
-    def run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                if (order := driver_page_store.take(self._broker, self._node, wait_s=TAKE_S)) is not None:
-                    driver_page_store.tell(self._broker, order, self.read(order))
-            except redis.RedisError:
-                self._stopped.wait(1.0)
-            except InvalidContract as error:  # of another version: the next one may be sound
-                logger().warning("an order of a driver's page cannot be read", error=str(error))
+        super().__init__(broker, settings.node, PAGES_OF_DRIVERS, self.read, name="driver_pages")
+        self._data_folder, self._slots = str(settings.data_dir), slots
 
     def read(self, order: DriverPageOrder) -> DriverPage:
         """A page, without the secrets that this agent has opened, or why there is none."""

@@ -17,13 +17,12 @@ from typing import IO
 
 import redis
 
-from scheduler.contracts.codec import InvalidContract
 from scheduler.contracts.logs import LEVELS, MOST_LINES, LogAnswer, LogLine, LogOrder
-from workers.engine import log_store
+from workers.engine.log_store import LOGS
 from workers.engine.sealed_secrets import redacted
 
-from ..agent_logs import logger
 from .log_lines import line_of
+from .order_answers import OrderAnswers
 from .slot_lines import lines_of
 
 KEPT_LINES, KEPT_CHARACTERS = 1_000, 128_000  # of a query's, a task's or a process's own
@@ -31,7 +30,6 @@ MOST_KEPT = 100  # such
 ANSWERED = 500_000  # characters of an answer
 LONGEST_BYTES = 65_536  # of a line as it is read
 BYTES_PER_S = 1_000_000  # of a process; more is counted and left out, for it would take the agent's time
-TAKE_S = 1.0
 
 
 @dataclass(slots=True)
@@ -113,27 +111,11 @@ class LogKeeper:
         return redacted(text).replace(self._data_folder, "<data folder>")
 
 
-class LogAnswers(threading.Thread):
-    """Answers what the site asks of a node's logs, while it is asked."""
+class LogAnswers(OrderAnswers):
+    """Answers what the site asks of a node's logs."""
 
     def __init__(self, broker: redis.Redis, node: str, keeper: LogKeeper) -> None:
-        super().__init__(name="log_answers", daemon=True)
-        self._broker, self._node, self._keeper = broker, node, keeper
-        self._stopped = threading.Event()
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._stopped.set()
-
-    def run(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                if (order := log_store.take(self._broker, self._node, wait_s=TAKE_S)) is not None:
-                    log_store.tell(self._broker, order, self._keeper.read(order))
-            except redis.RedisError:
-                self._stopped.wait(1.0)
-            except (InvalidContract, ValueError) as error:  # of another version: the next one may be sound
-                logger().warning("an order of lines cannot be read", error=str(error))
+        super().__init__(broker, node, LOGS, keeper.read, name="log_answers")
 
 
 def _is_asked_for(order: LogOrder, process: str, query: str, task: str) -> bool:
