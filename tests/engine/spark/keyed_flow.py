@@ -149,8 +149,11 @@ class KeyedFlow:
 
     def lose_power(self) -> None:
         """Agent and slots end at once, and are started again."""
+        gone = {self.rig.slot_pid(str(slot.index)) for slot in self.rig.slots} | {None}
         self.rig.kill()
         self.rig.start()
+        self.rig.wait(lambda: not gone & {self.rig.slot_pid(str(slot.index)) for slot in self.rig.slots},
+                      what="the slots are back")
 
     def disturb(self) -> str:
         """One step by chance, and its name."""
