@@ -10,10 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from scheduler.key_division import ranges_of, ring_cut, whole_groups
+from scheduler.key_division import ranges_of, whole_groups
 from scheduler.model.estate import Estate
-from scheduler.model.fragment import Fragment, RunningBundle, RunningTask
-from scheduler.model.key_loads import DividedKeys, KeyLoads
+from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.moving import why_not_moved
 from scheduler.reuse.activity import Activity, adjust
 from scheduler.reuse.division import WantedBundle, divided_back, is_changing_hands, keys_divided_anew
@@ -26,7 +25,7 @@ from .test_moved_bundles import kill
 
 SENSORS, READINGS, RATE_PER_S, WITHIN_S, BEGAN_MS = 11, 3, 60.0, 3, 1_700_000_000_000
 KEPT = {"keep_events": 1_000_000}
-OBSERVED = ("SELECT {sensor} AS sensor_id, 'load' AS obs, CAST(_seq AS double) AS value, "
+OBSERVED = (f"SELECT concat('s', _seq % {SENSORS}) AS sensor_id, 'load' AS obs, CAST(_seq AS double) AS value, "
             "CAST(_seq AS string) AS msg_id, '' AS meta, CAST(_seq % 3 AS string) AS kind FROM input")
 WINDOW = {"aggregates": ["n=count(*)", "last=last(kind)"], "size": 2, "by": ["sensor_id"]}
 CONFIGS = {
@@ -46,15 +45,8 @@ BY_MARKS = ("windows", "firsts")  # who gives keys of these away leaves
 class KeyedFlow:
     """A source of readings, some of them late, and for each of some outputs the tasks by key that feed it."""
 
-    sensor = f"concat('s', _seq % {SENSORS})"  # in SQL
-
-    @staticmethod
-    def sensor_of(number: int) -> str:
-        return f"s{number % SENSORS}"
-
     def __init__(self, rig: Rig, seed: int, outputs: Sequence[str]) -> None:
         self.rig, self.chance, self.outputs = rig, random.Random(seed), tuple(outputs)
-        self.loads: dict[str, KeyLoads] = {}
         self.before: dict[str, Fragment] = {}  # the last plan by which keys changed hands takes these fragments back
         self.pauses = 0
         self.keyed = tuple(task for output in self.outputs for task in BRANCHES[output])
@@ -63,7 +55,7 @@ class KeyedFlow:
         self.tasks = [
             RunningTask("numbers", "numbers", {"rate_per_s": RATE_PER_S}, ()),
             RunningTask("untimely", "untimely", {"began_ms": BEGAN_MS}, ("numbers",)),
-            RunningTask("observed", "sql", {"query": OBSERVED.format(sensor=self.sensor)}, ("untimely",)),
+            RunningTask("observed", "sql", {"query": OBSERVED}, ("untimely",)),
         ]
         self.fragments = {self.ids["observed"]: Fragment(
             self.ids["observed"], ("numbers", "untimely", "observed"), self.slot(), 3,
@@ -89,23 +81,16 @@ class KeyedFlow:
     def publish(self) -> None:
         self.rig.publish(self.estate())
 
-    def divide(self, parts: Sequence[WantedBundle] | int, *tasks: str) -> None:
-        """Other bundles have the keys of these tasks: these, or so many as large as each other, by the loads of keys
-        where these are known."""
+    def divide(self, parts: Sequence[WantedBundle], *tasks: str) -> None:
+        """These bundles have the keys of these tasks."""
         ids = (f"f{self.rig.version + 1}-{number}" for number in itertools.count())
         self.before = dict(self.fragments)
         for task in tasks:
-            fragment = self.fragments[self.ids[task]]
             change = keys_divided_anew(
-                task, fragment, self._even(parts, fragment.id) if isinstance(parts, int) else parts, ids=ids,
-                left=self.rig.reports().left, works_on=task not in BY_MARKS)
+                task, self.fragments[self.ids[task]], parts, ids=ids, left=self.rig.reports().left,
+                works_on=task not in BY_MARKS)
             self.fragments |= change.after
         self.publish()
-
-    def _even(self, bundles: int, fragment_id: str) -> list[WantedBundle]:
-        shares = {place: 1 / bundles for place in range(bundles)}
-        cut = ring_cut(shares, dict.fromkeys(shares, ""), DividedKeys(self.loads.get(fragment_id), {}))
-        return [WantedBundle(f"{NODE}/{place % 2}", 1, share, cut.get(place, ())) for place, share in shares.items()]
 
     def divide_by_chance(self) -> None:
         """Some tasks have one bundle to four, of any sizes; ranges are named as where loads are known, or not."""
@@ -188,9 +173,6 @@ class KeyedFlow:
                 for name, fragment in self.fragments.items()}
             self.publish()
 
-    def own_bundles(self, task: str) -> list[RunningBundle]:
-        return [bundle for bundle in self.fragments[self.ids[task]].bundles if not bundle.leaving]
-
     def rows(self, output: str) -> list[dict[str, Any]]:
         return self.rig.events(f"{self.ids[output]}.0")
 
@@ -200,8 +182,9 @@ class KeyedFlow:
         self.rig.wait(lambda: all(len(self.rows(output)) > count + by for output, count in counts.items()),
                       what="more results")
 
-    def numbers(self, sensor: str) -> Iterator[int]:
-        return (number for number in itertools.count() if self.sensor_of(number) == sensor)
+    @staticmethod
+    def numbers(sensor: str) -> Iterator[int]:
+        return itertools.count(int(sensor[1:]), SENSORS)
 
     def check(self) -> None:
         """Each key has what it has undisturbed, in order, each once: by plain loops, and folds over all readings."""
@@ -266,4 +249,4 @@ class KeyedFlow:
         """All up to some behind the last one that is in a result: number, sensor, kind and event time."""
         last = max(row["_seq"] for rows in by_key.values() for row in rows)
         for seq in range(last + 10 * SENSORS):
-            yield seq, self.sensor_of(seq), str(seq % 3), BEGAN_MS + seq * 100 - (1500 if seq % 9 == 4 else 0)
+            yield seq, f"s{seq % SENSORS}", str(seq % 3), BEGAN_MS + seq * 100 - (1500 if seq % 9 == 4 else 0)
