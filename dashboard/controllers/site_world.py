@@ -27,6 +27,7 @@ from dashboard.operations.latency_control.open_batches import may_be_open, refus
 from dashboard.operations.live_view.deployment_reader import bytes_between_nodes, deployment_of, thresholds
 from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.learned_costs import costs_here
+from dashboard.operations.live_view.measured_keys import measured_key_loads
 from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.operations.models import BatchFigures, FragmentRow, LatencyStatus, SlotRow
 from dashboard.plans.defragment_evidence import channel_latency_ms, rule
@@ -56,6 +57,8 @@ from scheduler.latency.wanted_modes import WantedModes
 from scheduler.model.costs import Costs
 from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment
+from scheduler.model.key_loads import KeyLoads
 from scheduler.model.plan_kinds import names_where
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
@@ -241,6 +244,10 @@ class StoredWorld:
     def schedule_for(self, dataflow: str, source_per_s: float) -> BundleOffer:
         """By the same pair, from the profiles and slots of now."""
         return schedule_for(dataflow, source_per_s)
+
+    def key_loads(self, fragments: Sequence[Fragment]) -> Mapping[str, KeyLoads]:
+        """As their writers count them now."""
+        return measured_key_loads(self.estate, fragments)
 
     def used_profiles(self) -> Sequence[UsedProfile]:
         """As they were compared last."""

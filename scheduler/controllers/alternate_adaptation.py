@@ -196,6 +196,8 @@ class Adapting:
                 dataflow.bundles, answer, dataflow.goals, value_per_hour=dataflow.value_per_hour)
             if offer is not None:
                 decisions.append(_bundle_decision(dataflow, answer, offer, why, evidence))
+            elif dataflow.bundles is not None and dataflow.bundles.uneven:
+                decisions.append(_cut_decision(dataflow, answer, dataflow.bundles, evidence))
             elif answer.switches:
                 decisions.append(_decision(dataflow, answer, evidence))
             else:
@@ -248,20 +250,44 @@ def _bundle_decision(
 ) -> Decision:
     if dataflow.bundles is None:
         raise ValueError(f"{dataflow.id} runs by no schedule")
-    now, goals, offered = dataflow.bundles.now, dataflow.goals, dataflow.bundles
+    now, offered = dataflow.bundles.now, dataflow.bundles
+    return _schedule_decision(
+        dataflow, answer, offered, offer,
+        (AspectChange(Aspect.SCHEDULE, dataflow.id, now.rate_text, offer.rate_text),),
+        f"{' '.join((*dataflow.expects, why))} {offered.load_per_s:.4g} events/s come, and throughput is "
+        f"{answer.now.throughput:.2f}, wanted {_band(dataflow.goals)}. In place of {now.words}, it gets {offer.words}; "
+        f"{now.sustained_per_s:.4g} → {offer.sustained_per_s:.4g} events/s are held, for {now.per_hour:.4g} → "
+        f"{offer.per_hour:.4g} {evidence.currency} an hour.", evidence)
+
+
+def _cut_decision(
+    dataflow: AdaptedDataflow, answer: AdaptationAnswer, offered: OfferedBundles, evidence: Adaptations
+) -> Decision:
+    """The schedule of now once more, which cuts rings by the loads that keys have by now."""
+    words = " ".join(
+        f"Of {name}, {keys.bundle} has {keys.events:.0%} of the events, and was "
+        f"planned with {keys.wanted:.0%}: {keys.load.queue:.0f} events wait for it, and its slot is busy for "
+        f"{keys.load.cpu:.0%} of the time. With its ring cut by load, a bundle that was planned so has {keys.then:.0%} "
+        "at most." for name, keys in offered.uneven.items())
+    changes = tuple(
+        AspectChange(Aspect.KEYS, keys.task, keys.cut, keys.other_cut) for keys in offered.uneven.values())
+    return _schedule_decision(dataflow, answer, offered, offered.now, changes, words, evidence)
+
+
+def _schedule_decision(
+    dataflow: AdaptedDataflow, answer: AdaptationAnswer, offered: OfferedBundles, offer: BundleOffer,
+    changes: tuple[AspectChange, ...], why: str, evidence: Adaptations,
+) -> Decision:
+    goals = dataflow.goals
     rows = list(bundle_rows(offered, answer, value_per_hour=dataflow.value_per_hour))
     lack, most = max(0.0, 1 - answer.now.throughput), 1 - (goals.throughput - goals.tolerance)
     promised = most if answer.now.throughput >= goals.throughput else (lack + most) / 2
     return Decision(
-        dataflow.id, dataflow.team, (AspectChange(Aspect.SCHEDULE, dataflow.id, now.rate_text, offer.rate_text),),
+        dataflow.id, dataflow.team, changes,
         ControllerPromise(
             f"throughput of {1 - promised:.2f} at least, at about the same load", DRAINS_WITHIN_S,
             (PromiseBound(LACK, "", lack, promised),), load=sum(dataflow.rates_per_s.values())),
-        f"{' '.join((*dataflow.expects, why))} {offered.load_per_s:.4g} events/s come, and throughput is "
-        f"{answer.now.throughput:.2f}, wanted {_band(goals)}. In place of {now.words}, it gets {offer.words}; "
-        f"{now.sustained_per_s:.4g} → {offer.sustained_per_s:.4g} events/s are held, for {now.per_hour:.4g} → "
-        f"{offer.per_hour:.4g} {evidence.currency} an hour.",
-        worth=abs(answer.now.throughput - goals.throughput), moves_queries=True, alongside=True,
+        why, worth=abs(answer.now.throughput - goals.throughput), moves_queries=True, alongside=True,
         touched=dataflow.sharing_teams,
         arguments={
             "schedule": json.dumps({

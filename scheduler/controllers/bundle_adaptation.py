@@ -8,10 +8,11 @@ schedule and a switch goes what brings more profit, as in PLAStiCC (Kumbhare 201
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from scheduler.adaptation.shared_slots import AdaptationAnswer
+from scheduler.elasticity.uneven_keys import UnevenKeys
 from scheduler.model.checks import require_finite
 from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.model.figure_words import in_digits
@@ -69,13 +70,15 @@ class BundleOffer:
 class OfferedBundles:
     """The schedule that a dataflow runs by, the one that it would run by at the load of now, and why there is no other.
 
-    ``load_per_s`` is what a schedule has to hold: all sources together, each with what the busiest makes.
+    ``load_per_s`` is what a schedule has to hold: all sources together, each with what the busiest makes. ``uneven``
+    are tasks, by name, whose ring the schedule of now would cut anew if it were planned again.
     """
 
     now: BundleOffer
     load_per_s: float
     other: BundleOffer | None = None
     why_none: str = ""
+    uneven: Mapping[str, UnevenKeys] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         require_finite(self)

@@ -20,6 +20,7 @@ class Aspect(StrEnum):
     PROFILE = "profile"  # by which profile a type of task is predicted
     ALTERNATE = "alternate of"  # by which alternate a dynamic task is done
     SCHEDULE = "schedule of"  # for which rate a dataflow's schedule is
+    KEYS = "keys of"  # how the ring of a task is cut
 
 
 class Carriage(StrEnum):
@@ -72,10 +73,20 @@ class ScheduledRate(str):
         return super().__new__(cls, rate)
 
 
+class RingCut(str):
+    """Parts of the ring, in their order on it; `ValueError` where there are none."""
+
+    def __new__(cls, cut: str) -> RingCut:
+        if not cut:
+            raise ValueError("a ring is cut into parts")
+        return super().__new__(cls, cut)
+
+
 ChangeValue = Carriage | Surplus | BatchMode | str
 _VALUES: Mapping[Aspect, Callable[[str], ChangeValue]] = {
     Aspect.SLOT: SlotName, Aspect.STREAM: Carriage, Aspect.TASKS: Surplus, Aspect.BATCHES: BatchMode,
-    Aspect.PROFILE: ProfileName, Aspect.ALTERNATE: AlternateName, Aspect.SCHEDULE: ScheduledRate}
+    Aspect.PROFILE: ProfileName, Aspect.ALTERNATE: AlternateName, Aspect.SCHEDULE: ScheduledRate,
+    Aspect.KEYS: RingCut}
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,6 @@ from scheduler.controllers.evidence.world import (
 from scheduler.controllers.loop_values import LoopState, Round
 from scheduler.deployment.deployed_bundles import Deployment
 from scheduler.deployment.online import Thresholds
-from scheduler.guards.policy_sources import CONTROLLERS
-from scheduler.guards.switched_tasks import SwitchedTask, elements_of
 from scheduler.history.memory_history import MemoryHistory
 from scheduler.history.series import DATAFLOW, QUERY, TASK, Series
 from scheduler.latency.limit_points import metric_of
@@ -36,7 +34,8 @@ from scheduler.model.costs import Costs
 from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.model.errors import WeirError
 from scheduler.model.estate import Estate
-from scheduler.model.fragment import Slot
+from scheduler.model.fragment import Fragment, Slot
+from scheduler.model.key_loads import KeyLoads
 from scheduler.model.latency_limits import LatencyLimit
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
@@ -46,6 +45,7 @@ from scheduler.reuse.isolation import SlowTask
 from scheduler.simulation.problem import Conditions
 
 from .flow import EstateFlow, QueryLoad
+from .played_elements import played_elements
 from .played_enacting import PlayedActuator
 from .played_profiles import PlayedProfiles, TaskCost
 from .setup import LimitName, ReplaySetup
@@ -346,7 +346,7 @@ class PlayedWorld:
 
     def elements(self) -> Mapping[str, AdaptedElement]:
         """Tasks whose policy names controllers: nobody holds them, and those without a guard are allowed."""
-        return {task: _element(each) for task, each in elements_of(self.estate, CONTROLLERS).items()}
+        return played_elements(self.estate)
 
     def schedule_in_force(self, dataflow: str) -> BundleOffer | None:
         """None: profiles are no part of a replay, so bundles stay as they are."""
@@ -355,6 +355,10 @@ class PlayedWorld:
     def schedule_for(self, dataflow: str, source_per_s: float) -> BundleOffer:
         """Always raises: there is none to begin with."""
         raise WeirError(f"{dataflow} runs without a schedule here.", remedy="Compare its schedules on its page.")
+
+    def key_loads(self, fragments: Sequence[Fragment]) -> Mapping[str, KeyLoads]:
+        """None: keys are no part of a replay."""
+        return {}
 
     def limit_statuses(self) -> Sequence[LimitStatus]:
         """What became of each limit in the last step."""
@@ -389,11 +393,3 @@ class PlayedWorld:
         paced = self._paced
         return PacingFacts(
             paced.queries, [(name, limit, want) for (name, _), (limit, want) in paced.wants.items()], paced.refusals)
-
-
-def _element(switched: SwitchedTask) -> AdaptedElement:
-    element = switched.policy.element(switched.task, switched.alternates)
-    return AdaptedElement(
-        switched, frozenset(each.name for each in element.alternates if not each.guard.strip()),
-        {each.name: each.value for each in element.alternates if isinstance(each.value, int | float)},
-        f"{switched.warming} warms up" if switched.warming else "")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 
 import pytest
 
-from dashboard import jobs
+from dashboard import jobs, node_calls
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal, roll_back_proposal
 from dashboard.catalog.models import DataflowRecord
@@ -18,9 +19,12 @@ from scheduler.history.series import QUERY, Series
 from scheduler.model.costs import Costs
 from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.model.errors import NotEnactable
+from scheduler.model.key_loads import KeyLoads
+from scheduler.model.ring import KEY_GROUPS, KeyRange
 from tests.dashboard.building import World, approved, enacted, running
 from tests.dashboard.controlling import Loop, measured, phases
 from tests.dashboard.schedules import at, rescheduled, scheduled
+from tests.dashboard.test_keyed_schedules import keyed, mean, run  # noqa: F401 - a fixture
 from tests.pages.scheduling import linear
 
 ADAPTATION = "adaptation"
@@ -46,13 +50,14 @@ def record(profiled: World) -> DataflowRecord:
     return record
 
 
-def comes(loop: Loop, record: DataflowRecord, per_s: float) -> None:
+def comes(loop: Loop, record: DataflowRecord, per_s: float, behind: Mapping[Series, float] | None = None) -> None:
     """Two minutes of that."""
     estate = load_estate()
     tasks = set(estate.submitted[str(record.pk)].running.values())
     queries = {bundle.id for task in tasks for bundle in estate.fragments[estate.places[task][0]].queries}
     measured(loop.at - timedelta(seconds=120), loop.at, dataflow=str(record.pk), queries=queries, tasks=tasks,
-             cores=1.0, rate_per_s=per_s, behind={Series(QUERY, query, "trigger_ms"): 1000.0 for query in queries})
+             cores=1.0, rate_per_s=per_s, behind={
+                 **{Series(QUERY, query, "trigger_ms"): 1000.0 for query in queries}, **(behind or {})})
 
 
 def bundles(record: DataflowRecord) -> int:
@@ -136,6 +141,33 @@ def test_a_recommended_schedule_waits_for_people(profiled: World, loop: Loop, re
     assert proposal.status == "pending" and bundles(record) == before
     enacted(approved(proposal, profiled.ana))
     assert bundles(record) > before
+
+
+def test_a_ring_is_cut_anew_where_its_fullest_bundle_is_behind(
+    keyed: World, loop: Loop, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    record = run(keyed, 50)
+    choose_goals(actor=keyed.carla, dataflow_id=record.pk, goals=GOALS)
+    before = mean(record)
+    loads = KeyLoads((90.0,) * 85 + (9.0,) * 171)  # the first third has most
+    monkeypatch.setattr(node_calls, "key_loads", lambda writers: {before.id: loads} if before.id in writers else {})
+    full = max(before.bundles, key=lambda bundle: loads.share(KeyRange(*bundle.key_ranges[0], bundle.id)))
+    comes(loop, record, 38.0)
+    loop.run()
+    assert not RoundRow.objects.filter(controller=ADAPTATION).exists(), "all keep up"
+    loop.at += timedelta(seconds=150)
+    comes(loop, record, 38.0, {Series(QUERY, full.id, "cpu"): 0.97, Series(QUERY, full.id, "backlog_blocks"): 200.0})
+    loop.run()
+    proposal = decided()
+    assert proposal.plan.options["schedule"]["rate_per_s"] == 50.0
+    [change] = RoundRow.objects.get(controller=ADAPTATION).decision["changes"]
+    assert (change["aspect"], change["subject"]) == ("keys of", before.tasks[0])
+    enacted(proposal)
+    own = [bundle for bundle in mean(record).bundles if not bundle.leaving]
+    shares = [sum(loads.share(KeyRange(*each, "")) for each in bundle.key_ranges) for bundle in own]
+    assert len(own) == len(before.bundles) and shares == pytest.approx([bundle.weight for bundle in own], abs=0.01)
+    assert change["after"] == " + ".join(
+        f"{100 * size / KEY_GROUPS:.2f}%" for _, size in sorted(each for bundle in own for each in bundle.key_ranges))
 
 
 def test_slots_that_are_not_there_are_said(loop: Loop, record: DataflowRecord) -> None:

@@ -289,7 +289,8 @@ class CutActuator(PlanActuator):
 RESCHEDULING = PlanActuator(SCHEDULE, lambda decision: {
     "schedule": ScheduleChoice.of(**json.loads(decision["arguments"]["schedule"])).as_option()})
 ADAPTATION = PlanActuator(
-    SET, _switches, outdated=_held_meanwhile, others={Aspect.SCHEDULE: RESCHEDULING})
+    SET, _switches, outdated=_held_meanwhile, others={
+        Aspect.SCHEDULE: RESCHEDULING, Aspect.KEYS: RESCHEDULING})
 DEFRAGMENTATION = PlanActuator(DEFRAGMENT, lambda decision: {"queries": decision["arguments"]["queries"].split()})
 CHAINING = PlanActuator(DEFRAGMENT, _chain, outdated=_has_eased)
 DEPLOYMENT = PlanActuator(MOVE, lambda decision: {

@@ -31,7 +31,7 @@ from .expected_rates import (
     told_expectations,
     told_slowing,
 )
-from .lines import KeptSeries, Line
+from .lines import KeptSeries, Line, MeasuredMeans
 from .minute_forecasts import MinuteForecast
 from .offered_bundles import offered_bundles
 from .world import AdaptedElement, QueryBatches, World
@@ -130,17 +130,6 @@ class _Forecasts:
     speeds: Mapping[str, MinuteForecast]
 
 
-@dataclass(frozen=True)
-class _Measured:
-    """Figures of one moment: by running task events out a second, by bundle its CPU in cores, the blocks that wait for
-    it and how far apart its batches are (s). What was not measured is left out."""
-
-    out_per_s: Mapping[str, float]
-    cores: Mapping[str, float]
-    blocks: Mapping[str, float]
-    apart_s: Mapping[str, float]
-
-
 class _Figures:
     """Kept figures of some dataflows over a time: of the tasks of their queries, of what these read, and of all queries
     on their slots. Both ends of the time are part of it."""
@@ -165,21 +154,21 @@ class _Figures:
             metric: {name: self._kept.total([line]) for name, line in of_metric.items()}
             for metric, of_metric in self._series.items()}
 
-    def recent(self) -> _Measured:
+    def recent(self) -> MeasuredMeans:
         """Means over the whole time, and what waits as it was last."""
         return self._measured(0, len(self.times_s))
 
-    def at(self, at_s: float) -> _Measured:
+    def at(self, at_s: float) -> MeasuredMeans:
         """As it was at a moment."""
         index = min(max(0, self._kept.index(at_s)), max(0, len(self.times_s) - 1))
         return self._measured(index, index + 1)
 
-    def _measured(self, first: int, last: int) -> _Measured:
+    def _measured(self, first: int, last: int) -> MeasuredMeans:
         def known(metric: str) -> dict[str, Line]:
             cut = {name: line[first:last] for name, line in self._lines[metric].items()}
             return {name: some for name, line in cut.items() if len(some := line[np.isfinite(line)])}
 
-        return _Measured(
+        return MeasuredMeans(
             {name: float(line.mean()) for name, line in known("rate_per_s").items()},
             {name: float(line.mean()) for name, line in known("cpu").items()},
             {name: float(line[-1]) for name, line in known("backlog_blocks").items()},
@@ -187,7 +176,7 @@ class _Figures:
 
 
 def _adaptations(
-    world: World, elements: Mapping[str, AdaptedElement], measured: _Measured,
+    world: World, elements: Mapping[str, AdaptedElement], measured: MeasuredMeans,
     forecasts: _Forecasts | None = None,
 ) -> Adaptations:
     deciders = _deciders(world, elements)
@@ -210,7 +199,7 @@ def _deciders(world: World, elements: Mapping[str, AdaptedElement]) -> dict[str,
 
 
 def _adapted(
-    world: World, name: str, elements: Mapping[str, AdaptedElement], measured: _Measured,
+    world: World, name: str, elements: Mapping[str, AdaptedElement], measured: MeasuredMeans,
     forecasts: _Forecasts | None = None,
 ) -> AdaptedDataflow | None:
     """A dataflow as adaptation looks at it; None where it does not work, or nothing of it is measured.
@@ -242,7 +231,8 @@ def _adapted(
     courses = {} if forecasts is None else {
         task: expected_course(forecasts.rates.get(task), per_s, world.now_s) for task, per_s in seen.items()}
     expected = seen | {task: sum(course) / len(course) for task, course in courses.items()}
-    bundles = None if forecasts is None else offered_bundles(world, name, [expected[task] for task in sources])
+    bundles = None if forecasts is None else offered_bundles(
+        world, name, [expected[task] for task in sources], list(homes.values()), measured)
     changeable = switchable if bundles is None else set(tasks)
     teams = {task: {estate.submitted[user].team for user in estate.users.get(task, ())} for task in changeable}
     rates = {} if forecasts is None else forecasts.rates
@@ -267,7 +257,7 @@ def _adapted(
         bundles)
 
 
-def _event_us(homes: Iterable[Fragment], sources: Sequence[str], measured: _Measured) -> float | None:
+def _event_us(homes: Iterable[Fragment], sources: Sequence[str], measured: MeasuredMeans) -> float | None:
     """CPU of queries for each event from outside, in µs; None where one of them was not measured."""
     bundles = {bundle.id for home in homes for bundle in home.queries}
     per_s = sum(measured.out_per_s[task] for task in sources)
@@ -277,7 +267,7 @@ def _event_us(homes: Iterable[Fragment], sources: Sequence[str], measured: _Meas
 
 
 def _ways(
-    world: World, task: str, element: AdaptedElement | None, measured: _Measured
+    world: World, task: str, element: AdaptedElement | None, measured: MeasuredMeans
 ) -> tuple[dict[str, Alternate], str]:
     """The alternates of a running task that may be on, and the one that is; one that has none has one way."""
     running = world.estate.tasks[task]
@@ -300,7 +290,7 @@ def _ways(
         for each in figures if each.name in may}, on
 
 
-def _selectivity(world: World, task: str, measured: _Measured, declared: float) -> float:
+def _selectivity(world: World, task: str, measured: MeasuredMeans, declared: float) -> float:
     """Events out for each event in, as metered, or as measured within its query; of a source 1. What the first task of
     a query gives is no figure for it: events may wait there."""
     parents = world.estate.tasks[task].parents
@@ -315,7 +305,7 @@ def _selectivity(world: World, task: str, measured: _Measured, declared: float) 
         is_within and coming > LEAST and task in measured.out_per_s) else declared
 
 
-def _offered(world: World, task: str, home: Fragment, measured: _Measured) -> float:
+def _offered(world: World, task: str, home: Fragment, measured: MeasuredMeans) -> float:
     """Events a second that a source would make: where a full channel holds it back, what it was planned with at least.
     """
     seen, planned = measured.out_per_s[task], world.estate.tasks[task].rate_per_s or 0.0
@@ -325,7 +315,7 @@ def _offered(world: World, task: str, home: Fragment, measured: _Measured) -> fl
 
 
 def _waiting(
-    homes: Mapping[str, Fragment], parents: Mapping[str, Sequence[str]], measured: _Measured
+    homes: Mapping[str, Fragment], parents: Mapping[str, Sequence[str]], measured: MeasuredMeans
 ) -> dict[str, float]:
     """Events that wait for the first task of each query: its blocks hold those of one of its intervals each."""
     waiting = {}
@@ -342,7 +332,7 @@ def _waiting(
 
 
 def _room(
-    world: World, homes: Mapping[str, Fragment], tasks: Collection[str], measured: _Measured,
+    world: World, homes: Mapping[str, Fragment], tasks: Collection[str], measured: MeasuredMeans,
     slowing: Mapping[str, Sequence[float]],
 ) -> AdaptationRoom:
     """What slots have for some tasks: all but what drivers, batches, and other queries and tasks take there; less where
@@ -371,7 +361,7 @@ def _room(
 
 
 def _beside_events(
-    world: World, fragment: Fragment, batches: QueryBatches | None, tasks: Collection[str], measured: _Measured
+    world: World, fragment: Fragment, batches: QueryBatches | None, tasks: Collection[str], measured: MeasuredMeans
 ) -> float:
     """Cores that a query takes for its batches, whatever is in them, and for tasks of others in it."""
     cost = None if batches is None else batches.cost
@@ -384,7 +374,7 @@ def _beside_events(
         for task in others for parent in world.estate.tasks[task].parents)
 
 
-def _lack(dataflow: AdaptedDataflow, measured: _Measured) -> float | None:
+def _lack(dataflow: AdaptedDataflow, measured: MeasuredMeans) -> float | None:
     """1 − Ω as measured: of what could leave at the outputs, with what waits, the part that did not."""
     elastic = dataflow.elastic
     most: dict[str, float] = {}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +15,17 @@ from scheduler.history.series import DATAFLOW, QUERY, STREAM, TASK, Grain, Serie
 from scheduler.model.estate import Estate
 
 Line = NDArray[np.float64]  # a value for each of ``times_s``; NaN where there is none
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredMeans:
+    """Kept figures at a moment or over a time: by task events out a second, by bundle its CPU in cores, the blocks that
+    wait for it and how far apart its batches are (s). What was not measured is left out."""
+
+    out_per_s: Mapping[str, float]
+    cores: Mapping[str, float]
+    blocks: Mapping[str, float]
+    apart_s: Mapping[str, float]
 
 
 class KeptSeries:

@@ -25,6 +25,8 @@ from scheduler.latency.wanted_modes import WantedModes
 from scheduler.model.costs import Costs
 from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment
+from scheduler.model.key_loads import KeyLoads
 from scheduler.model.latency_limits import LatencyLimit
 from scheduler.model.plan import Plan
 from scheduler.model.prices import Prices
@@ -232,6 +234,9 @@ class World(Clock, Protocol):
     def schedule_for(self, dataflow: str, source_per_s: float) -> BundleOffer:
         """The schedule that such a dataflow would get by the same pair for a rate; a ``WeirError`` where there is none.
         """
+
+    def key_loads(self, fragments: Sequence[Fragment]) -> Mapping[str, KeyLoads]:
+        """How events spread over keys, by id of those of these fragments that are divided by key and were counted."""
 
     # Re-measuring
 

@@ -15,6 +15,7 @@ from scheduler.key_division import ranges_of, whole_groups
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask
 from scheduler.moving import why_not_moved
+from scheduler.reuse.activity import Activity, adjust
 from scheduler.reuse.division import WantedBundle, divided_back, keyed_bundles, keys_divided_anew
 from scheduler.reuse.handover import moved_in
 
@@ -46,6 +47,7 @@ class Plans:
                 bundles = keyed_bundles(self.parts(), ids, inherits=())
                 self.fragments[name] = replace(self.fragments[name], slot=bundles[0].slot, bundles=tuple(bundles))
         self.before: dict[str, Fragment] = {}
+        self.pauses = 0
 
     def estate(self) -> Estate:
         return Estate(generation=self.generation, tasks=TASKS, fragments=dict(self.fragments), slots=SLOTS)
@@ -61,7 +63,8 @@ class Plans:
         """The keys of one task, or of both, change hands."""
         self.before = dict(self.fragments)
         ids = (f"f{self.generation + 1}-{number}" for number in itertools.count())
-        for name in self.chance.sample(KEYED, self.chance.randint(1, 2)):
+        names = [name for name in KEYED if not self.fragments[name].paused]
+        for name in self.chance.sample(names, self.chance.randint(1, len(names))):
             fragment = self.fragments[name]
             change = keys_divided_anew(fragment.tasks[0], fragment, self.parts(), ids=ids, left=left)
             self.fragments[name] = change.after[name]
@@ -90,6 +93,19 @@ class Plans:
             self.estate(), {bundle.id: slot}, outputs={"o"}, homes={bundle.id: fragment}).after
         self.generation += 1
 
+    def rests(self) -> bool:
+        return self.fragments[KEYED[1]].paused
+
+    def turn(self, left: frozenset[str]) -> None:
+        """What is behind the first task rests, or goes on; as on the site, once all that was to leave has been dropped.
+        """
+        self.drop(left)
+        activity: Activity = "works" if self.rests() else "rests"
+        self.pauses += not self.rests()
+        self.fragments |= adjust(self.estate(), dict.fromkeys("uo", activity)).after
+        self.generation += 1
+        self.before = {}
+
     def drop(self, left: frozenset[str]) -> None:
         """Those that have left are dropped, as the site does as soon as it hears of it."""
         for name in KEYED:
@@ -99,7 +115,8 @@ class Plans:
 
     def wanted(self) -> set[str]:
         return {
-            bundle.id for fragment in self.fragments.values() for bundle in fragment.queries if not bundle.leaving}
+            bundle.id for fragment in self.fragments.values() for bundle in fragment.queries
+            if not bundle.leaving and not fragment.paused}
 
     def leaving(self) -> set[str]:
         return {bundle.id for fragment in self.fragments.values() for bundle in fragment.bundles if bundle.leaving}

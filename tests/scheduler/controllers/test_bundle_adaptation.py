@@ -19,6 +19,8 @@ from scheduler.controllers.changes import Aspect
 from scheduler.controllers.control_loop import step
 from scheduler.controllers.controller_port import CommandProgress, Effect, MeasureSample, Observations
 from scheduler.controllers.loop_values import ACTS, HOUR_S, OFF, Begin, Decision, LoopState, Policy, RollBack
+from scheduler.elasticity.balancing import KeyedLoad
+from scheduler.elasticity.uneven_keys import UnevenKeys
 from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.simulation.elastic import Alternate, ElasticDataflow
 
@@ -91,6 +93,27 @@ def test_bundles_are_taken_where_far_less_comes() -> None:
         offer_for(100.0), 300.0, why_none="There is no profile of work.")), "There is no profile of work.")])
 def test_what_stands_against_more_bundles_is_said(seen: AdaptedDataflow, why: str) -> None:
     assert not decisions(seen) and why in why_not(seen)
+
+
+def test_a_ring_is_cut_anew_by_the_schedule_of_now_where_no_other_one_is_offered() -> None:
+    keys = UnevenKeys(
+        "t", "f1-1", KeyedLoad(3_000.0, 0.95), events=0.7, wanted=0.5, then=0.52, cut="50.00% + 50.00%",
+        other_cut="20.00% + 80.00%")
+    seen = dataflow(150.0, offer_for(200.0))
+    assert not decisions(seen)
+    uneven = replace(seen, bundles=replace(seen.bundles, uneven={"work": keys}))
+    [decision] = decisions(uneven)
+    [change] = decision.changes
+    assert (change.aspect, change.subject, change.before, change.after) == (
+        Aspect.KEYS, "t", "50.00% + 50.00%", "20.00% + 80.00%")
+    assert json.loads(decision.arguments["schedule"])["rate_per_s"] == 200.0 and decision.moves_queries
+    assert decision.promise.bounds[0].measure == LACK and "work, f1-1 has 70% of the events" in decision.why
+    rows = json.loads(decision.arguments["looked_at"])
+    assert [row["is_chosen"] for row in rows] == [True, *(False for _ in rows[1:])]
+    assert not Adapting().evaluate(Adaptations((uneven,)), {"city": Policy(OFF)}).decisions
+    short = dataflow(300.0, offer_for(100.0))
+    [decision] = decisions(replace(short, bundles=replace(short.bundles, uneven={"work": keys})))
+    assert decision.changes[0].aspect == Aspect.SCHEDULE, "another schedule cuts the ring, too"
 
 
 def test_of_a_switch_and_a_schedule_goes_what_brings_more_profit() -> None:

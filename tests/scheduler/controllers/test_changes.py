@@ -17,6 +17,7 @@ from scheduler.controllers.changes import (
     BatchMode,
     Carriage,
     ProfileName,
+    RingCut,
     ScheduledRate,
     SlotName,
     Surplus,
@@ -30,7 +31,8 @@ VALUES = {
     Aspect.BATCHES: st.sampled_from(BatchMode), Aspect.PROFILE: st.builds(ProfileName, st.text("abc-", min_size=1)),
     Aspect.ALTERNATE: st.builds(AlternateName, st.text("abc-", min_size=1)),
     Aspect.SCHEDULE: st.one_of(st.just(ScheduledRate("own")), st.builds(
-        lambda rate: ScheduledRate(f"{rate:g}"), st.floats(1e-6, 1e12)))}
+        lambda rate: ScheduledRate(f"{rate:g}"), st.floats(1e-6, 1e12))),
+    Aspect.KEYS: st.builds(RingCut, st.text("0123456789.% +", min_size=1))}
 any_change = st.sampled_from(Aspect).flatmap(
     lambda aspect: st.builds(
         AspectChange, st.just(aspect), st.text("abc>", min_size=1), VALUES[aspect], VALUES[aspect]))
@@ -50,7 +52,8 @@ def test_a_change_is_stored_as_text_and_read_with_its_types(change: AspectChange
 
 @pytest.mark.parametrize("wrong", [
     {"aspect": "mood", "before": "a", "after": "b"}, {"aspect": "stream", "before": "in a channel", "after": "open"},
-    {"aspect": "slot", "before": "n1/0", "after": "n1"}, {"aspect": "schedule of", "before": "own", "after": "0"}])
+    {"aspect": "slot", "before": "n1/0", "after": "n1"}, {"aspect": "schedule of", "before": "own", "after": "0"},
+    {"aspect": "keys of", "before": "100.00%", "after": ""}])
 def test_what_is_no_value_of_an_aspect_is_refused(wrong: dict[str, str]) -> None:
     with pytest.raises(ValueError):
         AspectChange(subject="s", **wrong)

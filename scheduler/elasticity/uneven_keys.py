@@ -1,0 +1,84 @@
+"""Keys that are spread unevenly: a bundle has too much to do, and another cut of the ring would give it less."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from scheduler.key_division import fullest, ring_cut
+from scheduler.model.checks import require_finite
+from scheduler.model.fragment import RunningBundle
+from scheduler.model.key_loads import NEAR, DividedKeys, KeyLoads, KeyRanges
+from scheduler.model.ring import KEY_GROUPS, KeyRange
+
+from .balancing import KeyedLoad, LoadThresholds
+
+
+@dataclass(frozen=True, slots=True)
+class UnevenKeys:
+    """A task whose fullest bundle has too much to do, and of which another cut gives it less.
+
+    Parameters
+    ----------
+    bundle : str
+        That one.
+    load : KeyedLoad
+        What it has to do.
+    events, wanted, then : float
+        The part of the task's events that it has, what it was planned with, and what a bundle with that plan has at
+        most by the other cut.
+    cut, other_cut : str
+        Parts of the ring that the bundles have, now and then.
+    """
+
+    task: str
+    bundle: str
+    load: KeyedLoad
+    events: float
+    wanted: float
+    then: float
+    cut: str
+    other_cut: str
+
+    def __post_init__(self) -> None:
+        require_finite(self)
+
+
+def uneven_keys(
+    task: str, bundles: Sequence[RunningBundle], loads: KeyLoads, working: Mapping[str, KeyedLoad],
+    thresholds: LoadThresholds | None = None,
+) -> UnevenKeys | None:
+    """Whether a schedule for the rate of now would help a task because it cuts the ring anew; None where it would not.
+
+    Parameters
+    ----------
+    bundles : sequence of RunningBundle
+        Those of the task, which have ranges; none leaves, and no keys are changing hands.
+    working : mapping of str to KeyedLoad
+        What each has to do, by id, where that is known.
+    """
+    if len(bundles) < 2:
+        return None
+    shares = {place: bundle.weight for place, bundle in enumerate(bundles)}
+    own = {place: bundle.key_ranges for place, bundle in enumerate(bundles)}
+    slots = {place: bundle.slot for place, bundle in enumerate(bundles)}
+    has = {place: sum(loads.share(KeyRange(first, size, "")) for first, size in ranges)
+           for place, ranges in own.items()}
+    full = max(shares, key=lambda place: has[place] / shares[place])
+    load = working.get(bundles[full].id)
+    if load is None or not (thresholds or LoadThresholds()).is_high(load):
+        return None
+    is_by_slot = len({*slots.values()}) == len(slots)
+    anew = ring_cut(shares, slots, DividedKeys(
+        loads, {slots[place]: ranges for place, ranges in own.items()} if is_by_slot else {}))
+    most = fullest(anew, shares, loads)
+    if has[full] <= (1 + NEAR) * most * shares[full]:
+        return None
+    return UnevenKeys(
+        task, bundles[full].id, load, has[full], shares[full], most * shares[full], _in_words(own), _in_words(anew))
+
+
+def _in_words(ranges: Mapping[int, KeyRanges]) -> str:
+    """Parts of the ring, in the order in which they lie on it."""
+    every = sorted(each for own in ranges.values() for each in own)
+    return " + ".join(f"{100 * size / KEY_GROUPS:.2f}%" for _, size in every)

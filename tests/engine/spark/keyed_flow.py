@@ -1,0 +1,252 @@
+"""A stream whose keys several tasks with state have, each divided by key; and what they give where nobody disturbs
+them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from scheduler.key_division import ranges_of, whole_groups
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Fragment, RunningTask
+from scheduler.moving import why_not_moved
+from scheduler.reuse.activity import Activity, adjust
+from scheduler.reuse.division import WantedBundle, divided_back, is_changing_hands, keys_divided_anew
+from scheduler.reuse.handover import moved_in
+from workers.library.operators import window_fold
+from workers.library.repetitions import Deduplicated
+
+from .rig import NODE, Rig, estate_of
+from .test_moved_bundles import kill
+
+SENSORS, READINGS, RATE_PER_S, WITHIN_S, BEGAN_MS = 11, 3, 60.0, 3, 1_700_000_000_000
+KEPT = {"keep_events": 1_000_000}
+OBSERVED = (f"SELECT concat('s', _seq % {SENSORS}) AS sensor_id, 'load' AS obs, CAST(_seq AS double) AS value, "
+            "CAST(_seq AS string) AS msg_id, '' AS meta, CAST(_seq % 3 AS string) AS kind FROM input")
+WINDOW = {"aggregates": ["n=count(*)", "last=last(kind)"], "size": 2, "by": ["sensor_id"]}
+CONFIGS = {
+    "blocks": ("accumulate", {"window": READINGS, "by": ["sensor_id"]}),
+    "smooth": ("interpolate", {"window": 2}),
+    "means": ("block_average", {"window": READINGS, "by": ["sensor_id", "obs"]}),
+    "heavy": ("heavy", {"by": ["sensor_id"], "bytes": 30_000}),  # its states are in stores
+    "windows": ("window", WINDOW),
+    "firsts": ("deduplicate", {"by": ["sensor_id", "kind"], "within": WITHIN_S}),
+}
+BRANCHES = {
+    "collected": ("blocks",), "averaged": ("smooth", "means"), "summed": ("heavy",), "counted": ("windows",),
+    "passed": ("firsts",)}
+BY_MARKS = ("windows", "firsts")  # who gives keys of these away leaves
+
+
+class KeyedFlow:
+    """A source of readings, some of them late, and for each of some outputs the tasks by key that feed it."""
+
+    def __init__(self, rig: Rig, seed: int, outputs: Sequence[str]) -> None:
+        self.rig, self.chance, self.outputs = rig, random.Random(seed), tuple(outputs)
+        self.before: dict[str, Fragment] = {}  # the last plan by which keys changed hands takes these fragments back
+        self.pauses = 0
+        self.keyed = tuple(task for output in self.outputs for task in BRANCHES[output])
+        numbers = (f"f{rig.version + 1}-{number}" for number in itertools.count())
+        self.ids = dict(zip(("observed", *self.keyed, *self.outputs), numbers, strict=False))
+        self.tasks = [
+            RunningTask("numbers", "numbers", {"rate_per_s": RATE_PER_S}, ()),
+            RunningTask("untimely", "untimely", {"began_ms": BEGAN_MS}, ("numbers",)),
+            RunningTask("observed", "sql", {"query": OBSERVED}, ("untimely",)),
+        ]
+        self.fragments = {self.ids["observed"]: Fragment(
+            self.ids["observed"], ("numbers", "untimely", "observed"), self.slot(), 3,
+            {"observed": tuple(self.ids[BRANCHES[output][0]] for output in self.outputs)})}
+        for output in self.outputs:
+            for parent, task in itertools.pairwise(("observed", *BRANCHES[output], output)):
+                self.tasks.append(RunningTask(task, *CONFIGS.get(task, ("kept", KEPT)), (parent,)))
+                fragment_id = self.ids[parent]
+                if parent != "observed":
+                    self.fragments[fragment_id] = replace(
+                        self.fragments[fragment_id], outlets={parent: (self.ids[task],)})
+                self.fragments[self.ids[task]] = Fragment(self.ids[task], (task,), self.slot(), 1)
+        self.publish()
+        self.is_over()
+
+    def slot(self) -> str:
+        return f"{NODE}/{self.chance.randint(0, 1)}"
+
+    def estate(self) -> Estate:
+        return replace(estate_of(list(self.fragments.values()), self.tasks, slots=self.rig.slots),
+                       generation=self.rig.version)
+
+    def publish(self) -> None:
+        self.rig.publish(self.estate())
+
+    def divide(self, parts: Sequence[WantedBundle], *tasks: str) -> None:
+        """These bundles have the keys of these tasks."""
+        ids = (f"f{self.rig.version + 1}-{number}" for number in itertools.count())
+        self.before = dict(self.fragments)
+        for task in tasks:
+            change = keys_divided_anew(
+                task, self.fragments[self.ids[task]], parts, ids=ids, left=self.rig.reports().left,
+                works_on=task not in BY_MARKS)
+            self.fragments |= change.after
+        self.publish()
+
+    def divide_by_chance(self) -> None:
+        """Some tasks have one bundle to four, of any sizes; ranges are named as where loads are known, or not."""
+        slots = [self.slot() for _ in range(self.chance.randint(1, 4))]
+        sizes = [self.chance.randint(1, 3) for _ in slots]
+        weights = whole_groups({place: size / sum(sizes) for place, size in enumerate(sizes)})
+        named = ranges_of(list(weights.values())) if self.chance.random() < 0.5 else ()
+        self.divide(
+            [WantedBundle(slot, 1, weights[place], named[place:place + 1]) for place, slot in enumerate(slots)],
+            *(task for task in self.keyed if not self.fragments[self.ids[task]].paused and self.chance.random() < 0.7))
+
+    def divide_back(self) -> None:
+        """Take the last plan back, be it in force or not."""
+        changed = {name: self.fragments[name] for name in self.before if self.fragments[name] != self.before[name]}
+        self.fragments |= divided_back(self.before, changed, generation=self.rig.version).after
+        self.before = {}
+        self.publish()
+
+    def move(self) -> None:
+        """A bundle goes to the other slot, where keys are not changing hands."""
+        self.before, estate = {}, self.estate()
+        fragment, bundle = self.chance.choice([
+            (fragment, bundle) for fragment in self.fragments.values() for bundle in fragment.bundles
+            if not bundle.leaving and not why_not_moved(estate, fragment, task_types=self.rig.task_types)])
+        slot = next(slot.name for slot in self.rig.slots if slot.name != bundle.slot)
+        self.fragments |= moved_in(estate, {bundle.id: slot}, outputs=set(), homes={bundle.id: fragment}).after
+        self.publish()
+
+    def can_move(self) -> bool:
+        return any(fragment.divided and not fragment.paused and not is_changing_hands(fragment)
+                   for fragment in self.fragments.values())
+
+    def turn(self, activity: Activity) -> None:
+        """Let the sums rest, or go on."""
+        self.before, self.pauses = {}, self.pauses + (activity == "rests")
+        self.fragments |= adjust(self.estate(), dict.fromkeys(("heavy", "summed"), activity)).after
+        self.publish()
+
+    def rests(self) -> bool:
+        return any(fragment.paused for fragment in self.fragments.values())
+
+    def lose_power(self) -> None:
+        """Agent and slots end at once, and are started again."""
+        gone = {self.rig.slot_pid(str(slot.index)) for slot in self.rig.slots} | {None}
+        self.rig.kill()
+        self.rig.start()
+        self.rig.wait(lambda: not gone & {self.rig.slot_pid(str(slot.index)) for slot in self.rig.slots},
+                      what="the slots are back")
+
+    def disturb(self) -> str:
+        """One step by chance, and its name."""
+        steps = {"divide": 4, "kill": 2, "lose power": 1}
+        if self.before:
+            steps["take back"] = 3
+        if self.can_move():
+            steps["move"] = 2
+        if "summed" in self.outputs:
+            steps["resume" if self.rests() else "pause"] = 3 if self.rests() else 1
+        step = self.chance.choices(list(steps), list(steps.values()))[0]
+        if step in ("move", "pause", "resume"):
+            self.is_over()
+        {"divide": self.divide_by_chance, "take back": self.divide_back, "move": self.move,
+         "pause": lambda: self.turn("rests"), "resume": lambda: self.turn("works"),
+         "kill": lambda: kill(self.rig, self.chance.choice("01")), "lose power": self.lose_power}[step]()
+        return step
+
+    def is_over(self) -> None:
+        """Wait until those who are to work do and those before them have left, which are dropped then."""
+        working = [
+            bundle for fragment in self.fragments.values() for bundle in fragment.queries
+            if not bundle.leaving and not fragment.paused]
+        leaving = {bundle.id for fragment in self.fragments.values() for bundle in fragment.queries if bundle.leaving}
+        moved = {name for bundle in working if bundle.root for name in bundle.inherits}
+        self.rig.wait(lambda: self.rig.reports().left >= leaving, what="those before have left")
+        self.rig.wait_running(*(bundle.id for bundle in working))
+        self.rig.wait(lambda: not moved & {name for name, _ in self.rig.reports().queries()}, what="who moved is gone")
+        if leaving:
+            self.fragments = {
+                name: replace(fragment, bundles=tuple(own for own in fragment.bundles if not own.leaving))
+                for name, fragment in self.fragments.items()}
+            self.publish()
+
+    def rows(self, output: str) -> list[dict[str, Any]]:
+        return self.rig.events(f"{self.ids[output]}.0")
+
+    def grows(self, by: int = 15) -> None:
+        working = [output for output in self.outputs if not self.fragments[self.ids[output]].paused]
+        counts = {output: len(self.rows(output)) for output in working}
+        self.rig.wait(lambda: all(len(self.rows(output)) > count + by for output, count in counts.items()),
+                      what="more results")
+
+    @staticmethod
+    def numbers(sensor: str) -> Iterator[int]:
+        return itertools.count(int(sensor[1:]), SENSORS)
+
+    def check(self) -> None:
+        """Each key has what it has undisturbed, in order, each once: by plain loops, and folds over all readings."""
+        for output in self.outputs:
+            by_key: dict[str, list[dict[str, Any]]] = defaultdict(list)
+            for row in self.rows(output):
+                by_key[f"{row['sensor_id']}{row['kind'] if output == 'passed' else ''}"].append(row)
+            assert len(by_key) == SENSORS * (3 if output == "passed" else 1)
+            getattr(self, f"_check_{output}")(by_key)
+
+    def _check_collected(self, by_key: dict[str, list[dict[str, Any]]]) -> None:
+        for sensor, rows in by_key.items():
+            assert [row["values"] for row in rows] == self._blocks(sensor, len(rows))
+
+    def _check_averaged(self, by_key: dict[str, list[dict[str, Any]]]) -> None:
+        for sensor, rows in by_key.items():
+            assert [row["value"] for row in rows] == [
+                sum(block) / READINGS for block in self._blocks(sensor, len(rows))]
+
+    def _blocks(self, sensor: str, count: int) -> list[list[float]]:
+        numbers = map(float, self.numbers(sensor))
+        return [list(itertools.islice(numbers, READINGS)) for _ in range(count)]
+
+    def _check_summed(self, by_key: dict[str, list[dict[str, Any]]]) -> None:
+        """Sums of all that came. What was added up before a pause may have no row; what came during it is in none."""
+        for sensor, rows in by_key.items():
+            numbers, total, gaps = self.numbers(sensor), 0, 0
+            for row in rows:
+                number = next(numbers)
+                if number != row["_seq"]:
+                    gaps += 1
+                    while total < row["sum"] - row["_seq"]:
+                        total, number = total + number, next(numbers)
+                    while number < row["_seq"]:
+                        number = next(numbers)
+                total += number
+                assert (row["_seq"], row["sum"]) == (number, total)
+            assert gaps <= self.pauses
+
+    def _check_counted(self, by_key: dict[str, list[dict[str, Any]]]) -> None:
+        made = ("window_start", "n", "last", "late")
+        given = {sensor: [tuple(row[name] for name in made) for row in rows] for sensor, rows in by_key.items()}
+        _, fold = window_fold({**WINDOW, "kind": "tumbling", "slide": None, "lateness": 0, "late": "drop", "ahead": 0,
+                               "idle": None, "landmark": None}, {"kind": "string", "sensor_id": "string"})
+        alone, state = defaultdict(list), fold.start()
+        for seq, sensor, kind, time in self._readings(by_key):
+            for row in fold.step(state, sensor, time, seq, 1 << 60, sensor, None, kind):
+                alone[row[3]].append((row[4], *row[6:9]))
+        assert given == {sensor: alone[sensor][:len(own)] for sensor, own in given.items()}
+        assert any(row[3] for own in given.values() for row in own), "events are late"
+
+    def _check_passed(self, by_key: dict[str, list[dict[str, Any]]]) -> None:
+        fold, alone = Deduplicated(WITHIN_S * 1000), defaultdict(list)
+        state = fold.start()
+        for seq, sensor, kind, time in self._readings(by_key):
+            if list(fold.step(state, f"{sensor}{kind}", time, seq, 1 << 60)):
+                alone[f"{sensor}{kind}"].append(seq)
+        given = {key: [row["_seq"] for row in rows] for key, rows in by_key.items()}
+        assert given == {key: alone[key][:len(own)] for key, own in given.items()}
+
+    def _readings(self, by_key: dict[str, list[dict[str, Any]]]) -> Iterator[tuple[int, str, str, int]]:
+        """All up to some behind the last one that is in a result: number, sensor, kind and event time."""
+        last = max(row["_seq"] for rows in by_key.values() for row in rows)
+        for seq in range(last + 10 * SENSORS):
+            yield seq, f"s{seq % SENSORS}", str(seq % 3), BEGAN_MS + seq * 100 - (1500 if seq % 9 == 4 else 0)
