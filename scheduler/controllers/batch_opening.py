@@ -67,8 +67,8 @@ class QueryFigures:
 class LimitThen:
     """The latency of a dataflow's limit with the modes in force, and with those that would be chosen; in seconds.
 
-    ``is_missed`` says that no intervals meet it with the modes in force, ``is_met_then`` that some do with the others.
-    ``measured_by`` is for whoever measures the effect.
+    ``is_missed`` says that no intervals meet it with the modes in force. ``measured_by`` is for whoever measures the
+    effect.
     """
 
     words: str
@@ -76,7 +76,6 @@ class LimitThen:
     now_s: float
     then_s: float
     is_missed: bool
-    is_met_then: bool
     queries: frozenset[str]
     measured_s: float | None = None
     measured_by: Mapping[str, str] = field(default_factory=dict)

@@ -134,16 +134,3 @@ class Deployment:
     def use(self) -> float:
         """The part of all slots' cores that is in use; of a slot that is asked for more, all of it."""
         return sum(min(1.0, load) for load in self.loads.values()) / len(self.slots) if self.slots else 0.0
-
-
-def allocation_score(deployment: Deployment, bundle: str, node: str) -> float:
-    """AS of a bundle on a node: what would pass within the node, less what would pass between nodes (equation 4)."""
-    by_node = deployment.by_node(bundle)
-    within = by_node.get(node, 0.0)
-    return within - (sum(by_node.values()) - within)
-
-
-def score_change(deployment: Deployment, bundle: str, node: str) -> float:
-    """ASC of moving a bundle to a node: what would then pass within nodes more than now (equation 5)."""
-    by_node = deployment.by_node(bundle)
-    return by_node.get(node, 0.0) - by_node.get(deployment.nodes[bundle], 0.0)

@@ -38,19 +38,6 @@ class ChainingFacts:
         return sum(once) - max(once, default=0.0)
 
 
-def longest_chain(
-    path: Sequence[str], graph: RuntimeGraph, facts: ChainingFacts, *, capacity: float = CAPACITY
-) -> tuple[str, ...]:
-    """The longest series of neighbours on a path that may become one query; of equal ones the first, or none.
-
-    Parameters
-    ----------
-    path, graph, facts, capacity
-        As for `chainable_series`.
-    """
-    return next(iter(chainable_series(path, graph, facts, capacity=capacity)), ())
-
-
 def chainable_series(
     path: Sequence[str], graph: RuntimeGraph, facts: ChainingFacts, *, capacity: float = CAPACITY
 ) -> tuple[tuple[str, ...], ...]:

@@ -21,7 +21,6 @@ import redis
 from scheduler.contracts.desired import DesiredState
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
-from workers.engine.agents.supervising.usage_attribution import Rates
 from workers.engine.connector_leases import HELD_MS
 from workers.engine.passing import PassingRecords, Phase
 from workers.engine.sealed_secrets import opened
@@ -63,7 +62,6 @@ class Sinks:
         self._runners: dict[str, SinkRunner] = {}  # by channel
         self._unwanted: dict[str, int] = {}  # since when (ms), by channel
         self._is_swept = False
-        self._rates = Rates()
 
     @property
     def is_idle(self) -> bool:
@@ -94,15 +92,13 @@ class Sinks:
 
     def reports(self) -> dict[str, dict[str, Any]]:
         """How sinks stand, by running task."""
-        now_ms, reports = _now_ms(), {}
-        standings = {}
+        reports, standings = {}, {}
         with suppress(redis.RedisError):
             standings = {channel: self._store.standing(channel) for channel in self._runners}
-        self._rates.take({channel: standing.events for channel, standing in standings.items()}, at_ms=now_ms)
         for channel, runner in self._runners.items():
             standing = standings.get(channel)
             reports[runner.sink.task] = {
-                **asdict(runner.report()), "channel": channel, "rate_per_s": self._rates.per_s(channel),
+                **asdict(runner.report()), "channel": channel,
                 **({name: value for name, value in asdict(standing).items() if name != "position"}
                    if standing else {})}
         return reports
