@@ -134,8 +134,6 @@ def prepare(
 
     Parameters
     ----------
-    dataflow : Dataflow
-        Valid.
     profiles : Profiles
         What was measured. A source or sink that was not gets one thread with the share that its type declares.
     rate_per_s : float, optional
@@ -222,15 +220,8 @@ def schedule(
 
     Parameters
     ----------
-    job : Job
-        From `prepare`.
     arrange : callable, optional
         Puts the mapping's places on other slots of the supply, as a `assignment.SlotAssigner` does.
-
-    Raises
-    ------
-    RateNotHeld, MissingProfile, InsufficientSlots
-        As the parts do: nothing comes of the pair then.
     """
     return _complete(job, pair, allocate(job, pair), supply=supply, options=options, arrange=arrange)
 
@@ -267,13 +258,7 @@ def compare(
 
 
 def allocate(job: Job, pair: Pair) -> Allocation:
-    """The allocation of a pair: with bundles of several threads only where the mapping keeps them together.
-
-    Raises
-    ------
-    RateNotHeld, MissingProfile, InvalidResources
-        As the algorithm does.
-    """
+    """The allocation of a pair: with bundles of several threads only where the mapping keeps them together."""
     kind = ALLOCATIONS[pair[0]]
     if keeps_together(pair):
         return kind.allocate(job.rates_per_s, job.profiles, one_thread=job.one_thread, one_slot=job.one_slot)
@@ -344,15 +329,7 @@ def _on_cheapest(
 def predicted(
     job: Job, pair: Pair, allocation: Allocation, placement: Placement, *, supply: Supply, options: SchedulingOptions
 ) -> Schedule:
-    """What a placement will do, and what those of its slots cost that hold something; all are of the supply.
-
-    Parameters
-    ----------
-    job : Job
-        Dataflow, rates and profiles: what is to be scheduled.
-    supply : Supply
-        Free slots, what others leave of used ones, and machines to buy.
-    """
+    """What a placement will do, and what those of its slots cost that hold something; all are of the supply."""
     placement = placement.in_use()
     prediction = predict(
         placement, job.profiles, rates_per_s=job.rates_per_s, routing=options.routing, allocation=allocation,

@@ -42,10 +42,6 @@ def period_of(name: str, *, first: str = "", last: str = "", now: datetime) -> P
     ----------
     name : str
         A period by name; empty for dates.
-    first : str, optional
-        The first day, as ISO 8601.
-    last : str, optional
-        The last day, as ISO 8601.
 
     Raises
     ------

@@ -19,8 +19,6 @@ def event_table(
 
     Parameters
     ----------
-    events : sequence of mapping
-        Values by column.
     types : mapping, optional
         The columns that are known, with their types.
     """

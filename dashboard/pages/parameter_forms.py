@@ -55,10 +55,6 @@ def fields_of(
     ----------
     given : mapping of str to str
         What was filled in, by parameter.
-    errors : mapping of str to str
-        What is wrong, by parameter.
-    secrets : sequence of str
-        The names of the team's secrets.
     without : collection of str, optional
         Parameters that are asked for elsewhere.
     """

@@ -54,10 +54,6 @@ def start_side_by_side(*, actor: User, dataflow_id: UUID | str, **options: Any) 
     ----------
     **options
         The fields of `SimulationSetup`.
-
-    Raises
-    ------
-    InvalidSimulation, NothingToChange, PermissionDenied, TooManySimulations
     """
     viewer = viewer_of(actor)
     record = dataflow_for(viewer, dataflow_id)
@@ -80,12 +76,7 @@ def start_side_by_side(*, actor: User, dataflow_id: UUID | str, **options: Any) 
 
 
 def start_replay(*, actor: User, proposal_id: UUID | str, hours: int = 24) -> SimulationRun:
-    """Ask for the last hours as recorded, with the estate as it is and as a proposal would make it.
-
-    Raises
-    ------
-    InvalidSimulation, NothingToChange, PermissionDenied, TooManySimulations
-    """
+    """Ask for the last hours as recorded, with the estate as it is and as a proposal would make it."""
     viewer = viewer_of(actor)
     proposal = proposal_for(viewer, proposal_id)
     _require(viewer)

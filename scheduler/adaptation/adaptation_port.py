@@ -27,8 +27,6 @@ class AdaptationProblem:
         What may be spent over ``hours``, the time that is looked at (T).
     least, tolerance : float, optional
         Ω̂ and ε: throughput is to be at least the one, and within the other of it nothing is changed.
-    step_s : float, optional
-        Seconds from one decision to the next.
     starts_s : float, optional
         Seconds until a machine works.
     """

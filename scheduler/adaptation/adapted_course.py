@@ -37,8 +37,6 @@ class LearnedForecasts:
 
     Parameters
     ----------
-    season : int
-        Steps of a season.
     before_per_s : mapping of str to sequence of float, optional
         By source what came before the simulation begins, step by step.
     """

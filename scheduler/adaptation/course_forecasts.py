@@ -111,8 +111,6 @@ def backtest(
     ----------
     known : array
         The course.
-    season : int
-        Samples of a season.
     origins : sequence of int
         How many samples are known to the method, each time.
     """
@@ -142,8 +140,6 @@ def forecast_course(
     measured : sequence of float
         Samples equally far apart, the newest last; NaN where nothing was measured: there the one before holds. At most
         the newest `MOST_SAMPLES` are looked at.
-    season : int
-        Samples of a season, such as a day.
     too_wrong : float, optional
         Of the mean: with an error from here on averages decide.
     most_origins : int, optional

@@ -38,8 +38,6 @@ class OrderedMachine:
 
     Parameters
     ----------
-    vm : RentedVm
-        Its class, and from when on it is paid.
     is_leaving : bool
         Whether it is on its way out: it is paid, and its slots are nobody's.
     is_empty : bool

@@ -82,8 +82,6 @@ def cheapest_machines(slots: int, sizes: Sequence[VmSize]) -> tuple[VmSize, ...]
 
     Parameters
     ----------
-    slots : int
-        From 0.
     sizes : sequence of VmSize
         At least one; as many of each as wanted.
     """

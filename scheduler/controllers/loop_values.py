@@ -90,8 +90,6 @@ class Decision:
         The id of what it is about: a dataflow, a profile.
     team : str
         Whose settings count; empty for what belongs to no team.
-    changes : tuple of AspectChange
-        What gets another value, all together or not at all.
     worth : float
         By which decisions of one evaluation are ranked, the greatest first.
     moves_queries : bool

@@ -23,10 +23,6 @@ class PolicySource:
 
     Parameters
     ----------
-    name : str
-        As policies and plans have it.
-    doc : str
-        Who decides, in words.
     holds : bool
         What it sets stays for a stated time, whatever other sources want.
     """
@@ -46,8 +42,7 @@ POLICY_SOURCES: Mapping[str, PolicySource] = {
 
 @dataclass(frozen=True, slots=True)
 class WantedSwitch:
-    """A source wants another alternate of a running task than the one that is set, and why; or it has ``warmed`` up.
-    """
+    """A source wants another alternate of a running task than the one that is set, and why; or it has ``warmed`` up."""
 
     task: str
     alternate: str

@@ -147,8 +147,6 @@ def interval_alone(limits: Limits, *, batch_s: float, largest_s: float = LARGEST
     limits : Limits
         Of the dataflow; without one the interval is the longest. One along a part counts as one of the whole: the
         price is then an upper bound.
-    batch_s : float
-        What a batch takes, in seconds.
     """
     intervals_s = [(AIM * limit.limit_s - batch_s) / limit.share for limit in limits]
     return min([largest_s, *(max(batch_s / BUSY, SMALLEST_S, seconds) for seconds in intervals_s)])

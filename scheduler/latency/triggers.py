@@ -272,8 +272,6 @@ def latency_s(
     ----------
     share : float, optional
         The part of a wait that counts, as of `PathLimit`.
-    counted : Counted, optional
-        What of the path counts; all of it where nothing is said.
     """
     steps = zip((None, *path), path, strict=False)
     return sum(sum(step_s(plan, writer, reader, effective, share=share, counted=counted)) for writer, reader in steps)

@@ -43,8 +43,6 @@ def map_rsm(allocation: Allocation, *, supply: Supply, weights: Weights = BALANC
 
     Parameters
     ----------
-    allocation : Allocation
-        Threads of each task and what they take, upstream tasks first.
     supply : Supply
         Where slots come from; nodes of the same ``rack`` are nearer to each other.
 
@@ -53,11 +51,6 @@ def map_rsm(allocation: Allocation, *, supply: Supply, weights: Weights = BALANC
     Placement
         Every thread placed once, no slot over its memory, no node over the CPU of its slots: R-Storm lets threads use
         all cores of their node, so a single slot may be over. One more slot is requested where R-Storm would fail.
-
-    Raises
-    ------
-    InsufficientSlots
-        More slots are needed than there are.
 
     References
     ----------

@@ -59,14 +59,6 @@ def drifts(
         Relative difference beyond which the profile has to be measured again.
     at_least : int
         Fewer observations of a number of threads say nothing.
-
-    Returns
-    -------
-    tuple of Drift
-        CPU and memory by the median of their ratios to what is expected at the observed rates. The rate only where it
-        was contradicted, by more than a few noisy minutes: bundles that did not keep up below their peak rate, more
-        often than they kept up with about as much, or that mostly did above it. A bundle on a shared slot contradicts
-        only the latter: what it takes is not measured, and behind it may be because of others.
     """
     by_threads: dict[int, list[Observation]] = {}
     for observation in observations:

@@ -117,8 +117,6 @@ def fusions(
         The fragments that may take part.
     busy : collection of str, optional
         Fragments that are not to be touched now.
-    apart : collection of str, optional
-        Running tasks that begin a query because they are too slow for the one that they were in.
     """
     steps = _Steps(estate, task_types, query_cores, longest_chain, busy, apart)
     movable = {name: estate.fragments[name] for name in sorted(set(fragment_ids)) if steps.can_move(name)}
@@ -139,15 +137,7 @@ def series_along(
     busy: Collection[str] = (),
     apart: Collection[str] = (),
 ) -> list[Fusion]:
-    """Every step that makes a whole series of two and more neighbours on a path one fragment, by where they begin.
-
-    Parameters
-    ----------
-    path : sequence of str
-        Fragments, upstream first.
-    task_types, query_cores, longest_chain, busy, apart
-        As for `fusions`.
-    """
+    """Every step that makes a whole series of two and more neighbours on a path one fragment, by where they begin."""
     steps = _Steps(estate, task_types, query_cores, longest_chain, busy, apart)
     parts = [estate.fragments[name] for name in path]
     fusions_found = []
@@ -170,15 +160,7 @@ def step_of(
     busy: Collection[str] = (),
     apart: Collection[str] = (),
 ) -> Fusion | None:
-    """The step that makes these very fragments one, or rebuilds the only one; None where that cannot be.
-
-    Parameters
-    ----------
-    path : sequence of str
-        Fragments, upstream first.
-    task_types, query_cores, longest_chain, busy, apart
-        As for `fusions`.
-    """
+    """The step that makes these very fragments one, or rebuilds the only one; None where that cannot be."""
     if not path or any(name not in estate.fragments for name in path):
         return None
     steps = _Steps(estate, task_types, query_cores, longest_chain, busy, apart)
@@ -193,8 +175,6 @@ def worth_of(
 
     Parameters
     ----------
-    fusion : Fusion
-        The step: a path of fragments that become one.
     evidence : DefragmentEvidence
         What was measured of the fragments: ages and loads.
     """
@@ -217,11 +197,6 @@ def weigh(fusion: Fusion, load: StepLoad, *, prices: Prices, query_cores: float,
     It gains the CPU of each query that is no more and of dead tasks, and the latency of channels for every event. It
     disturbs by its own CPU, and by the events that arrive in the gap: they are late by half of it on average. What is
     not measured is estimated: a channel adds half the time between two batches.
-
-    Parameters
-    ----------
-    fusion : Fusion
-        The step: a path of fragments that become one.
     """
     dead_cores = fusion.dead_tasks * prices.costs.scale * TASK_BATCH_S * 1000 / prices.trigger_ms
     cores = (len(fusion.path) - 1) * query_cores + dead_cores
@@ -240,13 +215,7 @@ def weigh(fusion: Fusion, load: StepLoad, *, prices: Prices, query_cores: float,
 
 
 def in_words(fusion: Fusion, worth: Worth, *, prices: Prices, rule: DefragmentRule) -> str:
-    """A step's gain against its disruption, and the rule, for those who approve it.
-
-    Parameters
-    ----------
-    fusion : Fusion
-        The step: a path of fragments that become one.
-    """
+    """A step's gain against its disruption, and the rule, for those who approve it."""
     *others, last = fusion.path
     what = f"Fuses {', '.join(others)} and {last} into one query" if others else f"Rebuilds {last}"
     dead = f" and leaves out {fusion.dead_tasks} tasks that nobody needs" if fusion.dead_tasks else ""

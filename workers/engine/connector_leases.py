@@ -21,8 +21,6 @@ class Holding:
 
     Parameters
     ----------
-    broker : redis.Redis
-        A client that does not decode responses.
     state : callable
         The key of a thing's hash, by its name.
     held : callable

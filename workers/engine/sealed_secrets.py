@@ -105,8 +105,6 @@ def open_one(team: str, name: str, *, redis_url: str, data_dir: Path) -> str:
     ----------
     redis_url : str
         The broker's address, with the right to read sealed secrets.
-    data_dir : Path
-        Where this machine keeps its key, and copies of what it has read.
     """
     field = f"{team}/{name}"
     value = Vault(data_dir).open(_sealed(field, connect(redis_url), data_dir / COPY_FILE))

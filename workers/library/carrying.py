@@ -31,8 +31,6 @@ def unpacked(
 
     Parameters
     ----------
-    text : str
-        The column.
     names : sequence of str
         The columns to take out.
     """

@@ -39,12 +39,6 @@ def require_columns(columns: list[str], needed: list[str], *, task_type: str, re
 
     Parameters
     ----------
-    columns : list of str
-        The columns of the input.
-    needed : list of str
-        The columns that the task reads.
-    task_type : str
-        The name of the task's type, for the message.
     remedy : str
         What the user can do.
 

@@ -45,8 +45,6 @@ def learn_choice(
         The oracle's method for each.
     name : str
         What the model is called; may be empty.
-    number : int
-        How many have been learned, with this one.
     """
     features = [f"variance_{place}" for place in range(1, len(rows[0]) + 1)]
     parameters = {"kind": NETWORK, "features": features, "target": "best",
@@ -87,10 +85,6 @@ class ForecastChoice:
 
         Parameters
         ----------
-        state : dict
-            As `start` gives it; changed in place.
-        variances : sequence of float, optional
-            Of the hour's readings (`forecasts.variances`).
         error : float, optional
             Of the method that was used in that hour.
         """

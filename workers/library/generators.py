@@ -44,8 +44,6 @@ def source_type(name: str, doc: str, *, sensors: int, sensors_doc: str, cost_us:
 
     Parameters
     ----------
-    name, doc : str
-        As of a `TaskType`.
     sensors : int
         How many sensors report if the config does not say it.
     sensors_doc : str
@@ -241,8 +239,6 @@ def with_outliers(value: Column, low: Column, high: Column, name: Column, values
     ----------
     name : Column
         The observation's name, so that observations of one message draw apart.
-    values : mapping
-        The generator's config: ``seed`` and ``outlier_share``.
     """
     from pyspark.sql import functions as F
 

@@ -167,10 +167,6 @@ def fold_stream(
 
     Parameters
     ----------
-    inputs : DataFrame
-        A stream of one partition.
-    by : sequence of str
-        Key columns.
     reads : sequence of str
         Columns whose values ``fold.step`` takes, in this order.
     kept : sequence of str
@@ -314,8 +310,6 @@ def fold_rows(
         By the value of the column ``_key``; changed in place.
     columns : dict
         The batch's values by column, all of one length.
-    reads : sequence of str
-        Columns whose values ``fold.step`` takes, in this order.
     """
     rows: list[tuple] = []
     readings = zip(*(columns[name] for name in reads), strict=True)

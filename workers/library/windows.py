@@ -52,8 +52,6 @@ class Windowed:
 
         Parameters
         ----------
-        state : dict
-            As `start` gives it; changed in place.
         time, seq, born : int
             Weir's columns of the event.
         *values
@@ -252,8 +250,6 @@ class JoinFold:
 
         Parameters
         ----------
-        state : dict
-            As `start` gives it; changed in place.
         time, seq, born : int
             Weir's columns of the event.
         left, right : str, optional

@@ -33,17 +33,8 @@ def comment_on(
     ----------
     actor : User
         Whoever may see the proposal.
-    text : str
-        Plain text.
     task : str, optional
         A task as the document calls it; empty for the whole proposal. A reply is of its thread's.
-
-    Raises
-    ------
-    BadInput
-        There is no text, or no such task; or so much has been said already.
-    NotFound
-        There is no such proposal, or no such comment to answer.
     """
     viewer, clean = viewer_of(actor), _clean(text)
     with audited(actor=actor, verb="proposal.comment") as audit:

@@ -177,13 +177,7 @@ def require_movable(actor: User, record: DataflowRecord) -> None:
 
 
 def planned_move(record: DataflowRecord, *, query: str, slot: str, along: Sequence[str] = ()) -> Plan:
-    """The plan of a move that nobody has proposed; nothing is written. Raises as planning does.
-
-    Parameters
-    ----------
-    query, slot, along
-        As for `move_query`.
-    """
+    """The plan of a move that nobody has proposed; nothing is written. Raises as planning does."""
     return compute(
         PlanRecord(
             kind=MOVE.name, dataflow=record, version=record.version, options=_move(query, slot, along)),

@@ -65,10 +65,6 @@ def submit_dataflow(
 
     Parameters
     ----------
-    actor : User
-        At least engineer in ``team``.
-    text : str
-        The document, JSON or YAML.
     format : str, optional
         ``json`` or ``yaml``; told from the text where it is not given.
     fresh, begin
@@ -158,13 +154,6 @@ def choose_joining(*, actor: User, proposal_id: UUID | str, fresh: bool, begin: 
         Whether it joins nothing that runs.
     begin : str, optional
         Where it begins in streams that are there: ``now``, ``oldest``, or a time.
-
-    Raises
-    ------
-    InvalidBeginning
-        That is no moment from which events can be read.
-    InvalidTransition
-        The proposal is no submission, or is decided.
     """
     with audited(actor=actor, verb="proposal.choose_joining") as audit:
         lock_generation()

@@ -54,8 +54,6 @@ def note_wanted(
     ----------
     wants : sequence of LimitOnWay
         The limits; their keys are those of what is kept.
-    refusals : mapping of str to str
-        Why queries cannot leave their batches open, empty where they can.
     """
     free, wanted = choose_freely(now, queries, wants, refusals)
     if not wanted.opens:

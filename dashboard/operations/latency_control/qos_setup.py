@@ -38,8 +38,6 @@ class NodesSetUp:
             The limits, the same object for as long as they are the same.
         queries : Queries
             Those that work, with how far apart their batches may be.
-        at : datetime
-            The present moment: of two set-ups of a node the later one counts.
         """
         if self._of is None or self._of[0] is not view.estate or self._of[1] is not wants:
             self._setups, self._of = setups_of(view.estate, wants, queries), (view.estate, wants)

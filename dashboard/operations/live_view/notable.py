@@ -52,8 +52,6 @@ def notable_of(view: View, queries: Collection[str], *, count: int, kind: str = 
 
     Parameters
     ----------
-    view : View
-        What the viewer may know: running tasks are called as they know them.
     queries : collection of str
         By their ids, all of which the viewer may know of.
     """

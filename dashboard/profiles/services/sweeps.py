@@ -68,8 +68,6 @@ def start_sweep(
     ----------
     actor : User, optional
         Who asks, for permission and the audit; None where Weir measures again what somebody was allowed to measure.
-    slot : str
-        The slot, as node and index; it is reserved meanwhile.
     any_config : bool, optional
         Whether the profile counts for every config of the type.
     suggested : bool, optional
@@ -171,8 +169,6 @@ def start_sweeps(
     ----------
     targets : iterable of SweepTarget
         What is measured, in this order.
-    slot : str
-        The slot, as node and index; it is reserved meanwhile.
     """
     with transaction.atomic():
         return [start_sweep(actor=actor, target=target, slot=slot, bounds=bounds) for target in targets]

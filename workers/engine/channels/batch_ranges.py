@@ -63,8 +63,6 @@ def forget_ranges(
 
     Parameters
     ----------
-    names : iterable of str
-        The channels that it reads.
     place : str, optional
         Where it has come to: of one that works. Until it has repeated all that was recorded, nothing is forgotten.
 

@@ -42,13 +42,7 @@ class ReaderPlace:
 
 
 class Channels:
-    """The control side of channels, for slots, agents and pages. Data goes through ``spark_channels.py``.
-
-    Parameters
-    ----------
-    client : redis.Redis
-        A client that does not decode responses (blocks are bytes).
-    """
+    """The control side of channels, for slots, agents and pages. Data goes through ``spark_channels.py``."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._redis = client
@@ -171,8 +165,6 @@ class Channels:
         ----------
         written : sequence of str
             The channels that its valves write, in their order.
-        offsets : mapping of str to Offset
-            By channel that it reads, up to where it leaves out everything.
         batch_bases : mapping of str to int
             By channel, what its blocks' numbers begin with; 0 where none is given.
         """
@@ -336,8 +328,6 @@ class Channels:
         ----------
         alternates : mapping of str to str
             By the text of a key (``workers.library.state.key_text``).
-        from_batch : int, optional
-            As `switch` has it.
 
         Returns
         -------

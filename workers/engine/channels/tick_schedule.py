@@ -21,8 +21,6 @@ def write_schedule(path: Path, *, due_ms: Sequence[int], time_ms: Sequence[int] 
 
     Parameters
     ----------
-    path : Path
-        Where to; its folder exists.
     due_ms : sequence of int
         When each number is due, in ms after the source started; not descending.
     time_ms : sequence of int, optional
@@ -66,8 +64,6 @@ class TickSchedule:
 
     Parameters
     ----------
-    rate_per_s : float, optional
-        Constant rate; or else
     file : path, optional
         A schedule file, repeated ``repeat_ms`` later each time where that is positive.
     limit : int, optional

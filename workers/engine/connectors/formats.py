@@ -47,8 +47,6 @@ class MessageLayout:
 
     Parameters
     ----------
-    format : str
-        One of ``FORMATS``.
     fields : mapping of str to str
         Columns and their types (``arrow_type``); empty: one column ``value``.
     time_field : str, optional

@@ -24,8 +24,6 @@ def numbered(partitions: Sequence[str], *, first: int, source: str) -> list[int]
     ----------
     partitions : sequence of str
         The partition of each.
-    source : str
-        The running task; where none is named, the partition is 0.
     """
     begin = {name: _number(source, name) << NUMBER_BITS for name in set(partitions)} if source else {}
     return [begin.get(name, 0) + first + place for place, name in enumerate(partitions)]

@@ -29,8 +29,6 @@ def close_due(folder: Path, limits: FileLimits, *, now_s: float, all_of_it: bool
 
     Parameters
     ----------
-    limits : FileLimits
-        When a file is closed.
     all_of_it : bool, optional
         Close what is staged whether it is due or not, as when the node ends.
 
@@ -68,10 +66,6 @@ def is_due(staged: Sequence[Staged], limits: FileLimits, *, now_s: float, all_of
     ----------
     staged : sequence of Staged
         In the order of the stream.
-    limits : FileLimits
-        When a file is closed.
-    all_of_it : bool, optional
-        Whether whatever there is counts as due.
     """
     if not staged:
         return False

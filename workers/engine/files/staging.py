@@ -39,11 +39,6 @@ def begin_run(folder: Path, checkpoint: Path) -> int:
     A checkpoint that has no run gets the next one, but for that of an earlier version, whose batches Spark's own file
     sink wrote: it goes on after the last of these.
 
-    Parameters
-    ----------
-    checkpoint : Path
-        The query's checkpoint; it need not be there yet.
-
     Raises
     ------
     OSError

@@ -187,12 +187,8 @@ class Host:
 
         Parameters
         ----------
-        config : mapping of str to Any
-            Its config, canonical.
         schema_json : str
             The schema of the channel that it reads; none for a source.
-        approved : bool, optional
-            Whether this config is one of an approved version, so that effects and secrets are allowed.
         """
         around = self._around
         task = Task(MEASURED, task_type, config)

@@ -39,14 +39,6 @@ DRAIN_MS = 600_000  # after which what cannot be written is given up, of a sink 
 class Sinks:
     """Parameters
     ----------
-    settings : Settings
-        Node, data folder and broker.
-    broker : redis.Redis
-        A client that does not decode responses.
-    types : mapping of str to TaskType
-        The catalogue.
-    on_event : callable
-        Takes a kind and facts.
     passing : PassingRecords
         What the node knows of what passes between it and others.
     """

@@ -45,8 +45,6 @@ class SinkRunner(Retried):
     ----------
     store : SinkStore
         Where its events come from, and what it tells.
-    on_event : callable
-        Called with a kind and facts when it fails and when it works again.
     """
 
     def __init__(

@@ -76,8 +76,6 @@ def how_far(
 
     Parameters
     ----------
-    is_ready : bool
-        Whether the heir stands by.
     is_over : bool
         Whether it was over before: a copy is not made again for an heir that was ready once.
     still_ms : int
@@ -102,8 +100,6 @@ def is_worth_another(lengths: Sequence[int], limits: CopyLimits) -> bool:
     ----------
     lengths : sequence of int
         How many bytes the copy and each round after it took.
-    limits : CopyLimits
-        From where on it is not.
     """
     *before, last = lengths
     if last <= limits.small_bytes or len(before) >= limits.most_rounds:

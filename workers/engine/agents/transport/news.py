@@ -67,8 +67,6 @@ class News:
     ----------
     most_share : float
         Up to which share of a record its difference is worth sending.
-    keeps_stores : bool
-        Whether queries here keep state by key in stores.
     """
 
     def __init__(self, store: Any, *, most_share: float, keeps_stores: bool) -> None:
@@ -106,8 +104,6 @@ class News:
 
         Parameters
         ----------
-        heir : str
-            The fragment that is to go on with it.
         kind : str
             The kind of the file with it; the copy itself, where a slot was killed before it was told.
 
@@ -145,11 +141,6 @@ class News:
 
     def put_together(self, heir: str, kind: str, manifest: Manifest) -> bytes:
         """The record, of what came ahead for an heir and what is new since.
-
-        Parameters
-        ----------
-        kind : str
-            The kind of the file with what is new.
 
         Raises
         ------
