@@ -94,6 +94,8 @@ def slots_for(
     ----------
     slots : iterable of Slot
         Those that something may be placed on.
+    file_secrets : collection of (str, str), optional
+        Team and name of the secrets that stand for a file of the node.
     """
     stays = bool(why_not_to_other_nodes(estate, fragment, bundle, task_types=task_types, file_secrets=file_secrets))
     home = bundle.slot
@@ -117,6 +119,10 @@ def plan_move(
         A fragment that no schedule divides, or a bundle.
     along : sequence of str, optional
         Those that go there with it: all of them or none.
+    why : str, optional
+        What it is for, for those who look at the plan.
+    file_secrets : collection of (str, str), optional
+        Team and name of the secrets that stand for a file of the node.
     silent : collection of str, optional
         Nodes of which nothing is heard: a move to or from there would wait until they are back, and all other plans
         with it.
@@ -207,7 +213,15 @@ def _require_movable(
 
 
 def plan_moving_back(estate: EstateView, plan: Plan) -> Plan:
-    """Plan to undo a move: each query goes on in the slot where it was."""
+    """Plan to undo a move: each query goes on in the slot where it was.
+
+    Raises
+    ------
+    NotSubmitted
+        The dataflow that it was for has left the estate.
+    InvalidTransition
+        A query was changed since, or its former slot is gone.
+    """
     submitted = submitted_in(estate, plan.dataflow.id)
     moved = [_ended_and_heir(plan, step) for step in plan.steps]
     homes = {

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
 from scheduler.model.errors import WeirError
-from workers.launcher.state_folder import broker_url_file, data_dir_of
+from workers.launcher.state_folder import surroundings
 
 NAMES = Path(__file__).with_name("names.txt")
 
@@ -18,15 +18,6 @@ def modules() -> dict[str, str]:
     """Each bench's module, by its name; ``main`` in it takes arguments and returns an exit code."""
     rows = [line.split(maxsplit=2) for line in NAMES.read_text().splitlines()]
     return {name: f"{__package__}.{module}" for name, module, _ in rows}
-
-
-def surroundings(variables: Mapping[str, str]) -> dict[str, str]:
-    """Variables for a process outside the supervisor: the state folder, and its embedded broker unless told another."""
-    data_dir = data_dir_of(variables)
-    settings = {"WEIR_DATA_DIR": str(data_dir)}
-    if not variables.get("REDIS_URL", "").strip() and (url := broker_url_file(data_dir)).is_file():
-        settings["REDIS_URL"] = url.read_text().strip()
-    return settings
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from workers.launcher import broker as embedded
-from workers.launcher.state_folder import broker_url_file
+from workers.launcher.state_folder import broker_url_file, surroundings
 from workers.processes import spawn, stop
 
 from .waiting import wait_until
@@ -89,3 +89,14 @@ def test_the_password_is_for_the_owner_alone(tmp_path: Path) -> None:
     embedded.prepare(tmp_path)
     for path in (broker_url_file(tmp_path), tmp_path / "broker" / "valkey.conf"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_management_commands_find_the_broker_of_the_state_folder(tmp_path: Path) -> None:
+    url = embedded.prepare(tmp_path).url
+    assert surroundings({"WEIR_DATA_DIR": str(tmp_path)}) == {"WEIR_DATA_DIR": str(tmp_path), "REDIS_URL": url}
+
+
+def test_a_given_broker_is_left_alone(tmp_path: Path) -> None:
+    embedded.prepare(tmp_path)
+    variables = surroundings({"WEIR_DATA_DIR": str(tmp_path), "REDIS_URL": "redis://elsewhere"})
+    assert "REDIS_URL" not in variables

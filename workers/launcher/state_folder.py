@@ -63,6 +63,15 @@ def full_disk_named(data_dir: Path) -> Iterator[None]:
         ) from None
 
 
+def surroundings(variables: Mapping[str, str]) -> dict[str, str]:
+    """Variables for a process outside the supervisor: the state folder, and its embedded broker unless told another."""
+    data_dir = data_dir_of(variables)
+    settings = {"WEIR_DATA_DIR": str(data_dir)}
+    if not variables.get("REDIS_URL", "").strip() and (url := broker_url_file(data_dir)).is_file():
+        settings["REDIS_URL"] = url.read_text().strip()
+    return settings
+
+
 def keep_private(variables: Mapping[str, str]) -> None:
     """Let what this process writes be its user's alone, and the state folder, where it is there, be closed to others.
 
