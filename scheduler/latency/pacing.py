@@ -10,6 +10,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 
+from networkx.utils import UnionFind
+
 from scheduler.model.checks import require_finite
 from scheduler.model.latency_limits import Limits
 
@@ -309,28 +311,20 @@ def _apart(
 
     A limit joins all that is upstream of its way, too.
     """
-    root = {query: query for query in queries.costs}
-
-    def find(query: str) -> str:
-        while root[query] != query:
-            root[query] = query = root[root[query]]
-        return query
-
-    groups: list[Iterable[str]] = [
-        [query for query in upstream_of(queries.reads, want.way.writers) if query in root] for want in wants]
+    joined = UnionFind(queries.costs)
+    for want in wants:
+        joined.union(*(upstream_of(queries.reads, want.way.writers) & queries.costs.keys()))
     by_name: dict[str, list[str]] = {}
     for query, name in same_slot.items():
         by_name.setdefault(name, []).append(query)
-    for group in [*groups, *by_name.values()]:
-        first, *others = group
-        for query in others:
-            root[find(query)] = find(first)
+    for group in by_name.values():
+        joined.union(*group)
     members: dict[str, list[str]] = {}
     for query in queries.costs:
-        members.setdefault(find(query), []).append(query)
+        members.setdefault(joined[query], []).append(query)
     own: dict[str, list[LimitOnWay]] = {}
     for want in wants:
-        own.setdefault(find(next(iter(want.way.writers))), []).append(want)
+        own.setdefault(joined[next(iter(want.way.writers))], []).append(want)
     return [(queries_of, own.get(top, [])) for top, queries_of in members.items()]
 
 
