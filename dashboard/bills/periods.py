@@ -38,11 +38,6 @@ class Period:
 def period_of(name: str, *, first: str = "", last: str = "", now: datetime) -> Period:
     """The period of a name, or between two dates, the last one included.
 
-    Parameters
-    ----------
-    name : str
-        A period by name; empty for dates.
-
     Raises
     ------
     BadInput

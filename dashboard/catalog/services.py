@@ -51,13 +51,7 @@ def store_dataflow(*, actor: User, team: Team, dataflow: Dataflow, text: str, fo
 def store_version(
     *, actor: User, record: DataflowRecord, dataflow: Dataflow, text: str, format: str
 ) -> DataflowVersion:
-    """Store a document as the next version of a dataflow; which version counts stays as it is.
-
-    Parameters
-    ----------
-    record : DataflowRecord
-        The dataflow's row, locked.
-    """
+    """Store a document as the next version of a dataflow; which version counts stays as it is."""
     with audited(actor=actor, verb="dataflow.store_version", subject=record, team=record.team) as audit:
         _require_tasks(record, more=len(dataflow.tasks) - record.tasks)
         version = DataflowVersion.objects.create(

@@ -55,11 +55,6 @@ def set_policy(*, actor: User, controller: str, team: Team | None, policy: Polic
     ----------
     team : Team, optional
         Whose dataflows; None for what belongs to all.
-
-    Returns
-    -------
-    ControllerSettings or None
-        None where nothing changes.
     """
     if team is None:
         require_superuser(viewer_of(actor))

@@ -44,10 +44,6 @@ def preview_submission(
     ----------
     viewer : Viewer
         May submit for ``team``: what is reused is shared, or private to that team.
-    changed : DataflowRecord, optional
-        The dataflow, which runs, of which it is to be a new version.
-    begin_from : SavedStates, optional
-        The named savepoint of the team from which it is to begin.
 
     Returns
     -------

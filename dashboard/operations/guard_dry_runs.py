@@ -84,8 +84,6 @@ def replayed(
     ----------
     begin_s, end_s : int
         In seconds since the epoch. What was measured before fills windows, as far as they reach.
-    spent_s : callable
-        CPU seconds that were spent so far.
     """
     until_s = spent_s() + WORKS_S
     guarded, catalog = policy.element(element.task, element.alternates), catalog_of(policy)

@@ -152,15 +152,6 @@ def chart_figure(
 ) -> dict[str, Any]:
     """A chart's figure.
 
-    Parameters
-    ----------
-    marks : sequence of Mark
-        What happened, the oldest first.
-    pauses : sequence of MovePause
-        Of moves, the oldest first: bands on the chart of throughput.
-    begin_s, end_s : int
-        The range that the chart shows, in seconds since the epoch.
-
     Returns
     -------
     dict

@@ -155,8 +155,6 @@ def problem_of(
 
     Parameters
     ----------
-    version : int, optional
-        Which version; the current one without it.
     fresh : bool, optional
         Whether a submission joins nothing that runs; as it was planned last without it.
     """

@@ -48,13 +48,7 @@ def may_simulate(viewer: Viewer) -> bool:
 
 
 def start_side_by_side(*, actor: User, dataflow_id: UUID | str, **options: Any) -> SimulationRun:
-    """Ask for algorithms of adaptation side by side on a dataflow that runs.
-
-    Parameters
-    ----------
-    **options
-        The fields of `SimulationSetup`.
-    """
+    """Ask for algorithms of adaptation side by side on a dataflow that runs."""
     viewer = viewer_of(actor)
     record = dataflow_for(viewer, dataflow_id)
     _require(viewer)

@@ -105,15 +105,7 @@ class CourseForecast:
 def backtest(
     known: Rates, steps: int, season: int, method: CourseMethod, origins: Sequence[int]
 ) -> ForecastErrors | None:
-    """The errors of a method from some moments, each with so many steps known after it; None where it has no answer.
-
-    Parameters
-    ----------
-    known : array
-        The course.
-    origins : sequence of int
-        How many samples are known to the method, each time.
-    """
+    """The errors of a method from some moments, each with so many steps known after it; None where it has no answer."""
     wrong, means, came = [], [], []
     for origin in origins:
         forecast = method(known[:origin], steps, season)

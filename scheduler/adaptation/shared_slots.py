@@ -110,10 +110,6 @@ def choose_on_slots(
     ----------
     problem : AdaptationProblem
         With slots as its one class (`slot_class`), paid by the second.
-    conditions : Conditions
-        What comes, and what waits.
-    active : mapping of str to str
-        The alternates that are on.
     kind : AdaptationKind
         One that draws nothing.
     forecast : Forecast, optional

@@ -37,11 +37,6 @@ def settings(task_type: TaskType, config: Mapping[str, Any]) -> dict[str, Any]:
 def require_columns(columns: list[str], needed: list[str], *, task_type: str, remedy: str) -> None:
     """Check that the task's input has the columns that it reads.
 
-    Parameters
-    ----------
-    remedy : str
-        What the user can do.
-
     Raises
     ------
     InvalidConfig

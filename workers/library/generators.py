@@ -44,10 +44,6 @@ def source_type(name: str, doc: str, *, sensors: int, sensors_doc: str, cost_us:
 
     Parameters
     ----------
-    sensors : int
-        How many sensors report if the config does not say it.
-    sensors_doc : str
-        What the sensors are, for the list of task types.
     cost_us : float
         A first guess of CPU microseconds for each event.
     build : str

@@ -252,8 +252,6 @@ class JoinFold:
         ----------
         time, seq, born : int
             Weir's columns of the event.
-        left, right : str, optional
-            What a pair takes of it on each side.
         """
         if watermarks.is_of_one_mark(state):
             watermarks.divide(state, state.pop("mark", None), born, self)

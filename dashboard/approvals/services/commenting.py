@@ -75,13 +75,7 @@ def edit_comment(*, actor: User, proposal_id: UUID | str, comment_id: int, text:
 
 
 def resolve_thread(*, actor: User, proposal_id: UUID | str, comment_id: int, resolved: bool = True) -> Comment:
-    """Resolve a thread, or open it again: who began it, or an engineer of the dataflow's team.
-
-    Parameters
-    ----------
-    resolved : bool, optional
-        False to open it again.
-    """
+    """Resolve a thread, or open it again: who began it, or an engineer of the dataflow's team."""
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="proposal.resolve" if resolved else "proposal.reopen") as audit:
         comment = _comment_for(viewer, proposal_id, comment_id)

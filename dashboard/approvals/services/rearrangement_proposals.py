@@ -124,8 +124,6 @@ def switch_alternate(
 
     Parameters
     ----------
-    along : mapping of str to str, optional
-        Other tasks that switch with it, and their alternates.
     hold_s : float, optional
         How long it is held then, whatever policies want: from a minute to 31 days, an hour where nothing is said. With
         it, it may be the alternate that is on already. While another one warms up it may be that, too: which ends.

@@ -74,11 +74,6 @@ def submit_dataflow(
     begin_from : str, optional
         The name of the team's savepoint from which it begins.
 
-    Returns
-    -------
-    Proposal
-        Computing; its page shows the plan as soon as there is one.
-
     Raises
     ------
     InvalidDataflow
@@ -150,8 +145,6 @@ def choose_joining(*, actor: User, proposal_id: UUID | str, fresh: bool, begin: 
 
     Parameters
     ----------
-    fresh : bool
-        Whether it joins nothing that runs.
     begin : str, optional
         Where it begins in streams that are there: ``now``, ``oldest``, or a time.
     """
@@ -260,10 +253,6 @@ def open_proposal(
 
     Parameters
     ----------
-    options : mapping of str to Any, optional
-        What the plan is asked for, by the kind's names.
-    loop_round : RoundRow, optional
-        The round of a controller that asks for it.
     version : int, optional
         The number of the version that is planned; the current one where it is not given.
 

@@ -80,18 +80,6 @@ def set_intervals(trigger_ms: Mapping[str, int], *, closed: Collection[str] = ()
     This takes no proposal: limits that intervals follow were approved with their dataflows, and a query that cannot
     stay open runs in micro-batches already. Intervals follow rates all the time: the trail has the first change of each
     query in `AUDITED_EVERY`, and its history every one.
-
-    Parameters
-    ----------
-    trigger_ms : mapping of str to int
-        By fragment, in ms.
-    closed : collection of str, optional
-        The fragments whose batches cannot stay open.
-
-    Returns
-    -------
-    bool
-        Whether anything changed.
     """
     with audited(actor=None, verb=SET) as audit:
         lock_generation()

@@ -66,8 +66,6 @@ class Channels:
 
         Parameters
         ----------
-        schema_json : str
-            The schema of its events, as Spark has it.
         retain : int, optional
             Events that stay when all have read them.
         """
@@ -130,11 +128,6 @@ class Channels:
         """A reader gives up what it was asked to, between two batches; where it goes on, or None where it stays.
 
         The Java side does this; here it is for those who play a reader.
-
-        Parameters
-        ----------
-        on_disk : OnDisk
-            What its node has on disk of what it has not read.
         """
         to = scripts.run(self._redis, "skip", self._keys(channel), [
             reader, entry, on_disk.after, on_disk.reach, on_disk.blocks, on_disk.events])
@@ -163,8 +156,6 @@ class Channels:
 
         Parameters
         ----------
-        written : sequence of str
-            The channels that its valves write, in their order.
         batch_bases : mapping of str to int
             By channel, what its blocks' numbers begin with; 0 where none is given.
         """

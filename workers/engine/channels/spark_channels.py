@@ -223,8 +223,6 @@ def one_of(
 
     Parameters
     ----------
-    events : DataFrame
-        What the element reads.
     builds : mapping of str to callable
         What each alternate makes of it, by name: the same columns in any order. Where nobody has said which is on, as
         in the empty batch of a query that stands by, the first is.

@@ -66,8 +66,6 @@ class TickSchedule:
     ----------
     file : path, optional
         A schedule file, repeated ``repeat_ms`` later each time where that is positive.
-    limit : int, optional
-        How many numbers there are at most.
     """
 
     def __init__(

@@ -140,8 +140,6 @@ def decode(
 
     Parameters
     ----------
-    most_events : int, optional
-        How many a message may hold.
     refuses : bool, optional
         One that decodes to more than may be is an error; else it is a dead letter.
 

@@ -43,13 +43,7 @@ class SourceSuspects:
             "at_ms": self._clock_ms(), "sources": sorted(reading), "taken_mb": taken_bytes >> 20}))
 
     def held(self, wanted: Collection[str], runners: Mapping[str, Runner]) -> dict[str, ConnectorReport]:
-        """The sources that are not to be read now, each with what is told of it.
-
-        Parameters
-        ----------
-        wanted : collection of str
-            The sources that are to be read, by running task.
-        """
+        """The sources that are not to be read now, each with what is told of it."""
         now_ms, now = self._clock_ms(), self._now.only(wanted)
         if now.given_up and now_ms - now.at_ms >= LEFT_ALONE_MS:
             for source in sorted(now.given_up):

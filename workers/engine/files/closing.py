@@ -60,13 +60,7 @@ def close_due(folder: Path, limits: FileLimits, *, now_s: float, all_of_it: bool
 
 
 def is_due(staged: Sequence[Staged], limits: FileLimits, *, now_s: float, all_of_it: bool = False) -> bool:
-    """Whether staged batches are to become a file.
-
-    Parameters
-    ----------
-    staged : sequence of Staged
-        In the order of the stream.
-    """
+    """Whether staged batches are to become a file."""
     if not staged:
         return False
     return (

@@ -154,8 +154,6 @@ class SinkStore:
         ----------
         taken, passed : int
             How many events were taken since, and how many were taken or refused.
-        place : Offset
-            What is behind it is held in the channel.
         """
         pipeline = self._broker.pipeline(transaction=True)
         state = keys.sink(channel)
@@ -196,8 +194,6 @@ class SinkStore:
         ----------
         letters : sequence of tuple
             In their order: the block, the row in it, the reason, the event as a table of one row, and as JSON.
-        keep : int
-            How many of the newest are kept.
         """
         arguments: list[Any] = [keep, now_ms]
         for entry, row, reason, event, sample in letters:

@@ -67,8 +67,6 @@ def write(path: Path, manifest: Manifest, sources: Mapping[str, tuple[Path, int]
     ----------
     sources : mapping of str to tuple
         Of each file of the archive where it is now, and how many bytes of it count.
-    progress : callable
-        Told what is being done, and which part of it is.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     total, done, entries = sum(size for _, size in sources.values()) or 1, 0, {}

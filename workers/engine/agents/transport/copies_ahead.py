@@ -80,13 +80,7 @@ class CopySender:
         return self._send(name)[0] if self._parcel(name, AHEAD) is not None else Sent()
 
     def on_both_nodes(self, heir: str, *, is_refused: bool) -> Parcel | None:
-        """What has gone ahead to an heir and is on both nodes; None where its record has to go whole.
-
-        Parameters
-        ----------
-        is_refused : bool
-            Whether it asks for the whole record.
-        """
+        """What has gone ahead to an heir and is on both nodes; None where its record has to go whole."""
         stored = self._broker.hget(keys.ahead(heir), STORED)
         copy, _ = self._advanced(heir, stored)
         copied = copy and copy.makes

@@ -47,10 +47,6 @@ def text_round(last: bytes, text: bytes, *, base: str, most_share: float) -> byt
 
     Parameters
     ----------
-    last, text : bytes
-        The text as it went before, and as it is now.
-    base : str
-        The SHA-256 of the former.
     most_share : float
         Up to which share of the text its difference is worth sending.
     """
@@ -129,13 +125,7 @@ class News:
             files.rename(heir, kind, COPY)
 
     def record(self, name: str, check: str) -> bytes | None:
-        """The record of a copy that was taken, to go on with by itself; None where it is no such copy.
-
-        Parameters
-        ----------
-        check : str
-            The SHA-256 of what was taken last.
-        """
+        """The record of a copy that was taken, to go on with by itself; None where it is no such copy."""
         text = self._store.files.read(name, COPY)
         return self._copies.record(name, text, check=check) if is_of_stores(text[:MOST_OF_HEAD]) else text
 

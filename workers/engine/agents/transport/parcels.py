@@ -48,8 +48,6 @@ class Files(Protocol):
 
         Parameters
         ----------
-        name, kind : str
-            The fragment and what the file is to it.
         first, length : int, optional
             Where the part begins, and how many bytes it has at most; -1 for all that are left.
         """
@@ -300,8 +298,6 @@ def fetch(
 
     Parameters
     ----------
-    name, to : str
-        The fragment that it is for, and the kind that it is to be.
     expires_s : int
         After how many seconds the hash goes, where nobody offers it again.
     """

@@ -66,11 +66,6 @@ class StoreCopies:
         base : str
             The SHA-256 of that copy or round.
 
-        Returns
-        -------
-        bytes or None
-            None where it cannot be told from them.
-
         Raises
         ------
         StateLost
@@ -105,11 +100,6 @@ class StoreCopies:
 
     def take(self, heir: str, text: bytes, *, check: str) -> None:
         """Make stores of a copy, or bring them to where a round has them; repeating it is safe.
-
-        Parameters
-        ----------
-        check : str
-            Its SHA-256.
 
         Raises
         ------
