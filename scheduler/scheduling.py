@@ -13,7 +13,7 @@ from .key_division import divisible_by_key, one_thread_a_slot
 from .mapping.mapping_registry import MAPPINGS
 from .mapping.traffic import Streams, between_nodes_per_s, on_other_slots
 from .model.allocated import Allocation
-from .model.checks import require_finite
+from .model.checks import FiniteFigures
 from .model.costs import DECLARED as DECLARED_COSTS
 from .model.costs import Costs
 from .model.dataflow import Dataflow
@@ -33,7 +33,7 @@ Arrange = Callable[[Placement, Streams], Placement]  # to other slots than those
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(FiniteFigures):
     """What is to be scheduled: a dataflow's tasks with their rates, streams and profiles.
 
     Each ``one_slot`` task has all its threads on one slot. A ``one_thread`` task is one of these, with one thread. A
@@ -52,12 +52,9 @@ class Job:
     sources: int = 1  # as many as ``rate_per_s`` is of each
     keys: Mapping[str, DividedKeys] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        require_finite(self)
-
 
 @dataclass(frozen=True)
-class SchedulingOptions:
+class SchedulingOptions(FiniteFigures):
     """What all schedules of a comparison share: routing, times for the latency estimate, the solver's effort.
 
     More than ``most_threads`` are not mapped: who asks for a rate that takes millions is answered at once. As many as
@@ -71,9 +68,6 @@ class SchedulingOptions:
     effort: float = 0.5
     most_threads: int = 100_000
     machines: Literal["cheapest", "published"] = "cheapest"
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 DEFAULTS = SchedulingOptions()

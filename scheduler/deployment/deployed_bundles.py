@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures, require_finite
 from scheduler.model.fragment import node_of
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedBundle:
+class PlacedBundle(FiniteFigures):
     """A bundle on a slot, and the CPU that it takes or would take, in cores.
 
     One that is not ``movable`` stays where it is; one that is ``node_bound`` stays on its node, which has its state.
@@ -27,9 +27,6 @@ class PlacedBundle:
     queue: float = 0.0
     behind: bool = False
     team: str = ""
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from graphlib import TopologicalSorter
 
 from networkx.utils import UnionFind
 
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures, require_finite
 from scheduler.model.latency_limits import Limits
 
 from .interval_program import choose_intervals
@@ -39,7 +39,7 @@ MOST_BLOCKS = 100  # that a writer leaves for a reader between its batches; a ch
 
 
 @dataclass(frozen=True, slots=True)
-class LimitOnWay:
+class LimitOnWay(FiniteFigures):
     """One limit on one way. ``key`` names it; ``other_s`` is the latency that was measured beyond what is modelled."""
 
     key: str
@@ -47,9 +47,6 @@ class LimitOnWay:
     limit_s: float
     share: float = 0.5
     other_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)

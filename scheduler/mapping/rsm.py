@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf
 
 from scheduler.model.allocated import Allocation
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.model.placement import Placement
 from scheduler.model.resources import TOLERANCE, Supply
 
@@ -20,15 +20,12 @@ SAME_RACK, OTHER_RACK = 0.5, 1.0  # network distance from the reference node, wh
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(FiniteFigures):
     """What a unit of each counts in the distance."""
 
     memory: float = 1.0
     cpu: float = 1.0
     network: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 BALANCED = Weights()

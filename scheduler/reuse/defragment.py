@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.model.costs import TASK_BATCH_S
 from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.ports import EstateView
@@ -39,15 +39,12 @@ class Fusion:
 
 
 @dataclass(frozen=True, slots=True)
-class DefragmentEvidence:
+class DefragmentEvidence(FiniteFigures):
     """What is measured: latency that channels add, by stream; rates, by task; ages of fragments, in hours."""
 
     latency_ms: Mapping[tuple[str, str], float] = field(default_factory=dict)
     rates_per_s: Mapping[str, float] = field(default_factory=dict)
     ages_h: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,7 @@ class StepLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class DefragmentRule:
+class DefragmentRule(FiniteFigures):
     """When a step is worth it: its gain over the time ahead is at least ``ratio`` times what it disturbs.
 
     The time ahead is as long as the younger of its fragments has run, and at most ``horizon_h``: what has just come is
@@ -73,9 +70,6 @@ class DefragmentRule:
     gap_s: float = 3.0  # from the last event of the old query to the first of the new one
     handover_core_s: float = 10.0  # CPU that ending, compiling and starting take
     delay_price: float = 0.01  # of a million events that are late by one second, in the currency of the prices
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)
