@@ -184,6 +184,7 @@ class SinkReport:
     channel: str = ""  # in which its events come
     events: int = 0  # that it has written since it was started
     refused: int = 0
+    rate_per_s: float | None = None
     waiting: int = 0  # events in its channel that are not written yet
     waiting_since_ms: int | None = None  # when the oldest of these came
     kept: int = 0  # events that are written, and kept to be written again

@@ -21,6 +21,7 @@ import redis
 from scheduler.contracts.desired import DesiredState
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
+from workers.engine.agents.supervising.usage_attribution import Rates
 from workers.engine.connector_leases import HELD_MS
 from workers.engine.passing import PassingRecords, Phase
 from workers.engine.sealed_secrets import opened
@@ -39,6 +40,14 @@ DRAIN_MS = 600_000  # after which what cannot be written is given up, of a sink 
 class Sinks:
     """Parameters
     ----------
+    settings : Settings
+        Node, data folder and broker.
+    broker : redis.Redis
+        A client that does not decode responses.
+    types : mapping of str to TaskType
+        The catalogue.
+    on_event : callable
+        Takes a kind and facts.
     passing : PassingRecords
         What the node knows of what passes between it and others.
     """
@@ -54,6 +63,7 @@ class Sinks:
         self._runners: dict[str, SinkRunner] = {}  # by channel
         self._unwanted: dict[str, int] = {}  # since when (ms), by channel
         self._is_swept = False
+        self._rates = Rates()
 
     @property
     def is_idle(self) -> bool:
@@ -84,13 +94,15 @@ class Sinks:
 
     def reports(self) -> dict[str, dict[str, Any]]:
         """How sinks stand, by running task."""
-        reports, standings = {}, {}
+        now_ms, reports = _now_ms(), {}
+        standings = {}
         with suppress(redis.RedisError):
             standings = {channel: self._store.standing(channel) for channel in self._runners}
+        self._rates.take({channel: standing.events for channel, standing in standings.items()}, at_ms=now_ms)
         for channel, runner in self._runners.items():
             standing = standings.get(channel)
             reports[runner.sink.task] = {
-                **asdict(runner.report()), "channel": channel,
+                **asdict(runner.report()), "channel": channel, "rate_per_s": self._rates.per_s(channel),
                 **({name: value for name, value in asdict(standing).items() if name != "position"}
                    if standing else {})}
         return reports
