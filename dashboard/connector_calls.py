@@ -72,13 +72,6 @@ def push(task: str, config: Mapping[str, Any], post: Post) -> Pushed:
 def room_in(tasks: Collection[str], post: Post) -> dict[str, str]:
     """How live sources stand before something is pushed to them: ``full``, ``resting``, or empty for those that take
     it.
-
-    Raises
-    ------
-    BrokerAway
-        The broker does not answer.
-    KeyUsed
-        One of them took the key by another body.
     """
     once = post.once()
     with broker_needed("so nothing can be taken in."):

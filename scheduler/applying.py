@@ -12,13 +12,7 @@ from .reuse.activity import FragmentChange
 
 
 def apply_plan(estate: Estate, plan: Plan) -> Estate:
-    """The estate's next generation, as the plan has it.
-
-    Raises
-    ------
-    StalePlan
-        The plan was computed from another generation of the estate.
-    """
+    """The estate's next generation, as the plan has it."""
     plan.require_generation(estate.generation)
     stopped = {task.id for task in plan.stopped}
     tasks = {task_id: task for task_id, task in estate.tasks.items() if task_id not in stopped}

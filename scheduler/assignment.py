@@ -32,8 +32,6 @@ class SlotAssigner:
 
     Parameters
     ----------
-    running : mapping of str to sequence of RunningBundle
-        The bundles that run now, by task of the schedule.
     pinned : mapping of str to str
         The node of each task that cannot leave it, for its state or for the order of its events.
     supply : Supply

@@ -56,13 +56,6 @@ def plan_defragmentation(
     -------
     Plan
         With ``why``: what it gains against what it disturbs, in words.
-
-    Raises
-    ------
-    NotSubmitted
-        The estate has no dataflow of that id.
-    NothingToGain
-        No step is possible, or none is worth it by the rule.
     """
     submitted, rule, evidence = submitted_in(
         estate, dataflow_id), rule or DefragmentRule(), evidence or DefragmentEvidence()

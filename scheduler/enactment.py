@@ -25,13 +25,7 @@ DIGITS = 6  # of a weight: what is stored, compared and read stays the same
 
 
 def parts_of(schedule: Schedule) -> dict[str, tuple[WantedBundle, ...]]:
-    """The parts of each task, by its id in the submitted dataflow; the weights of a task add up to 1.
-
-    Raises
-    ------
-    InsufficientSlots
-        Some of its slots are on machines that would have to be bought.
-    """
+    """The parts of each task, by its id in the submitted dataflow; the weights of a task add up to 1."""
     require_slots(schedule)
     return {task: wanted_of(schedule, task) for task in schedule.placement.counts}
 
@@ -72,13 +66,6 @@ def lay_out(schedule: Schedule, running: Mapping[str, str], started: Collection[
     ----------
     running : mapping of str to str
         Submitted task id to running task id.
-
-    Raises
-    ------
-    StalePlan
-        The schedule is of other tasks.
-    InsufficientSlots
-        Some of its slots are on machines that would have to be bought.
     """
     parts = parts_of(schedule)
     if {running.get(task) for task in parts} != set(started):
@@ -221,13 +208,7 @@ def _hot_notes(schedule: Schedule) -> list[str]:
 
 
 def require_slots(schedule: Schedule) -> None:
-    """Raise where machines would have to be bought: nobody does that here, and nothing is enacted in part.
-
-    Raises
-    ------
-    InsufficientSlots
-        With what its mapping asks for, what is free of it, and the machines that are missing.
-    """
+    """Raise where machines would have to be bought: nobody does that here, and nothing is enacted in part."""
     missing, placement = schedule.acquisition.bought, schedule.placement
     if not missing:
         return
@@ -244,13 +225,7 @@ def require_slots(schedule: Schedule) -> None:
 
 
 def require_room(allocation: Allocation, supply: Supply) -> None:
-    """Raise where an allocation takes more slots than are there, whatever the mapping; machines to buy do not count.
-
-    Raises
-    ------
-    InsufficientSlots
-        With both numbers.
-    """
+    """Raise where an allocation takes more slots than are there, whatever the mapping; machines to buy do not count."""
     free_slots = sum(len(node.slots) for node in supply.free)
     if allocation.slots > free_slots:
         raise InsufficientSlots(

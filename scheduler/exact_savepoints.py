@@ -136,11 +136,6 @@ def require_restorable(saved: SavedStates, dataflow: Dataflow, *, task_types: Ta
 
 def beginnings(saved: SavedStates, dataflow: Dataflow, task_types: TaskTypes) -> list[TaskBeginning]:
     """How each task of a dataflow begins from a savepoint, in the document's order; then what the savepoint alone has.
-
-    Parameters
-    ----------
-    dataflow : Dataflow
-        With its team's secrets.
     """
     keeping = {task.id for task in _kept(dataflow, task_types)}
     of_dataflow = [_beginning(saved, dataflow, task, task_types) if task.id in keeping

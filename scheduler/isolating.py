@@ -63,15 +63,7 @@ def plan_isolation(
 
 
 def plan_joining_back(estate: EstateView, plan: Plan) -> Plan:
-    """Plan to undo an isolation: what it cut is one query again.
-
-    Raises
-    ------
-    NotSubmitted
-        The dataflow that it was for has left the estate.
-    InvalidTransition
-        What it cut was changed since.
-    """
+    """Plan to undo an isolation: what it cut is one query again."""
     submitted = submitted_in(estate, plan.dataflow.id)
     pieces = [plan.fragments_after[step.fragment] for step in plan.steps]
     path = [estate.fragments[piece.id] for piece in pieces if piece.id in estate.fragments]

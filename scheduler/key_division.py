@@ -25,11 +25,6 @@ def divisible_by_key(dataflow: Dataflow, types: Mapping[str, TaskType]) -> froze
     Each has a type whose results follow by key, a key, and one stream to read. Whatever has state downstream of it has
     to be content with the order within its key: it reads it directly, by the same columns or more, or what reads it so.
     What goes by marks of partitions is not: it needs the order within each partition.
-
-    Parameters
-    ----------
-    types : mapping of str to TaskType
-        By task id.
     """
     parents, children = dataflow.parents(), dataflow.children()
     keys = {task.id: key_of(types[task.id], task.config) for task in dataflow.tasks}

@@ -193,11 +193,6 @@ def plan_removal(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes,
     Stops the fragments that nobody else needs, closes the tails of those needed in part, and closes the outlets that
     thereby lose their last reader; nothing that keeps running is restarted. ``reused`` of the plan are the tasks that
     stay for others.
-
-    Raises
-    ------
-    NotSubmitted
-        The estate has no dataflow of that id.
     """
     submitted = submitted_in(estate, dataflow_id)
     unmerged = unmerge(estate, dataflow_id)

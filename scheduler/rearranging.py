@@ -24,13 +24,6 @@ def plan_pause(
     """Plan that a submitted dataflow rests: what no other working dataflow needs ceases to work and keeps its state.
 
     Nothing that works on is restarted. While it rests, its tasks get no events, and none of those later on.
-
-    Raises
-    ------
-    NotSubmitted
-        The estate has no dataflow of that id.
-    NotPaused
-        It is paused already.
     """
     submitted = submitted_in(estate, dataflow_id)
     if submitted.paused:
@@ -50,15 +43,7 @@ def plan_pause(
 
 
 def plan_resumption(estate: EstateView, dataflow_id: str, *, task_types: TaskTypes, prices: Prices) -> Plan:
-    """Plan that a paused dataflow goes on, with the state that it has and the events from then on.
-
-    Raises
-    ------
-    NotSubmitted
-        The estate has no dataflow of that id.
-    NotPaused
-        It is not paused.
-    """
+    """Plan that a paused dataflow goes on, with the state that it has and the events from then on."""
     submitted = submitted_in(estate, dataflow_id)
     if not submitted.paused:
         raise NotPaused(f"{submitted.name} is not paused.", remedy="There is nothing to resume.", dataflow=dataflow_id)

@@ -189,15 +189,7 @@ def _unordered_note(estate: EstateView, change: FragmentChange, task_types: Task
 
 
 def plan_schedule_back(estate: EstateView, plan: Plan) -> Plan:
-    """Plan that what an earlier plan of a schedule changed is as it was before it, as far as it runs.
-
-    Raises
-    ------
-    NotSubmitted
-        The dataflow is gone.
-    NotEnactable
-        Its queries have been fused or stopped since.
-    """
+    """Plan that what an earlier plan of a schedule changed is as it was before it, as far as it runs."""
     submitted = submitted_in(estate, plan.dataflow.id)
     now = {}
     for fragment_id in dict.fromkeys(step.fragment for step in plan.steps):

@@ -13,7 +13,7 @@ from .key_division import divisible_by_key, one_thread_a_slot
 from .mapping.mapping_registry import MAPPINGS
 from .mapping.traffic import Streams, between_nodes_per_s, on_other_slots
 from .model.allocated import Allocation
-from .model.checks import require_finite
+from .model.checks import FiniteFigures
 from .model.costs import DECLARED as DECLARED_COSTS
 from .model.costs import Costs
 from .model.dataflow import Dataflow
@@ -33,7 +33,7 @@ Arrange = Callable[[Placement, Streams], Placement]  # to other slots than those
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(FiniteFigures):
     """What is to be scheduled: a dataflow's tasks with their rates, streams and profiles.
 
     Each ``one_slot`` task has all its threads on one slot. A ``one_thread`` task is one of these, with one thread. A
@@ -52,12 +52,9 @@ class Job:
     sources: int = 1  # as many as ``rate_per_s`` is of each
     keys: Mapping[str, DividedKeys] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        require_finite(self)
-
 
 @dataclass(frozen=True)
-class SchedulingOptions:
+class SchedulingOptions(FiniteFigures):
     """What all schedules of a comparison share: routing, times for the latency estimate, the solver's effort.
 
     More than ``most_threads`` are not mapped: who asks for a rate that takes millions is answered at once. As many as
@@ -71,9 +68,6 @@ class SchedulingOptions:
     effort: float = 0.5
     most_threads: int = 100_000
     machines: Literal["cheapest", "published"] = "cheapest"
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 DEFAULTS = SchedulingOptions()
@@ -134,8 +128,6 @@ def prepare(
 
     Parameters
     ----------
-    dataflow : Dataflow
-        Valid.
     profiles : Profiles
         What was measured. A source or sink that was not gets one thread with the share that its type declares.
     rate_per_s : float, optional
@@ -222,15 +214,8 @@ def schedule(
 
     Parameters
     ----------
-    job : Job
-        From `prepare`.
     arrange : callable, optional
         Puts the mapping's places on other slots of the supply, as a `assignment.SlotAssigner` does.
-
-    Raises
-    ------
-    RateNotHeld, MissingProfile, InsufficientSlots
-        As the parts do: nothing comes of the pair then.
     """
     return _complete(job, pair, allocate(job, pair), supply=supply, options=options, arrange=arrange)
 
@@ -267,13 +252,7 @@ def compare(
 
 
 def allocate(job: Job, pair: Pair) -> Allocation:
-    """The allocation of a pair: with bundles of several threads only where the mapping keeps them together.
-
-    Raises
-    ------
-    RateNotHeld, MissingProfile, InvalidResources
-        As the algorithm does.
-    """
+    """The allocation of a pair: with bundles of several threads only where the mapping keeps them together."""
     kind = ALLOCATIONS[pair[0]]
     if keeps_together(pair):
         return kind.allocate(job.rates_per_s, job.profiles, one_thread=job.one_thread, one_slot=job.one_slot)
@@ -344,15 +323,7 @@ def _on_cheapest(
 def predicted(
     job: Job, pair: Pair, allocation: Allocation, placement: Placement, *, supply: Supply, options: SchedulingOptions
 ) -> Schedule:
-    """What a placement will do, and what those of its slots cost that hold something; all are of the supply.
-
-    Parameters
-    ----------
-    job : Job
-        Dataflow, rates and profiles: what is to be scheduled.
-    supply : Supply
-        Free slots, what others leave of used ones, and machines to buy.
-    """
+    """What a placement will do, and what those of its slots cost that hold something; all are of the supply."""
     placement = placement.in_use()
     prediction = predict(
         placement, job.profiles, rates_per_s=job.rates_per_s, routing=options.routing, allocation=allocation,

@@ -45,8 +45,6 @@ def plan_settings(
         How far apart batches, or groups of events, begin until intervals are chosen again; else as usual.
     cores_delta : float, optional
         CPU cores that the queries are expected to take more, their readers' included.
-    why : str, optional
-        What it is for, for those who look at the plan.
 
     Raises
     ------
@@ -96,10 +94,6 @@ def plan_switch(
 
     Parameters
     ----------
-    task : str
-        The task's id in the dataflow.
-    alternate : str
-        The alternate's name.
     along : mapping of str to str, optional
         Other tasks that switch with it, and their alternates: those that switch in waves do so in one.
     stays : bool, optional
@@ -108,8 +102,6 @@ def plan_switch(
         It does not warm up, or no longer.
     warmed : bool, optional
         It has warmed up for its time.
-    why : str, optional
-        What it is for, for those who look at the plan.
 
     Raises
     ------
@@ -155,19 +147,8 @@ def plan_key_switch(
 
     Parameters
     ----------
-    task, alternate : str
-        The task's id in the dataflow, and the alternate's name.
     of_key : str
         The text of the key (`key_texts`).
-
-    Raises
-    ------
-    NotSubmitted
-        The estate has no dataflow of that id.
-    NotFound
-        The dataflow has no such dynamic task, or the task no such alternate.
-    InvalidTransition
-        The task is not switched by key.
     """
     submitted = submitted_in(estate, dataflow_id)
     running = _dynamic_task(estate, submitted, task)
@@ -225,12 +206,8 @@ def plan_policy(
 
     Parameters
     ----------
-    task : str
-        The task's id in the dataflow.
     policy : ElementPolicy or None
         None: what the document says.
-    why : str, optional
-        What it is for, for those who look at the plan.
 
     Raises
     ------

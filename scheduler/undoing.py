@@ -22,15 +22,7 @@ UNDO_FROM_PLAN: Mapping[str, Callable[[EstateView, Plan], Plan]] = {
 
 
 def undo(estate: EstateView, plan: Plan) -> Plan | None:
-    """The plan that takes this one back, frozen; None for a kind that is undone by planning its opposite.
-
-    Raises
-    ------
-    NotSubmitted
-        The dataflow has left the estate.
-    InvalidTransition, NotEnactable
-        Its queries have been changed since.
-    """
+    """The plan that takes this one back, frozen; None for a kind that is undone by planning its opposite."""
     if PLAN_KINDS[plan.kind].undo == "by_opposite":
         return None
     return UNDO_FROM_PLAN[plan.kind](estate, plan)

@@ -56,17 +56,6 @@ def spawn(
 
     Its process group id is its pid, so ``kill_group`` reaches it and what it started in the same session. Callable
     from any thread: the kernel watches the forking *thread*, so one that lives as long as the process does the forking.
-
-    Parameters
-    ----------
-    env : mapping of str to str, optional
-        Its environment; this process's without one.
-    stdin : int | IO[Any], optional
-        As of ``subprocess``.
-    stdout : int | IO[Any], optional
-        As of ``subprocess``.
-    stderr : int | IO[Any], optional
-        As of ``subprocess``.
     """
     parent_pid = os.getpid()
 

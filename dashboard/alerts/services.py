@@ -105,8 +105,6 @@ def set_rule(
     chosen : dict
         ``enabled``, ``threshold``, ``clear_threshold``, ``for_s``, ``clear_for_s``, ``severity``; what is absent stays
         as the default.
-    dataflow_id : str, optional
-        Of this dataflow alone.
     """
     _require_admin(actor, team)
     rule_kind = _kind(team, kind)
@@ -121,17 +119,7 @@ def set_rule(
 
 
 def reset_rule(*, actor: User, team: Team | None, kind: str, dataflow_id: str = "") -> None:
-    """Let a rule be as it is by default; a dataflow's as its team has it.
-
-    Parameters
-    ----------
-    actor : User
-        As for ``set_rule``.
-    team : Team or None
-        Whose rule; None: the estate's.
-    dataflow_id : str, optional
-        Of this dataflow alone.
-    """
+    """Let a rule be as it is by default; a dataflow's as its team has it."""
     _require_admin(actor, team)
     with audited(actor=actor, verb="alert_rule.reset", team=team) as audit:
         row = RuleRow.objects.filter(scope=scope_of(team, dataflow_id), kind=kind, team=team).first()

@@ -41,12 +41,8 @@ def team_demands(plan: Plan, *, own: Team, acting: Collection[int] = (), agreed:
 
     Parameters
     ----------
-    own : Team
-        The team of the dataflow that it is for.
     acting : collection of int
         The ids of teams that let what made it act: they are not asked.
-    agreed : str
-        By what they did so.
     """
     teams = {own.pk: own}
     # What they stop or close is needed by no other dataflow, and what they open again was agreed to at submission.

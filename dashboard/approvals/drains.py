@@ -270,13 +270,7 @@ def _queries(proposal: Proposal) -> set[str]:
 
 
 def drain_of(name: str, viewer: Viewer = EVERYTHING) -> Drain:
-    """What is on a node: what goes, what stays, and what holds it.
-
-    Raises
-    ------
-    NotFound
-        There is no such node.
-    """
+    """What is on a node: what goes, what stays, and what holds it."""
     row, estate = node_row(name), current_estate()
     report = view_for(EVERYTHING).reading.reports.node(name)
     seen = {fragment.id for fragment in view_for(viewer).fragments()}

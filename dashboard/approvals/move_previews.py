@@ -114,13 +114,6 @@ def preview_of(
     ----------
     actor : User
         Who asks: somebody of the dataflow's team.
-
-    Raises
-    ------
-    NotFound
-        There is no such dataflow for them.
-    PermissionDenied
-        They are not of its team.
     """
     viewer = viewer_of(actor)
     record = dataflow_for(viewer, dataflow_id)

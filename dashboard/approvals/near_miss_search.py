@@ -41,13 +41,7 @@ def near_misses_of(proposal: Proposal) -> tuple[NearMiss, ...]:
 
 
 def near_misses_in(team: Team, text: str, *, format: str | None = None) -> list[dict[str, Any]]:
-    """What would let a document that is submitted for a team reuse more, each with ``text``: the document changed.
-
-    Raises
-    ------
-    InvalidDataflow
-        The document has problems.
-    """
+    """What would let a document that is submitted for a team reuse more, each with ``text``: the document changed."""
     dataflow = parse_document(text, format=format)
     written = format or format_of(text)
     misses = _near_misses(dataflow, team)

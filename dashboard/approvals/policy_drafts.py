@@ -30,8 +30,6 @@ class PolicyDraft:
         By alternate; what is left out has no guard, and the value of the document.
     kind : str
         ``value``, ``activation``, or empty for what the document says.
-    source : str
-        Which policy source decides.
     """
 
     guards: Mapping[str, str] = field(default_factory=dict)

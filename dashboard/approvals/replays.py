@@ -57,10 +57,6 @@ def replayed(*, hours: float, at: datetime, proposal: Proposal | None = None) ->
     ----------
     hours : float
         How far back; a week at most, and an hour at least.
-    at : datetime
-        The present moment.
-    proposal : Proposal, optional
-        Whose plan is looked at, too.
 
     Raises
     ------
@@ -98,13 +94,6 @@ def replayed_part(
         With its plan done; without it the estate as it is.
     on_step : callable, optional
         Told the number of each step before it; what it raises ends the replay.
-
-    Raises
-    ------
-    NothingToChange
-        Nothing runs, or the proposal has no plan.
-    StalePlan
-        The estate has changed since, or the plan was made for another generation.
     """
     estate = load_estate()
     if not estate.fragments:

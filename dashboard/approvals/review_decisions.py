@@ -36,15 +36,7 @@ class ReviewDecision:
 
 
 def decision_of(proposal: Proposal, *, diff: Mapping[str, Any] | None, review: Mapping[str, Any]) -> ReviewDecision:
-    """The decision about a proposal.
-
-    Parameters
-    ----------
-    diff : mapping
-        As `difference.difference` gives it to the viewer.
-    review : mapping
-        As `selectors.review_of` gives it.
-    """
+    """The decision about a proposal."""
     plan = plan_of(proposal.plan) if diff else None
     return ReviewDecision(
         counts_in_words(diff["counts"], PLAN_KINDS[proposal.plan.kind]) if diff else "",

@@ -53,8 +53,6 @@ def proposals(
         A status, ``open``, or empty for all.
     search : str, optional
         Part of the names; empty for all.
-    dataflow_id : UUID | str, optional
-        Of one dataflow only.
     """
     records = Proposal.objects.filter(visible_to(viewer, through="dataflow__")).select_related(*_FETCHED)
     if status == "open":

@@ -22,13 +22,7 @@ class Blocking:
 
 
 def blocking(viewer: Viewer, rows: Iterable[RoundRow]) -> dict[str, Blocking]:
-    """By round that waits, the plan that is being enacted or taken back.
-
-    Parameters
-    ----------
-    rows : iterable of RoundRow
-        Rounds that the viewer may know of.
-    """
+    """By round that waits, the plan that is being enacted or taken back."""
     waiting = {row.key: getattr(row, "proposal", None) for row in rows if _waits(row)}
     if not waiting:
         return {}

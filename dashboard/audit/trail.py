@@ -65,8 +65,6 @@ def audited(
 
     Parameters
     ----------
-    team : Team, optional
-        Whose it is, where it is one team's.
     takes_rights : bool, optional
         Whether somebody may lose a right by it: then no other command is under way meanwhile that goes by it.
 

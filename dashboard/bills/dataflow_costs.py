@@ -54,13 +54,7 @@ class DataflowCost:
 
 
 def cost_of(viewer: Viewer, dataflow_id: UUID | str) -> DataflowCost | None:
-    """What a dataflow in the estate costs an hour, or one that is to come; None where nothing is known of it.
-
-    Raises
-    ------
-    NotFound
-        There is no such dataflow that the viewer may know of.
-    """
+    """What a dataflow in the estate costs an hour, or one that is to come; None where nothing is known of it."""
     record = dataflow_for(viewer, dataflow_id)
     estate, costs = view_for(viewer).estate, costs_here()
     figures, submitted = figures_of(estate, record), estate.submitted.get(str(record.pk))

@@ -32,8 +32,6 @@ def readings_of(
     ----------
     used, costs : mapping
         What each running task used and cost (billionths of the currency) between the two moments.
-    events : mapping of str to tuple of int
-        Events that each took and gave.
     on, was_on : mapping of str to str
         Which alternate is on of dynamic tasks, and which was at the first moment: what was switched has not settled,
         nor has what warms another one up.

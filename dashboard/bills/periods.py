@@ -38,15 +38,6 @@ class Period:
 def period_of(name: str, *, first: str = "", last: str = "", now: datetime) -> Period:
     """The period of a name, or between two dates, the last one included.
 
-    Parameters
-    ----------
-    name : str
-        A period by name; empty for dates.
-    first : str, optional
-        The first day, as ISO 8601.
-    last : str, optional
-        The last day, as ISO 8601.
-
     Raises
     ------
     BadInput

@@ -160,13 +160,6 @@ def cost_history(
 
     From the first charge to the last, by the hour, or by the day where that is more than two days; a time without any
     charge is zero. What was for latency is None where that was not measured.
-
-    Parameters
-    ----------
-    team : str, optional
-        Of one team's dataflows only.
-    dataflow_id : UUID | str, optional
-        Of one dataflow only.
     """
     usage = _usage(viewer, period, team=team)
     if dataflow_id is not None:

@@ -40,13 +40,6 @@ def settled_slots(
 
     Left out are drivers that have not warmed up, slots whose queries are new or changed, and those with a query that
     has more in it than works (a closed tail takes CPU, too) or that a schedule divides (its threads take more).
-
-    Parameters
-    ----------
-    growth : mapping of str to Counters
-        By how much the counters of each slot grew.
-    same_since : mapping of str to datetime
-        Since when each slot has run the same.
     """
     settled = [
         slot for slot, counters in growth.items()

@@ -56,8 +56,6 @@ def parse_document(text: str, *, format: str | None = None, columns: bool = True
 
     Parameters
     ----------
-    text : str
-        JSON or YAML.
     format : str, optional
         ``json`` or ``yaml``; told from the text where it is not given.
     columns : bool, optional
@@ -122,13 +120,7 @@ def stored_dataflow(document: dict[str, Any], *, installed: bool = True) -> Data
 
 
 def limits_for(record: DataflowRecord, value: Any) -> Limits | None:
-    """Latency limits as somebody wrote them for a dataflow: text, or a JSON value; None for what its document says.
-
-    Raises
-    ------
-    InvalidLatency
-        They are none that the dataflow could have.
-    """
+    """Latency limits as somebody wrote them for a dataflow: text, or a JSON value; None for what its document says."""
     document = record.versions.values_list("document", flat=True).get(number=record.version)
     text = value if isinstance(value, str) else json.dumps(value)
     return _limits(
@@ -137,13 +129,7 @@ def limits_for(record: DataflowRecord, value: Any) -> Limits | None:
 
 
 def goals_of(value: Mapping[str, Any]) -> DataflowGoals:
-    """Goals as somebody wrote them, by the keys of a document.
-
-    Raises
-    ------
-    InvalidGoals
-        They are none that a dataflow could have.
-    """
+    """Goals as somebody wrote them, by the keys of a document."""
     known = {key: number for key, number in value.items() if number is not None}
     keys = [each.name for each in fields(DataflowGoals)]
     for key, number in known.items():
@@ -161,13 +147,7 @@ def goals_of(value: Mapping[str, Any]) -> DataflowGoals:
 
 
 def freshness_of(text: str) -> float | None:
-    """A team's freshness as somebody wrote it, in seconds; None where it is empty or ``none``.
-
-    Raises
-    ------
-    InvalidLatency
-        It is no time, or says more than one.
-    """
+    """A team's freshness as somebody wrote it, in seconds; None where it is empty or ``none``."""
     limits = _limits(text, tasks=(), streams=())
     if not limits:
         return None

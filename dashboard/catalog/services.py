@@ -33,22 +33,7 @@ class NameTaken(WeirError):
 
 
 def store_dataflow(*, actor: User, team: Team, dataflow: Dataflow, text: str, format: str) -> DataflowRecord:
-    """Store a validated dataflow, or a new version of one of that name which is at rest.
-
-    Parameters
-    ----------
-    dataflow : Dataflow
-        As `parse_document` returned it.
-    format : str
-        ``json`` or ``yaml``.
-
-    Raises
-    ------
-    NameTaken
-        The team's dataflow of that name is under way or running.
-    TeamLimitReached
-        The team's dataflows have as many tasks as they may have.
-    """
+    """Store a validated dataflow, or a new version of one of that name which is at rest."""
     with audited(actor=actor, verb="dataflow.store", team=team) as audit:
         # Two of one name at once queue here; other rows may go on referring to the team.
         Team.objects.select_for_update(no_key=True).get(pk=team.pk)
@@ -66,15 +51,7 @@ def store_dataflow(*, actor: User, team: Team, dataflow: Dataflow, text: str, fo
 def store_version(
     *, actor: User, record: DataflowRecord, dataflow: Dataflow, text: str, format: str
 ) -> DataflowVersion:
-    """Store a document as the next version of a dataflow; which version counts stays as it is.
-
-    Parameters
-    ----------
-    record : DataflowRecord
-        The dataflow's row, locked.
-    dataflow, text, format
-        As `store_dataflow` takes them.
-    """
+    """Store a document as the next version of a dataflow; which version counts stays as it is."""
     with audited(actor=actor, verb="dataflow.store_version", subject=record, team=record.team) as audit:
         _require_tasks(record, more=len(dataflow.tasks) - record.tasks)
         version = DataflowVersion.objects.create(
@@ -106,11 +83,6 @@ def choose_when_behind(*, actor: User, dataflow_id: UUID | str, choice: str) -> 
     ----------
     choice : str
         Of `scheduler.model.behind`; empty for what its team has for all.
-
-    Raises
-    ------
-    InvalidValue
-        There is no such choice.
     """
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="dataflow.choose_when_behind") as audit:
@@ -139,11 +111,6 @@ def choose_latency(*, actor: User, dataflow_id: UUID | str, limits: Limits | Non
     ----------
     limits : Limits, optional
         Empty for no limit; None for what its document says, or its team.
-
-    Raises
-    ------
-    InvalidValue
-        A limit is along tasks and streams that are no path of the dataflow.
     """
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="dataflow.choose_latency") as audit:

@@ -51,11 +51,6 @@ def make_workspace(*, logins: Path) -> list[str]:
     ----------
     logins : Path
         Where user names and passwords are kept, readable by this user alone.
-
-    Returns
-    -------
-    list of str
-        What was made, a line each.
     """
     node = register_node(name=settings.LOCAL_NODE, slots=settings.LOCAL_SLOTS)
     lines = [f"node {node.name} with {node.slots} slots"]

@@ -200,6 +200,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "dashboard.core.middleware.Errors",
     "dashboard.teams.viewer_middleware.CurrentViewer",
+    "dashboard.teams.viewer_middleware.LogInFirst",
 ]
 
 TEMPLATES = [

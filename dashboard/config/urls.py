@@ -1,5 +1,6 @@
 """Every address of the site."""
 
+from django.contrib.auth.decorators import login_not_required
 from django.urls import include, path
 
 from dashboard.api.ingest_view import ingest
@@ -10,11 +11,11 @@ from dashboard.operations.diagnosis.probes import healthz, readyz
 
 urlpatterns = [
     path("api/", api.urls),
-    path("healthz", healthz, name="healthz"),
-    path("readyz", readyz, name="readyz"),
-    path("metrics", metrics, name="metrics"),
-    path("ingest/<slug:team>/<slug:name>", ingest, name="ingest"),
-    path("live/snapshot", snapshot, name="live_snapshot"),
+    path("healthz", login_not_required(healthz), name="healthz"),
+    path("readyz", login_not_required(readyz), name="readyz"),
+    path("metrics", login_not_required(metrics), name="metrics"),
+    path("ingest/<slug:team>/<slug:name>", login_not_required(ingest), name="ingest"),
+    path("live/snapshot", login_not_required(snapshot), name="live_snapshot"),
     path("", include("dashboard.pages.urls")),
 ]
 

@@ -43,11 +43,6 @@ def run(actuators: Mapping[str, Actuator], *, at: datetime) -> int:
     """Make a step of every controller that has to decide or has rounds to follow; how many rounds are in flight.
 
     All of them look at one world, until one has changed something.
-
-    Parameters
-    ----------
-    actuators : mapping of str to Actuator
-        By the name of the controller.
     """
     world = StoredWorld(at)
     for controller in CONTROLLERS.values():
@@ -64,13 +59,7 @@ def run(actuators: Mapping[str, Actuator], *, at: datetime) -> int:
 
 
 def run_urgent(actuators: Mapping[str, Actuator], *, at: datetime) -> None:
-    """Make a step of the controllers that something waits for; the others have their turn in the loop.
-
-    Parameters
-    ----------
-    actuators : mapping of str to Actuator
-        By the name of the controller.
-    """
+    """Make a step of the controllers that something waits for; the others have their turn in the loop."""
     world = StoredWorld(at)
     for controller in CONTROLLERS.values():
         if COLLECTORS[controller.reads].is_urgent(world):

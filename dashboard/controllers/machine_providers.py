@@ -48,8 +48,6 @@ class CommandProvider:
     ----------
     command : sequence of str
         Its arguments, in which ``{action}``, ``{node}``, ``{size}`` and ``{slots}`` are filled in one by one.
-    within_s : float, optional
-        Seconds after which it is killed.
     """
 
     def __init__(self, command: Sequence[str], *, within_s: float = COMMAND_S) -> None:

@@ -29,15 +29,7 @@ def schedule_in_force(dataflow_id: str) -> BundleOffer | None:
 
 
 def schedule_for(dataflow_id: str, source_per_s: float) -> BundleOffer:
-    """The schedule of a dataflow for a rate of each source, by the pair and routing of the one in force.
-
-    Raises
-    ------
-    NotEnactable
-        It runs without one, or what runs of it cannot be changed.
-    MissingProfile, RateNotHeld, InsufficientSlots
-        There is no such schedule.
-    """
+    """The schedule of a dataflow for a rate of each source, by the pair and routing of the one in force."""
     record = _newest_plan(dataflow_id)
     option = None if record is None else record.options.get("schedule")
     if option is None:

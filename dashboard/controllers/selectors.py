@@ -137,8 +137,6 @@ def played(
         The team's short name; empty for what belongs to all.
     hours : float
         How far back; at most a week.
-    spent_s : callable, optional
-        CPU seconds that were spent so far.
 
     Raises
     ------

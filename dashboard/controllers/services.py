@@ -55,16 +55,6 @@ def set_policy(*, actor: User, controller: str, team: Team | None, policy: Polic
     ----------
     team : Team, optional
         Whose dataflows; None for what belongs to all.
-
-    Returns
-    -------
-    ControllerSettings or None
-        None where nothing changes.
-
-    Raises
-    ------
-    InvalidPolicy
-        There is no such mode, or an amount is out of bounds.
     """
     if team is None:
         require_superuser(viewer_of(actor))
@@ -85,15 +75,7 @@ def set_policy(*, actor: User, controller: str, team: Team | None, policy: Polic
 
 
 def set_mode(*, actor: User, controller: str, team: Team | None, mode: str) -> ControllerSettings | None:
-    """Say whether a controller is off, recommends or acts for a team, and leave the rest as it is.
-
-    Parameters
-    ----------
-    team : Team, optional
-        Whose dataflows; None for what belongs to all.
-    mode : str
-        One of `scheduler.controllers.loop_values.MODES`.
-    """
+    """Say whether a controller is off, recommends or acts for a team, and leave the rest as it is."""
     before = policies_of(controller_named(controller))[team.slug if team else ""]
     return set_policy(
         actor=actor, controller=controller, team=team,

@@ -42,13 +42,7 @@ class WriteLine:
         self._tickets: deque[threading.Event] = deque()
 
     def take_turn(self, *, timeout_s: float) -> Callable[[], None]:
-        """Wait for the turn; what gives it to the next one, once, however often it is called.
-
-        Raises
-        ------
-        DatabaseBusy
-            Those before have not ended in time.
-        """
+        """Wait for the turn; what gives it to the next one, once, however often it is called."""
         with self._guard:
             ticket = threading.Event()
             if self._is_taken:

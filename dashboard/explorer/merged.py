@@ -99,11 +99,6 @@ def sheet(viewer: Viewer, *, number: int = 1, dataflow_id: UUID | str = "") -> d
         (positions in ``dataflows``); ``dataflows``: ``id``, ``name``, ``team``, ``tasks``, the largest part of the
         sheet first; ``dataflows_left_out``; ``branches``: ``parents``, ``tasks`` (how many are left out there);
         ``lit``: the id of the dataflow that was asked for, or "".
-
-    Raises
-    ------
-    NotFound
-        There is no such dataflow that the viewer may know of.
     """
     shape = shape_for(viewer)
     wanted: set[str] = set()

@@ -143,11 +143,6 @@ def overlap_pair(viewer: Viewer, one: UUID | str, other: UUID | str) -> dict[str
         ``one``, ``other``: the records; ``tasks``: running tasks of either, upstream first: ``id``, ``type``,
         ``config``, ``parents``, ``one`` and ``other`` (the name there, or ""); ``shared``, ``tasks_one``,
         ``tasks_other``: how many; ``share``: of the smaller one; ``cost``: what the shared tasks cost, as a figure.
-
-    Raises
-    ------
-    NotFound
-        One of the two is not there, not known to the viewer or does not run.
     """
     records = [dataflow_for(viewer, dataflow_id) for dataflow_id in (one, other)]
     names = [dict(Use.objects.filter(dataflow=record).values_list("running_task_id", "task_id")) for record in records]

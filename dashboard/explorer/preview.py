@@ -44,12 +44,6 @@ def preview_submission(
     ----------
     viewer : Viewer
         May submit for ``team``: what is reused is shared, or private to that team.
-    text, format, fresh
-        As for a submission.
-    changed : DataflowRecord, optional
-        The dataflow, which runs, of which it is to be a new version.
-    begin_from : SavedStates, optional
-        The named savepoint of the team from which it is to begin.
 
     Returns
     -------
@@ -63,13 +57,6 @@ def preview_submission(
         ``taken``: the team's dataflow of this name that is in use, or None; ``change``: of a new version how many tasks
         ``stays``, ``joins`` others', ``starts`` and ``stops``, else None; ``asked``: the teams that would be asked, and
         what each demands.
-
-    Raises
-    ------
-    InvalidDataflow
-        The document has problems.
-    WeirError
-        No plan can be made; the error says why.
     """
     dataflow = parse_document(text, format=format)
     estate = stored_estate()

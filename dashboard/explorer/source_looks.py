@@ -79,8 +79,6 @@ def begin_look(
     ----------
     actor : User
         Who looks: an engineer of the team.
-    text, format
-        As for a submission.
     proposes : bool, optional
         Whether columns are to be proposed, whatever columns the document names.
 
@@ -122,15 +120,7 @@ def begin_look(
 
 
 def look(viewer: Viewer, look_id: str) -> Look:
-    """How far a look of the viewer's is; who does not ask for four seconds ends it.
-
-    Raises
-    ------
-    NotFound
-        They have ordered no such look, or it was over a minute ago.
-    BrokerAway
-        The broker does not answer.
-    """
+    """How far a look of the viewer's is; who does not ask for four seconds ends it."""
     seen = connector_calls.seen(look_id, owner=str(viewer.user_id)) if ID.fullmatch(look_id) else None
     if seen is None:
         raise NotFound("There is no such look.", remedy="What a look has seen is kept for a minute: look again.")

@@ -78,15 +78,7 @@ def begin_search(
 
 
 def search(viewer: Viewer, search_id: str) -> StreamSearch:
-    """What a search of the viewer's has found, with what has come since they last asked.
-
-    Raises
-    ------
-    NotFound
-        They have begun no such search, or it was over two minutes ago.
-    NotFound, PermissionDenied, BrokerAway
-        As `begin_search` raises them: the task may have ended meanwhile.
-    """
+    """What a search of the viewer's has found, with what has come since they last asked."""
     before = _progress(viewer, search_id)
     facts, is_over, problem = before.facts, before.facts["until_ms"] <= _now_ms(), None
     stream = tapped_stream(viewer, facts["task"])  # also once it is over: who lost the right reads nothing of before

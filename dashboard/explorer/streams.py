@@ -91,13 +91,6 @@ def streams_of(team: Team, text: str, *, format: str | None = None) -> list[Show
     ----------
     team : Team
         A running task is shown where this team's dataflow would share it.
-    text, format
-        As for a submission.
-
-    Raises
-    ------
-    InvalidDataflow
-        The document has problems.
     """
     dataflow = parse_document(text, format=format)
     columns = columns_in(text, format=format)

@@ -35,11 +35,6 @@ def running_task(viewer: Viewer, task_id: str) -> dict[str, Any]:
         behind this task), ``outputs_left`` (how many of its sinks are not); ``upstream``, ``downstream``: how many
         tasks; ``stops``: tasks, dataflows and outputs that stop if it goes; ``live``: as in the live document of a
         dataflow, with ``dataflow`` and ``task`` to follow it by, or {}.
-
-    Raises
-    ------
-    NotFound
-        No such task runs, as far as the viewer may know.
     """
     row = _row(viewer, task_id)
     shape = shape_for(viewer)

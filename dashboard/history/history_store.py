@@ -83,17 +83,7 @@ class DatabaseHistory:
     def read(
         self, series: Collection[Series], grain: Grain, *, begin_s: int, end_s: int
     ) -> Mapping[Series, Points]:
-        """Points of a grain in a range, for each series that is known.
-
-        Parameters
-        ----------
-        series : collection of Series
-            Which; those that are not known are left out.
-        grain : Grain
-            One of ``GRAINS``.
-        begin_s, end_s : int
-            The range, in seconds since the epoch; its end is not part of it.
-        """
+        """Points of a grain in a range, for each series that is known."""
         return point_reading.read(series, grain, begin_s=begin_s, end_s=end_s)
 
     def series_of(self, kind: str, subjects: Collection[str]) -> Sequence[Series]:
@@ -103,13 +93,7 @@ class DatabaseHistory:
     def annotations(
         self, *, begin_s: int, end_s: int, subjects: Collection[tuple[str, str]], teams: Collection[str] | None = None
     ) -> Sequence[Annotation]:
-        """What happened to any of these in a range, the oldest first.
-
-        Parameters
-        ----------
-        begin_s, end_s, subjects, teams
-            As of `annotations.read`.
-        """
+        """What happened to any of these in a range, the oldest first."""
         return annotations.read(begin_s=begin_s, end_s=end_s, subjects=subjects, teams=teams)
 
     def tidy(self, now_s: int) -> None:

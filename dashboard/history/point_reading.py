@@ -18,17 +18,7 @@ Rows = dict[int, NDArray[np.float32]]  # values by series id
 
 
 def read(series: Collection[Series], grain: Grain, *, begin_s: int, end_s: int) -> Mapping[Series, Points]:
-    """Points of a grain that have a part in a range, for each series that is known.
-
-    Parameters
-    ----------
-    series : collection of Series
-        Which; those that are not known are left out.
-    grain : Grain
-        One of ``GRAINS``.
-    begin_s, end_s : int
-        The range, in seconds since the epoch.
-    """
+    """Points of a grain that have a part in a range, for each series that is known."""
     ids = known_ids(series)
     first_s, count = grid(begin_s, end_s, grain.step_s)
     rows = _rows({ids[line]: line.fold for line in ids}, grain, first_s, count)

@@ -55,8 +55,6 @@ def run_event(deployment: LineageRun, event_type: str, at: datetime, producer: P
     ----------
     event_type : str
         ``START``, ``RUNNING`` or ``COMPLETE``.
-    at : datetime
-        When it happened; with a time zone.
     """
     facet = {
         "_producer": producer.uri, "_schemaURL": producer.facet_schema,

@@ -21,15 +21,6 @@ def driver_page(viewer: Viewer, slot: str, path: str, query: Mapping[str, str]) 
         A slot's name: ``<node>/<index>``.
     path, query
         One of the pages that are shown (`scheduler.contracts.driver_pages.SHOWN`), with its parameters.
-
-    Raises
-    ------
-    PermissionDenied
-        The viewer does not administer the installation.
-    NotFound
-        There is no such slot, or Spark's page is none of those that are shown.
-    BrokerAway
-        The broker does not answer.
     """
     require_superuser(viewer)
     view = view_for(viewer)

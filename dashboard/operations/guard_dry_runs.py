@@ -68,11 +68,6 @@ def dry_run_of(element: RunningElement, policy: ElementPolicy, *, hours: int = 2
     ----------
     hours : int
         From 1 to a week. The last day is looked at every ten seconds, earlier hours every minute.
-
-    Raises
-    ------
-    InvalidGuard
-        A guard is none, or they take too long.
     """
     end_s = int(timezone.now().timestamp())
     begin_s = end_s - min(max(hours, 1), MOST_HOURS) * HOUR_S
@@ -89,8 +84,6 @@ def replayed(
     ----------
     begin_s, end_s : int
         In seconds since the epoch. What was measured before fills windows, as far as they reach.
-    spent_s : callable
-        CPU seconds that were spent so far.
     """
     until_s = spent_s() + WORKS_S
     guarded, catalog = policy.element(element.task, element.alternates), catalog_of(policy)

@@ -96,17 +96,7 @@ def dataflow_log(
 
 
 def process_log(viewer: Viewer, node: str, process: str, question: LogQuestion) -> ReadLog:
-    """The newest lines that a process of a node writes, whosever they are; for administrators.
-
-    Raises
-    ------
-    NotFound
-        There is no such node or process.
-    PermissionDenied
-        The viewer does not administer the installation.
-    InvalidValue, BrokerAway
-        As `dataflow_log` raises them.
-    """
+    """The newest lines that a process of a node writes, whosever they are; for administrators."""
     require_superuser(viewer)
     view = view_for(viewer)
     slots = {slot.index for slot in view.estate.slots if slot.node == node}

@@ -73,15 +73,7 @@ def outputs(viewer: Viewer, dataflow_id: UUID | str) -> list[dict[str, str]]:
 
 
 def output_tail(viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, count: int = 20) -> list[dict[str, Any]]:
-    """The newest events of a named output, newest first.
-
-    Raises
-    ------
-    NotFound
-        There is no such dataflow for them, or it has no such output.
-    PermissionDenied
-        The events are read with the credential of a team that they are not in.
-    """
+    """The newest events of a named output, newest first."""
     record = dataflow_for(viewer, dataflow_id)
     channel = _output_channels(viewer, record).get(task_id)
     if channel is None:

@@ -47,17 +47,7 @@ def register_node(*, name: str, slots: int, actor: User | None = None) -> NodeRo
 
 
 def drain_node(*, name: str, actor: User | None = None) -> NodeRow:
-    """Place nothing new on a node, and let what can move leave it (`dashboard.approvals.services.draining`).
-
-    Raises
-    ------
-    NotFound
-        There is no such node.
-    NothingElsewhere
-        No other node has slots that something may be placed on.
-    PermissionDenied
-        The actor does not administer the installation.
-    """
+    """Place nothing new on a node, and let what can move leave it (`dashboard.approvals.services.draining`)."""
     if actor is not None:
         require_superuser(viewer_of(actor))
     is_draining = node_row(name).draining_since is not None
@@ -69,15 +59,7 @@ def drain_node(*, name: str, actor: User | None = None) -> NodeRow:
 
 
 def undrain_node(*, name: str, actor: User | None = None) -> NodeRow:
-    """Let a node be used again as any other. What has left stays where it is.
-
-    Raises
-    ------
-    NotFound
-        There is no such node.
-    PermissionDenied
-        The actor does not administer the installation.
-    """
+    """Let a node be used again as any other. What has left stays where it is."""
     if actor is not None:
         require_superuser(viewer_of(actor))
     node_row(name)
@@ -106,17 +88,7 @@ def node_row(name: str) -> NodeRow:
 
 
 def try_again(*, actor: User, dataflow_id: UUID | str) -> list[str]:
-    """Let the failing queries that a dataflow works in be tried again now, also those that were given up; their ids.
-
-    Raises
-    ------
-    BrokerAway
-        The nodes cannot be told.
-    NothingToChange
-        None fails.
-    PermissionDenied
-        The actor is no engineer of its team.
-    """
+    """Let the failing queries that a dataflow works in be tried again now, also those that were given up; their ids."""
     viewer = viewer_of(actor)
     record = dataflow_for(viewer, dataflow_id)
     require_role(viewer, record.team, Role.ENGINEER)

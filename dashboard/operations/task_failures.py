@@ -12,13 +12,7 @@ AGAIN_S = 60  # so seldom is tried again what fails in the same circumstances
 
 
 class TaskFailures:
-    """The tasks that fail, each with the circumstances in which it does, and when it was tried last.
-
-    Parameters
-    ----------
-    event : str
-        What the log calls such a failure.
-    """
+    """The tasks that fail, each with the circumstances in which it does, and when it was tried last."""
 
     def __init__(self, event: str) -> None:
         self._event = event

@@ -15,13 +15,7 @@ EACH_S, BURST_S = 0.1, 3.0
 
 
 class TeamTurns:
-    """Gives tasks one by one, and counts the CPU time of this thread until the next is asked for.
-
-    Parameters
-    ----------
-    spent_s : callable
-        CPU seconds that were spent so far.
-    """
+    """Gives tasks one by one, and counts the CPU time of this thread until the next is asked for."""
 
     def __init__(self, spent_s: Callable[[], float] = time.thread_time) -> None:
         self._spent_s = spent_s

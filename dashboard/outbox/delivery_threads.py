@@ -22,8 +22,6 @@ class DeliveryThreads:
     ----------
     send : callable
         Sends what is due; any number of threads may do so at a time.
-    most : int, optional
-        How many threads there are at the most.
     """
 
     def __init__(self, send: Callable[[], object], *, most: int = MOST) -> None:

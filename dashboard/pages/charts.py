@@ -152,15 +152,6 @@ def chart_figure(
 ) -> dict[str, Any]:
     """A chart's figure.
 
-    Parameters
-    ----------
-    marks : sequence of Mark
-        What happened, the oldest first.
-    pauses : sequence of MovePause
-        Of moves, the oldest first: bands on the chart of throughput.
-    begin_s, end_s : int
-        The range that the chart shows, in seconds since the epoch.
-
     Returns
     -------
     dict
@@ -189,13 +180,7 @@ def chart_figure(
 
 
 def why_empty(chart: Chart, kept_history: KeptHistory, *, end_s: int, now_s: int) -> str:
-    """Why a chart has nothing to show, and when it will.
-
-    Parameters
-    ----------
-    end_s : int
-        When its range ends, in seconds since the epoch.
-    """
+    """Why a chart has nothing to show, and when it will."""
     if end_s <= now_s - GRAINS[-1].keep_s:
         return "This is older than what is kept: points are kept for 90 days."
     if not kept_history.values:

@@ -16,13 +16,6 @@ def event_table(
     events: Sequence[Mapping[str, Any]], types: Mapping[str, str | None] = MappingProxyType({})
 ) -> dict[str, Any]:
     """``columns`` (``name``, ``type``) and ``rows`` of values as cells show them; columns also where there is no event.
-
-    Parameters
-    ----------
-    events : sequence of mapping
-        Values by column.
-    types : mapping, optional
-        The columns that are known, with their types.
     """
     names = list(dict.fromkeys([*types, *(name for event in events for name in event)]))
     names.sort(key=lambda name: (name.startswith("_"), name != "_seq"))

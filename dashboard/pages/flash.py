@@ -44,11 +44,6 @@ def attempt(request: HttpRequest, action: Callable[[], Any], *, text: Text, code
         Takes nothing; may raise ``WeirError``, which becomes the message.
     text : str or callable
         The message of success, or a function that makes it from the action's result.
-
-    Returns
-    -------
-    bool
-        Whether the action succeeded.
     """
     try:
         result = action()
@@ -62,15 +57,7 @@ def attempt(request: HttpRequest, action: Callable[[], Any], *, text: Text, code
 def attempt_named(
     request: HttpRequest, actions: Mapping[str, tuple[Callable[..., Any], Text]], name: str, **arguments: Any
 ) -> None:
-    """Run one of several actions by its name, for the request's user; the name is the message's code.
-
-    Parameters
-    ----------
-    actions : mapping
-        By name: a service and its message of success.
-    name : str
-        The chosen name; ``NotFound`` where there is no such action.
-    """
+    """Run one of several actions by its name, for the request's user; the name is the message's code."""
     if name not in actions:
         raise NotFound("There is no such action.", remedy="Use the buttons of the page.")
     action, text = actions[name]

@@ -31,8 +31,6 @@ def harmless(html: str, *, link: Link) -> str:
 
     Parameters
     ----------
-    html : str
-        Whatever another program says; it may be cut off anywhere.
     link : callable
         Gives the address for a link by its path, without the ``/`` before it, and its parameters; None where the link
         is to be plain text.

@@ -79,13 +79,7 @@ class GraphForm:
 
 
 def document_of(text: str, format: Format) -> Document:
-    """The value of a document whose graph can be edited.
-
-    Raises
-    ------
-    GraphNotEditable
-        It is too long, cannot be read, or is no document of tasks and streams.
-    """
+    """The value of a document whose graph can be edited."""
     if len(text) > LONGEST_EDITED:
         raise GraphNotEditable(
             f"The text has more than {LONGEST_EDITED:,} characters.", remedy="Change longer documents in the text.")
@@ -100,26 +94,14 @@ def document_of(text: str, format: Format) -> Document:
 def graph_form(
     edit: str, document: Document, post: Mapping[str, str], *, secrets: Iterable[str], applies: bool
 ) -> GraphForm:
-    """The form of an edit; with what is meant where it ``applies`` and nothing is missing.
-
-    Raises
-    ------
-    GraphNotEditable
-        The task cannot be edited so.
-    """
+    """The form of an edit; with what is meant where it ``applies`` and nothing is missing."""
     if edit not in _FORMS:
         raise NotFound("There is no such edit.", remedy=f"The edits are {', '.join(_FORMS)}.")
     return _FORMS[edit](document, post, list(secrets), applies)
 
 
 def changes_to(text: str, format: Format, form: GraphForm) -> tuple[tuple[TextChange, ...], GraphForm]:
-    """The changes of the text that an edit comes to; with those errors at its fields that only the document shows.
-
-    Raises
-    ------
-    GraphNotEditable
-        The text cannot be changed in place.
-    """
+    """The changes of the text that an edit comes to; with those errors at its fields that only the document shows."""
     assert form.meant is not None
     changes = text_changes(text, form.meant, format)
     if changes is None:

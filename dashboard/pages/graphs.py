@@ -36,8 +36,6 @@ def dataflow_graph(
         ``tasks`` and ``streams`` as ``catalog.selectors.graph_of`` gives them.
     shared_with : mapping
         By task id: the other dataflows (``id``, ``name``, ``team``) that its running task serves.
-    on : mapping, optional
-        By id of a dynamic task: the alternate that is on.
     """
     tasks = []
     for task in graph["tasks"]:

@@ -24,8 +24,6 @@ def render(text: str, *, address_of: Callable[[str], str | None]) -> SafeString:
 
     Parameters
     ----------
-    text : str
-        CommonMark with tables.
     address_of : callable
         From a link's target to its address on the site; None where the site does not have it: its text stays.
     """
@@ -76,8 +74,6 @@ def site_address(target: str, *, document: PurePosixPath, addresses: Mapping[Pur
     ----------
     target : str
         As the document has it: an anchor, an address of the site, another site, or a path relative to the document.
-    document : PurePosixPath
-        The document's path below ``docs``.
     addresses : mapping
         The addresses of the documents that the site shows, by their paths below ``docs``.
     """

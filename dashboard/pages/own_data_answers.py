@@ -150,8 +150,6 @@ def first_dataflow(answers: OwnData, *, columns: bool = True, finished: bool = T
     ----------
     columns : bool, optional
         False before columns are chosen: one stands in their place where the format needs any.
-    finished : bool, optional
-        False before it is said where events go: to an output.
     """
     source_type = jobs.task_types()[answers.type]
     config, _ = config_of(source_type, answers.source, without=OF_EVENTS)

@@ -49,19 +49,7 @@ def fields_of(
     task_type: TaskType, given: Mapping[str, str], errors: Mapping[str, str], *, secrets: Sequence[str],
     without: Collection[str] = (),
 ) -> list[ParameterField]:
-    """The fields of a type's parameters, in their order.
-
-    Parameters
-    ----------
-    given : mapping of str to str
-        What was filled in, by parameter.
-    errors : mapping of str to str
-        What is wrong, by parameter.
-    secrets : sequence of str
-        The names of the team's secrets.
-    without : collection of str, optional
-        Parameters that are asked for elsewhere.
-    """
+    """The fields of a type's parameters, in their order."""
     fields = []
     for parameter in _asked(task_type, without):
         value = given.get(parameter.name, _default(parameter))
@@ -120,13 +108,7 @@ def filled_in(task_type: TaskType, post: Mapping[str, str], *, without: Collecti
 def errors_at_fields(
     problems: Sequence[Problem], number: int, given: Mapping[str, str]
 ) -> tuple[dict[str, str], list[Problem]]:
-    """Problems of a document by the parameter that they are about, and those that are about none.
-
-    Parameters
-    ----------
-    number : int
-        Which of the document's tasks the form is of.
-    """
+    """Problems of a document by the parameter that they are about, and those that are about none."""
     errors: dict[str, str] = {}
     others: list[Problem] = []
     for problem in problems:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.contrib.auth.decorators import login_not_required
 from django.contrib.auth.views import LogoutView
 from django.urls import path
 
@@ -220,9 +221,9 @@ urlpatterns = [
     path("people/", people.people, name="people"),
     path("people/<str:username>/deactivate", people.person_deactivate, name="person_deactivate"),
     path("people/<str:username>/reactivate", people.person_reactivate, name="person_reactivate"),
-    path("login/", account.LogIn.as_view(), name="login"),
-    path("sign-on/<slug:provider_id>/begin", sign_on.begin, name="openid_connect_login"),
-    path("sign-on/<slug:provider_id>/callback", sign_on.come_back, name="openid_connect_callback"),
-    path("logout/", LogoutView.as_view(), name="logout"),
+    path("login/", login_not_required(account.LogIn.as_view()), name="login"),
+    path("sign-on/<slug:provider_id>/begin", login_not_required(sign_on.begin), name="openid_connect_login"),
+    path("sign-on/<slug:provider_id>/callback", login_not_required(sign_on.come_back), name="openid_connect_callback"),
+    path("logout/", login_not_required(LogoutView.as_view()), name="logout"),
     path("password/", account.ChangePassword.as_view(), name="password_change"),
 ]

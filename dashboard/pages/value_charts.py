@@ -42,8 +42,6 @@ def value_figure(events: Sequence[Event], *, value: str = "", by: str = "") -> d
 
     Parameters
     ----------
-    events : sequence of mapping
-        Values by column, the oldest event first.
     value : str, optional
         The column that is shown; the first number, else the first column, where none is named.
     by : str, optional

@@ -21,13 +21,7 @@ class PlanningFailed(WeirError):
 
 
 def compute(record: PlanRecord, estate: StoredEstate) -> Plan:
-    """The plan that a record asks for, at this generation of the estate.
-
-    Raises
-    ------
-    WeirError
-        No plan can be made; the error says why.
-    """
+    """The plan that a record asks for, at this generation of the estate."""
     return plan_and_reads(record, estate)[0]
 
 

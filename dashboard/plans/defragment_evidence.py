@@ -57,11 +57,6 @@ def measured_selectivities(
     """Selectivities of a dataflow's streams, by source and target, where they were measured and differ.
 
     Two figures that count: the same schedule is planned again while the third one changes.
-
-    Parameters
-    ----------
-    running : mapping of str to str
-        What executes its tasks, of all of them or some.
     """
     if not running:
         return {}

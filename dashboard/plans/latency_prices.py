@@ -52,13 +52,6 @@ def latency_prices(
     of others that share queries stay as they are; of what a stricter limit costs more, whoever asks for it pays (the
     Shapley value of the airport game). While the dataflow does not run, or nothing is known of its batches, it is
     estimated.
-
-    Parameters
-    ----------
-    scheduled : bool, optional
-        Whether as by a schedule.
-    opens : bool, optional
-        Whether queries may get open batches.
     """
     record = dataflow_of(viewer, dataflow_id)
     estate, name = current_estate(), str(record.pk)

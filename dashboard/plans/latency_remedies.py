@@ -36,13 +36,7 @@ TOO_LITTLE_CORES = 0.0005  # to be told as more or less
 
 
 def latency_with_remedies(viewer: Viewer, dataflow_id: UUID | str, *, opens: bool = True) -> dict[str, Any]:
-    """As `latency_of`, with ``remedies`` of each limit that cannot be met, or was missed over its whole span.
-
-    Parameters
-    ----------
-    opens : bool, optional
-        Whether more of its queries may get open batches.
-    """
+    """As `latency_of`, with ``remedies`` of each limit that cannot be met, or was missed over its whole span."""
     record = dataflow_of(viewer, dataflow_id)
     return _with_remedies(record, latency_of(viewer, dataflow_id), opens=opens)
 

@@ -92,13 +92,7 @@ class SchedulingProblem:
         return schedule(job, pair, supply=self.supply, options=self.options, arrange=self._assigner(job))
 
     def require_open(self) -> None:
-        """Raise where none of its schedules can be proposed, or planned.
-
-        Raises
-        ------
-        NotEnactable
-            All of it runs for others, or what runs of it cannot be changed.
-        """
+        """Raise where none of its schedules can be proposed, or planned."""
         if self.blocked:
             raise NotEnactable(self.blocked, remedy="Let it run without a schedule of its own.")
 
@@ -161,10 +155,6 @@ def problem_of(
 
     Parameters
     ----------
-    routing : Routing, optional
-        How events are dealt out: ``shuffle`` or ``slot_aware``.
-    version : int, optional
-        Which version; the current one without it.
     fresh : bool, optional
         Whether a submission joins nothing that runs; as it was planned last without it.
     """
@@ -189,17 +179,7 @@ def problem_of_new(
     dataflow: Dataflow, *, team: Team, routing: Routing = "slot_aware", fresh: bool = False,
     estate: EstateView | None = None, dataflow_id: str = "new",
 ) -> SchedulingProblem:
-    """Build the scheduling problem of a dataflow that does not run, stored or not: the tasks that it would start.
-
-    Parameters
-    ----------
-    routing : Routing, optional
-        How events are dealt out: ``shuffle`` or ``slot_aware``.
-    fresh : bool, optional
-        Whether it joins nothing that runs.
-    dataflow_id : str, optional
-        Its id, where it is stored.
-    """
+    """Build the scheduling problem of a dataflow that does not run, stored or not: the tasks that it would start."""
     estate = estate or stored_estate()
     merged = merged_plainly(
         estate, dataflow, dataflow_id=dataflow_id, team=team.slug, task_types=jobs.task_types(), fresh=fresh)

@@ -29,13 +29,6 @@ def request_plan(
 
     ``options`` say how a submission joins what runs (`joining_options.options_of`); without them it joins as that
     version was planned to join last.
-
-    Parameters
-    ----------
-    options : mapping of str to Any, optional
-        What the plan is asked for, by the kind's names.
-    version : int, optional
-        The number of the version; the current one where it is not given.
     """
     if options is None:
         options = joining_options.last_options(dataflow) if PLAN_KINDS[kind].has_document else {}

@@ -50,13 +50,7 @@ def require_effects_of(viewer: Viewer, target: SweepTarget) -> None:
 
 
 def hindrance_of(target: SweepTarget, viewer: Viewer | None) -> NotApproved | None:
-    """Why a target cannot be measured, as far as approval goes; None where it can.
-
-    Parameters
-    ----------
-    viewer : Viewer, optional
-        Who asks; None where Weir measures again what somebody was allowed to measure.
-    """
+    """Why a target cannot be measured, as far as approval goes; None where it can."""
     reaching = next(_reaching(target), None)
     written = None if viewer is None else next(_expressions(target), None)
     if written is not None and _may_approve(viewer, target):

@@ -48,8 +48,6 @@ def profiles_for(
         A shared dataflow's plan is read by others, so it is made without.
     machine : str, optional
         Class of machine whose profiles come first; otherwise the one that measures and runs now.
-    or_since : datetime, optional
-        Those as well that were set aside later than that.
 
     Returns
     -------

@@ -57,13 +57,7 @@ def supersede(keys: Collection[str], *, audit: Audit) -> None:
 def store_profiles(
     entries: Sequence[ProfileEntry], *, audit: Audit, author: User | None = None, team_id: int | None = None,
 ) -> list[ProfileRecord]:
-    """Store profiles, each of another key, in place of the active ones; inside the command whose ``audit`` is given.
-
-    Parameters
-    ----------
-    team_id : int, optional
-        Whose they are; None for everybody's.
-    """
+    """Store profiles, each of another key, in place of the active ones; inside the command whose ``audit`` is given."""
     if not inside_command():
         raise RuntimeError("a profile is stored inside an audited command only")
     lock_generation()  # of two that come at once for one key, the later one supersedes the earlier

@@ -65,15 +65,7 @@ def target_of_task(viewer: Viewer, dataflow_id: UUID | str, task_id: str) -> Swe
 
 
 def targets_of_tasks(viewer: Viewer, dataflow_id: UUID | str, task_ids: Iterable[str]) -> dict[str, SweepTarget]:
-    """Tasks of a dataflow that the viewer may know of, as they are submitted now, by their ids.
-
-    Raises
-    ------
-    NotFound
-        There is no such dataflow or task.
-    UnknownTaskType
-        The type of the task, or of one that feeds it, is not installed.
-    """
+    """Tasks of a dataflow that the viewer may know of, as they are submitted now, by their ids."""
     record = dataflow_for(viewer, dataflow_id)
     dataflow = stored_dataflow(current_version(record).document)
     known_ids = {task.id for task in dataflow.tasks}

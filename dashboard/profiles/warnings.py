@@ -65,8 +65,6 @@ def warnings_about(profiles: Iterable[Profile], *, team: str = "") -> dict[Profi
     ----------
     profiles : iterable of Profile
         As `selectors.profiles_for` gave them.
-    team : str
-        Short name of the team whose own profiles are among them.
     """
     measured = {profile for profile in profiles if profile.origin not in WITHOUT_TRIALS}
     if not measured:

@@ -35,13 +35,7 @@ class AskedOfNode:
 
 
 def savepoint_of(team: Team, name: str) -> SavedStates:
-    """The team's savepoint of that name.
-
-    Raises
-    ------
-    NoSuchSavepoint
-        There is none, it is being taken, or it has failed.
-    """
+    """The team's savepoint of that name."""
     return _whole(SavepointRow.objects.filter(team=team, name=name).first(), name)
 
 

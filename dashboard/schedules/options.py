@@ -67,13 +67,7 @@ class SlotRoom:
 
 
 def rate_of(text: str) -> float | None:
-    """The rate that a form or an address gives; None where it gives none.
-
-    Raises
-    ------
-    InvalidResources
-        It is no rate above 0.
-    """
+    """The rate that a form or an address gives; None where it gives none."""
     if not text.strip():
         return None
     try:
@@ -97,8 +91,6 @@ def ask(
     ----------
     rate_per_s : float
         Events per second of each source.
-    routing : Routing, optional
-        How events are dealt out: ``shuffle`` or ``slot_aware``.
     """
     return answer(_problem(record, routing), rate_per_s, pairs=pairs)
 
@@ -135,11 +127,6 @@ def curve(
     """Slots, price and predicted rate of a pair over rates up to ``most_per_s``, as rows of ``what_if``.
 
     A pair that is not quick gets the rows of the quick pair that bounds it.
-
-    Parameters
-    ----------
-    routing : Routing, optional
-        How events are dealt out: ``shuffle`` or ``slot_aware``.
     """
     rates = [most_per_s * number / points for number in range(1, points + 1)]
     return _problem(record, routing).what_if(rates, pairs=[quick_pair(pair)])

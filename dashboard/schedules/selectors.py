@@ -89,11 +89,6 @@ def outcome_of(viewer: Viewer, dataflow_id: UUID | str, *, proposal_id: UUID | s
     ----------
     proposal_id : UUID or str, optional
         Of this schedule; else of the one that the dataflow runs by, or ran by last.
-
-    Raises
-    ------
-    NotFound
-        The viewer may not know of it, or that proposal has no schedule of this dataflow.
     """
     record = dataflow_for(viewer, dataflow_id)
     if not proposal_id:

@@ -48,17 +48,7 @@ def may_simulate(viewer: Viewer) -> bool:
 
 
 def start_side_by_side(*, actor: User, dataflow_id: UUID | str, **options: Any) -> SimulationRun:
-    """Ask for algorithms of adaptation side by side on a dataflow that runs.
-
-    Parameters
-    ----------
-    **options
-        The fields of `SimulationSetup`.
-
-    Raises
-    ------
-    InvalidSimulation, NothingToChange, PermissionDenied, TooManySimulations
-    """
+    """Ask for algorithms of adaptation side by side on a dataflow that runs."""
     viewer = viewer_of(actor)
     record = dataflow_for(viewer, dataflow_id)
     _require(viewer)
@@ -80,12 +70,7 @@ def start_side_by_side(*, actor: User, dataflow_id: UUID | str, **options: Any) 
 
 
 def start_replay(*, actor: User, proposal_id: UUID | str, hours: int = 24) -> SimulationRun:
-    """Ask for the last hours as recorded, with the estate as it is and as a proposal would make it.
-
-    Raises
-    ------
-    InvalidSimulation, NothingToChange, PermissionDenied, TooManySimulations
-    """
+    """Ask for the last hours as recorded, with the estate as it is and as a proposal would make it."""
     viewer = viewer_of(actor)
     proposal = proposal_for(viewer, proposal_id)
     _require(viewer)

@@ -50,13 +50,7 @@ def is_any_open() -> bool:
 
 
 def advance_simulations(*, at: datetime, monotonic_s: Callable[[], float] = time.monotonic) -> int:
-    """Work at open simulations for some seconds, the oldest first; how many parts were done.
-
-    Parameters
-    ----------
-    at : datetime
-        The present moment.
-    """
+    """Work at open simulations for some seconds, the oldest first; how many parts were done."""
     began_s, done = monotonic_s(), 0
     while monotonic_s() - began_s < WORKS_S:
         run = SimulationRun.objects.select_related("dataflow", "proposal__plan").filter(

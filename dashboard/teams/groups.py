@@ -74,8 +74,6 @@ def providers(*, issuer: str, client_id: str, secret: str, scopes: list[str]) ->
     ----------
     issuer : str
         Its address; empty where there is none.
-    client_id, secret : str
-        What this installation is called there, and its secret.
     """
     if not issuer:
         return {}

@@ -66,13 +66,7 @@ def viewer_of(user: User) -> Viewer:
 
 
 def viewer_at_turn(user: User) -> Viewer:
-    """As `viewer_of`, by what the database says when a command has its turn, for which it has waited in line.
-
-    Raises
-    ------
-    PermissionDenied
-        The user is deactivated, or had more rights when somebody looked at them since the last command.
-    """
+    """As `viewer_of`, by what the database says when a command has its turn, for which it has waited in line."""
     before, user.looked_at = user.looked_at, None
     user.refresh_from_db(fields=["is_active", "is_superuser"])
     viewer = viewer_of(user)

@@ -49,13 +49,7 @@ class SignOnAdapter(DefaultSocialAccountAdapter):
     def on_authentication_error(
         self, request: HttpRequest, provider: Any, error: Any = None, exception: Exception | None = None, **_: Any
     ) -> NoReturn:
-        """Back to the log-in page; the log says what was wrong, in a line.
-
-        Parameters
-        ----------
-        request, provider, error, exception
-            As allauth gives them.
-        """
+        """Back to the log-in page; the log says what was wrong, in a line."""
         raise ImmediateHttpResponse(redirect(failed(exception or error)))
 
 

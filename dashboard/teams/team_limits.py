@@ -51,12 +51,6 @@ def require_room(limit: TeamLimit, *, owner: str, taken: int, more: int = 1, ret
 
     Parameters
     ----------
-    limit : TeamLimit
-        Of `TEAM_LIMITS`.
-    owner : str
-        The team's name; of what a person has, that one's.
-    taken, more : int
-        How many there are, and how many are to come.
     retry_after_s : int, optional
         When there is room again by itself, in seconds; of what is counted by the hour.
 

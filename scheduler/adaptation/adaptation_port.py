@@ -21,16 +21,10 @@ class AdaptationProblem:
 
     Parameters
     ----------
-    classes : sequence of VmClass
-        What can be rented.
     goal : BreakEven
         What may be spent over ``hours``, the time that is looked at (T).
     least, tolerance : float, optional
         Ω̂ and ε: throughput is to be at least the one, and within the other of it nothing is changed.
-    step_s : float, optional
-        Seconds from one decision to the next.
-    starts_s : float, optional
-        Seconds until a machine works.
     """
 
     dataflow: ElasticDataflow
@@ -142,10 +136,6 @@ class AdaptationStep:
     ----------
     now : Instant
         As the simulation tells it, with rates as means since the decision before.
-    history : sequence of Instant, optional
-        The decisions' instants before, the newest last.
-    forecast : Forecast, optional
-        Of whoever forecasts.
     """
 
     number: int

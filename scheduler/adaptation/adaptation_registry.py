@@ -29,8 +29,6 @@ class AdaptationKind:
 
     Parameters
     ----------
-    about : str
-        What it does, in a few words, for pages.
     deploy : callable
         The initial deployment.
     adapt : callable, optional

@@ -37,8 +37,6 @@ class LearnedForecasts:
 
     Parameters
     ----------
-    season : int
-        Steps of a season.
     before_per_s : mapping of str to sequence of float, optional
         By source what came before the simulation begins, step by step.
     """
@@ -109,15 +107,7 @@ def adapting(
     problem: AdaptationProblem, deploy: DeployFunction, adapt: AdaptFunction | None, *,
     expected_per_s: Mapping[str, float], rng: Chance, oracle: Forecaster | None = None,
 ) -> Adapts:
-    """What `simulate` asks at each step, which is to be as long as the problem's.
-
-    Parameters
-    ----------
-    adapt : callable, optional
-        Without it what is deployed stays.
-    expected_per_s : mapping of str to float
-        Events a second by source, for the initial deployment.
-    """
+    """What `simulate` asks at each step, which is to be as long as the problem's."""
     history: list[Instant] = []
 
     def adapts(now: Instant) -> ElasticPlacement:

@@ -105,17 +105,7 @@ class CourseForecast:
 def backtest(
     known: Rates, steps: int, season: int, method: CourseMethod, origins: Sequence[int]
 ) -> ForecastErrors | None:
-    """The errors of a method from some moments, each with so many steps known after it; None where it has no answer.
-
-    Parameters
-    ----------
-    known : array
-        The course.
-    season : int
-        Samples of a season.
-    origins : sequence of int
-        How many samples are known to the method, each time.
-    """
+    """The errors of a method from some moments, each with so many steps known after it; None where it has no answer."""
     wrong, means, came = [], [], []
     for origin in origins:
         forecast = method(known[:origin], steps, season)
@@ -142,8 +132,6 @@ def forecast_course(
     measured : sequence of float
         Samples equally far apart, the newest last; NaN where nothing was measured: there the one before holds. At most
         the newest `MOST_SAMPLES` are looked at.
-    season : int
-        Samples of a season, such as a day.
     too_wrong : float, optional
         Of the mean: with an error from here on averages decide.
     most_origins : int, optional

@@ -29,13 +29,7 @@ MOST_POWER = 12.0  # standard cores, likewise
 def cheapest_cores(
     problem: AdaptationProblem, conditions: Conditions, active: Mapping[str, str]
 ) -> ElasticPlacement | None:
-    """The cheapest placement with these alternates for which Ω is Ω̂; None where the effort did not do.
-
-    Parameters
-    ----------
-    conditions : Conditions
-        What comes and waits. Machines have the speed of their class.
-    """
+    """The cheapest placement with these alternates for which Ω is Ω̂; None where the effort did not do."""
     from ortools.sat.python import cp_model  # here, not above: the solver takes a moment to import
 
     dataflow, model = problem.dataflow, cp_model.CpModel()

@@ -53,17 +53,7 @@ def plan_ahead(
     problem: AdaptationProblem, placement: ElasticPlacement, forecast: Forecast, *, waiting: Mapping[str, float],
     at_s: float,
 ) -> list[PlannedPlacement]:
-    """What is to run now, and from which steps of the forecast on something else (algorithm 5).
-
-    Parameters
-    ----------
-    placement : ElasticPlacement
-        What runs.
-    waiting : mapping of str to float
-        Events that wait for tasks.
-    at_s : float
-        When that is.
-    """
+    """What is to run now, and from which steps of the forecast on something else (algorithm 5)."""
     plan, first, waits = [PlannedPlacement(0, placement)], 0, dict(waiting)
     changed_at = -1
     while first < forecast.steps:

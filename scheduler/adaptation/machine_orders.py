@@ -10,7 +10,7 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.simulation.elastic import RentedVm, VmClass
 
 from .adaptation_port import left_of_begun_hour
@@ -22,14 +22,11 @@ REST_AFTER_FAILURE_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
-class MachineBounds:
+class MachineBounds(FiniteFigures):
     """How many slots machines that were ordered may have together, and what they may cost an hour."""
 
     most_slots: int
     most_per_hour: float
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +35,6 @@ class OrderedMachine:
 
     Parameters
     ----------
-    vm : RentedVm
-        Its class, and from when on it is paid.
     is_leaving : bool
         Whether it is on its way out: it is paid, and its slots are nobody's.
     is_empty : bool

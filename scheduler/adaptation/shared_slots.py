@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.simulation.cloud import Instant
 from scheduler.simulation.elastic import ElasticPlacement, RentedVm, VmClass
 from scheduler.simulation.loads import Rates
@@ -47,7 +47,7 @@ class AdaptationRoom:
 
 
 @dataclass(frozen=True, slots=True)
-class AdaptationCandidate:
+class AdaptationCandidate(FiniteFigures):
     """A choice of alternates: by task those that are on, and what they reach on the slots that there are, or that would
     be made: value Γ, throughput Ω, cores that they take, their cost an hour, and profit Θ."""
 
@@ -57,9 +57,6 @@ class AdaptationCandidate:
     cores: float
     per_hour: float
     profit: float
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +107,6 @@ def choose_on_slots(
     ----------
     problem : AdaptationProblem
         With slots as its one class (`slot_class`), paid by the second.
-    conditions : Conditions
-        What comes, and what waits.
-    active : mapping of str to str
-        The alternates that are on.
     kind : AdaptationKind
         One that draws nothing.
     forecast : Forecast, optional

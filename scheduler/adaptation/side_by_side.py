@@ -45,14 +45,6 @@ class SimulationSetup:
 
     Parameters
     ----------
-    algorithms : sequence of str
-        Names of `OFFERED`.
-    load : str
-        One of `LOADS`.
-    times : float
-        By how much the sources' rates are multiplied.
-    hours : int
-        How long it lasts.
     varies : bool
         Whether machines differ and stray from what their class says.
     recorded_speeds : bool
@@ -61,8 +53,6 @@ class SimulationSetup:
         ``learned`` from what came, as on a site, or ``known``: what will be.
     error : float
         Mean error of what is ``known``, as a part of it.
-    seed : int
-        The same makes the same again.
     """
 
     algorithms: Sequence[str]
@@ -217,13 +207,7 @@ def simulated(
     setup: SimulationSetup, world: SimulatedWorld, name: str, *, rng: SimulationChance,
     on_step: Callable[[int], None] = lambda step: None,
 ) -> SimulatedAlgorithm:
-    """One algorithm in a world.
-
-    Parameters
-    ----------
-    on_step : callable, optional
-        Told the number of each step before it; what it raises ends the simulation.
-    """
+    """One algorithm in a world."""
     kind, problem = ADAPTATIONS[name], world.problem
     learned = LearnedForecasts(AHEAD, SEASON, world.before_per_s)
     forecaster: Forecaster | None = None

@@ -42,11 +42,6 @@ def acquisition_of(slots: Sequence[Slot], *, supply: Supply, empty: Sequence[Slo
     bought whole; any other is the smallest that holds the slots that were asked for of it. So the first n slots of a
     supply without ``machines`` are bought by the paper's rule.
 
-    Parameters
-    ----------
-    empty : sequence of Slot
-        Slots that were asked for besides, and hold nothing.
-
     References
     ----------
     .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, 7.1.
@@ -79,13 +74,6 @@ def cheapest_machines(slots: int, sizes: Sequence[VmSize]) -> tuple[VmSize, ...]
     """The machines that cost least together for so many slots; of equally dear ones the fewest, largest first.
 
     The least price of k slots or more is the least, over all sizes, of its price and the least of what is left of k.
-
-    Parameters
-    ----------
-    slots : int
-        From 0.
-    sizes : sequence of VmSize
-        At least one; as many of each as wanted.
     """
     # Price and number of machines for each number of slots, and the size that is bought last.
     least: list[tuple[int, int]] = [(0, 0)]

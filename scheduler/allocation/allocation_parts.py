@@ -59,15 +59,8 @@ def undivided(
 
     Parameters
     ----------
-    one_thread : collection of str
-        Ids of the tasks that may not be divided over threads.
     reserved : bool
         Whether to count the CPU that has to be there beside others (`Estimate.reserve_at`) instead of the mean load.
-
-    Raises
-    ------
-    RateNotHeld
-        A ``one_thread`` task has more events than a thread sustains.
     """
     if profile.static:
         point = profile.one

@@ -20,8 +20,6 @@ class AllocationKind:
 
     Parameters
     ----------
-    about : str
-        What it does, in a few words, for pages.
     allocate : callable
         ``(rates_per_s, profiles, *, one_thread)``; one with ``bundles`` also takes ``one_slot``. Both are ids of tasks:
         those that have one thread, and those whose threads share one slot.

@@ -18,8 +18,6 @@ def allocate_mba(
 
     Parameters
     ----------
-    rates_per_s : mapping of str to float
-        Each task's input rate, upstream tasks first, as `input_rates_per_s` has them.
     one_thread : collection of str
         Tasks that may not be divided over threads (they have state).
     one_slot : collection of str
@@ -32,15 +30,6 @@ def allocate_mba(
         slot; then, for what is left of the rate, the fewest measured threads that sustain it, with the CPU and memory
         measured for them, or, where that is one thread, its part of them. Beyond the paper: of a bundle that is known
         to wait the CPU that has to be there for it beside others, which is more (`Estimate.reserve_at`).
-
-    Raises
-    ------
-    MissingProfile
-        A task has no profile.
-    RateNotHeld
-        A task that may not be divided has more events than a thread sustains, or than one slot does.
-    InvalidResources
-        A rate is no rate.
 
     References
     ----------

@@ -49,13 +49,7 @@ class Codec(Generic[T]):
         self._adapter = TypeAdapter(kind)
 
     def read(self, document: object) -> T:
-        """The value of a JSON document that is parsed already.
-
-        Raises
-        ------
-        InvalidContract
-            A field is missing or of the wrong type.
-        """
+        """The value of a JSON document that is parsed already."""
         if self._named and isinstance(document, Mapping):
             document = {self._named.get(name, name): value for name, value in document.items()}
         try:

@@ -11,7 +11,7 @@ from .desired import DESIRED_STATES, WANTED_FRAGMENTS
 from .driver_pages import DRIVER_PAGE_ORDERS, DRIVER_PAGES
 from .logs import LOG_ANSWERS, LOG_ORDERS
 from .looks import LOOK_ORDERS, LOOK_STATES
-from .plan_documents import estate_schema, plan_schema
+from .plan_documents import plan_schema
 from .qos import INTERVALS, QOS_REPORTS, QOS_SETUPS, QOS_WISHES
 from .reports import NODE_REPORTS
 from .savepoints import RESTORE_POINTS, SAVEPOINTS
@@ -43,7 +43,6 @@ CONTRACTS: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
         DRIVER_PAGE_ORDERS.schema, "`weir:driver-pages:<node>` in the broker, for ten seconds."),
     "A driver's page": (DRIVER_PAGES.schema, "`weir:driver-page:<order>` in the broker, for ten seconds."),
     "Plan": (plan_schema, "Rows of plans in the database, digest included."),
-    "Estate": (estate_schema, "What a plan is made of: `scheduler.model.encoding.estate_to_json`."),
 }
 
 

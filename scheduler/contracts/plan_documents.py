@@ -1,4 +1,4 @@
-"""The shape of plans and estates in JSON, as `scheduler.model.encoding` writes them.
+"""The shape of plans in JSON, as `scheduler.model.encoding` writes them.
 
 A plan is frozen: its digest is over all of it, so that a field that is not known makes it another plan, and is refused.
 """
@@ -9,15 +9,9 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from scheduler.model.estate import Estate
 from scheduler.model.plan import Plan
 
 
 def plan_schema() -> dict[str, Any]:
     """The JSON Schema of a stored plan."""
     return TypeAdapter(Plan).json_schema()
-
-
-def estate_schema() -> dict[str, Any]:
-    """The JSON Schema of an estate."""
-    return TypeAdapter(Estate).json_schema()

@@ -165,7 +165,6 @@ class ConnectorReport:
     restarts: int = 0
     events: int = 0  # that it has written since it was opened
     dead: int = 0
-    rate_per_s: float | None = None
     at_ms: int | None = None  # when its last event came
 
 

@@ -40,13 +40,7 @@ class KeySwitch:
 
 
 def warming_since_ms(switches: Iterable[AlternateSwitch], queries: Collection[str], warming: str) -> int | None:
-    """Since when an alternate warms up in all of these queries that have had events since; None where none has.
-
-    Parameters
-    ----------
-    switches : iterable of AlternateSwitch
-        The recorded sequence of the task.
-    """
+    """Since when an alternate warms up in all of these queries that have had events since; None where none has."""
     newest = {switch.query: switch for switch in switches if switch.query in queries}
     return max((switch.at_ms for switch in newest.values() if switch.warming == warming), default=None)
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from scheduler.latency.limits_met import TOLERATED
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.model.latency_limits import in_words
 
 from .changes import Aspect, AspectChange, BatchMode
@@ -46,7 +46,7 @@ class ModeChange:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryFigures:
+class QueryFigures(FiniteFigures):
     """What a query is expected to take with the modes in force, and with those that would be chosen, in cores.
 
     ``tasks`` are its running tasks, ``load_tasks`` those whose rate is its load. What is not measured is None.
@@ -59,16 +59,13 @@ class QueryFigures:
     measured_cores: float | None = None
     rate_per_s: float | None = None
 
-    def __post_init__(self) -> None:
-        require_finite(self)
-
 
 @dataclass(frozen=True, slots=True)
-class LimitThen:
+class LimitThen(FiniteFigures):
     """The latency of a dataflow's limit with the modes in force, and with those that would be chosen; in seconds.
 
-    ``is_missed`` says that no intervals meet it with the modes in force, ``is_met_then`` that some do with the others.
-    ``measured_by`` is for whoever measures the effect.
+    ``is_missed`` says that no intervals meet it with the modes in force. ``measured_by`` is for whoever measures the
+    effect.
     """
 
     words: str
@@ -76,13 +73,9 @@ class LimitThen:
     now_s: float
     then_s: float
     is_missed: bool
-    is_met_then: bool
     queries: frozenset[str]
     measured_s: float | None = None
     measured_by: Mapping[str, str] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
     @property
     def is_sooner(self) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from scheduler.latency.runtime_graph import RuntimeGraph
 from scheduler.latency.task_chaining import CAPACITY, ChainingFacts, chainable_series
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.model.latency_limits import in_words
 
 from .batch_opening import LIMITED
@@ -29,7 +29,7 @@ UNDO = "undo"  # in a decision's arguments: the round, or the plan, whose chain 
 
 
 @dataclass(frozen=True, slots=True)
-class LateWay:
+class LateWay(FiniteFigures):
     """A limit that is not met: of which dataflow, along which queries, and the steps that may fuse a series of them.
 
     ``latency_s`` is its latency at the worst, by the model or measured; ``measured_ms`` what was measured of it
@@ -48,9 +48,6 @@ class LateWay:
     measured_ms: float | None = None
     measured_by: Mapping[str, str] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        require_finite(self)
-
     @property
     def badness(self) -> tuple[bool, float]:
         """Of limits the worst has the highest: those that one query less may help, then by how many times the limit
@@ -59,7 +56,7 @@ class LateWay:
 
 
 @dataclass(frozen=True, slots=True)
-class FusedChain:
+class FusedChain(FiniteFigures):
     """A query that was fused of others, and what it takes now, in cores.
 
     ``made_by`` is the round of this controller that made it, or the plan that another one or people made it by.
@@ -74,9 +71,6 @@ class FusedChain:
     cores: float
     latency_ms: float | None = None
     unwanted: bool = False
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
     @property
     def is_to_be_cut(self) -> bool:

@@ -71,13 +71,6 @@ def step(
         What has become of the rounds in flight, and the evidence to decide by.
     policies : mapping of str to Policy
         Of each team, for this controller; of a team that is not there its usual policy holds.
-    now_s : float
-        The present moment, in seconds since the epoch. One before the last is taken for the last.
-
-    Returns
-    -------
-    LoopStep
-        The same arguments always give the same one.
     """
     now_s = max(now_s, state.clock_s)
     rounds = tuple(

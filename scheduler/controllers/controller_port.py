@@ -60,12 +60,8 @@ class Observations:
     ----------
     evidence : object, optional
         What the controller reads, of its own kind; None where it is not time to decide anything.
-    measured_s : float
-        When the evidence was measured, in seconds since the epoch.
     progress : mapping of str to CommandProgress
         What has become of rounds in flight, by key.
-    effects : mapping of str to Effect
-        What was measured since, of rounds whose change is in force, by key.
     busy : mapping of str to str
         Targets that are not to be touched now, and why.
     """

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.model.prices import Prices
 from scheduler.reuse.defragment import DefragmentRule, Fusion, StepLoad, Worth, in_words, weigh
 
@@ -24,7 +24,7 @@ LATER, LATER_MS = 1.25, 100.0  # how much later than before events may come: a p
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(FiniteFigures):
     """A step that is possible, of the dataflow that it is looked at for.
 
     ``tasks`` are the running tasks that its queries work at, ``load_tasks`` those whose rate is the load. ``cores`` and
@@ -41,12 +41,9 @@ class Candidate:
     cores: float | None = None
     latency_ms: float | None = None
 
-    def __post_init__(self) -> None:
-        require_finite(self)
-
 
 @dataclass(frozen=True, slots=True)
-class Fusions:
+class Fusions(FiniteFigures):
     """The evidence: every step that is possible, what CPU costs, and the rule.
 
     ``as_few_as_can_be`` are the teams of dataflows whose queries allow no step, with how many those are.
@@ -57,9 +54,6 @@ class Fusions:
     query_cores: float
     rule: DefragmentRule
     as_few_as_can_be: tuple[tuple[str, int], ...] = ()
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 class Defragmentation:

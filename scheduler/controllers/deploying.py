@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from scheduler.deployment.deployed_bundles import Deployment
 from scheduler.deployment.online import DeploymentRound, Move, Thresholds, decide, lacking_in_words
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.model.figure_words import in_digits
 
 from .changes import Aspect, AspectChange, SlotName
@@ -42,7 +42,7 @@ LONGER = 4  # times as long after each return to a slot that it had left: half a
 
 
 @dataclass(frozen=True, slots=True)
-class Asker:
+class Asker(FiniteFigures):
     """A dataflow that runs in a query, and so may ask for its move: its team, and the others that would notice.
 
     ``tasks`` are those of the query, ``load_tasks`` those whose rate is its load, ``latency_ms`` and ``load_per_s``
@@ -57,12 +57,9 @@ class Asker:
     latency_ms: float | None = None
     load_per_s: float | None = None
 
-    def __post_init__(self) -> None:
-        require_finite(self)
-
 
 @dataclass(frozen=True, slots=True)
-class Deployments:
+class Deployments(FiniteFigures):
     """The evidence: what runs where and exchanges what, who may ask for a query's move, and which moved lately.
 
     ``slot_price`` is what one more slot costs an hour, in ``currency``.
@@ -74,9 +71,6 @@ class Deployments:
     thresholds: Thresholds = field(default_factory=Thresholds)
     slot_price: float = 0.0
     currency: str = ""
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 def resting_tasks(rounds: Iterable[Round], *, now_s: float) -> frozenset[str]:

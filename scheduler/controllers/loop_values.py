@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 
 from .changes import AspectChange
 
@@ -34,7 +34,7 @@ MOVING = frozenset({BEGUN, ENACTING, WITHDRAWING, ROLLING_BACK})  # something ma
 
 
 @dataclass(frozen=True, slots=True)
-class Policy:
+class Policy(FiniteFigures):
     """What a team lets a controller do: its mode, changes an hour and a day, and the rest after a change in seconds."""
 
     mode: str = RECOMMENDS
@@ -42,12 +42,9 @@ class Policy:
     changes_per_day: int = 12
     cool_down_s: float = 1800.0
 
-    def __post_init__(self) -> None:
-        require_finite(self)
-
 
 @dataclass(frozen=True, slots=True)
-class PromiseBound:
+class PromiseBound(FiniteFigures):
     """A figure that is promised: measured ``before``, and afterwards ``at_most``.
 
     One that is ``hard`` is held at whatever load, and not waited for: it keeps others from harm.
@@ -59,12 +56,9 @@ class PromiseBound:
     at_most: float
     hard: bool = False
 
-    def __post_init__(self) -> None:
-        require_finite(self)
-
 
 @dataclass(frozen=True, slots=True)
-class ControllerPromise:
+class ControllerPromise(FiniteFigures):
     """What a change is to bring, and within how many seconds from when it is in force.
 
     ``load`` is what it was measured at (events/s, or None where it does not depend on load): later figures count where
@@ -75,9 +69,6 @@ class ControllerPromise:
     within_s: float
     bounds: tuple[PromiseBound, ...] = ()
     load: float | None = None
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +81,6 @@ class Decision:
         The id of what it is about: a dataflow, a profile.
     team : str
         Whose settings count; empty for what belongs to no team.
-    changes : tuple of AspectChange
-        What gets another value, all together or not at all.
     worth : float
         By which decisions of one evaluation are ranked, the greatest first.
     moves_queries : bool

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 
 from .changes import Aspect, AspectChange, Carriage
 from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
@@ -21,19 +21,16 @@ WITHIN_S = 900.0
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(FiniteFigures):
     """A dataflow that needs a part of a query, and not its slow task; its median latency in ms where that is known."""
 
     dataflow: str
     team: str
     latency_ms: float | None = None
 
-    def __post_init__(self) -> None:
-        require_finite(self)
-
 
 @dataclass(frozen=True, slots=True)
-class HoldUp:
+class HoldUp(FiniteFigures):
     """A running task that makes a query slow of which others need a part.
 
     The query is cut in front of ``head``, which reads from ``parent``. ``tasks`` are those of the query, ``load_tasks``
@@ -53,19 +50,13 @@ class HoldUp:
     load_tasks: tuple[str, ...] = ()
     why_not: str = ""
 
-    def __post_init__(self) -> None:
-        require_finite(self)
-
 
 @dataclass(frozen=True, slots=True)
-class HoldUps:
+class HoldUps(FiniteFigures):
     """The evidence; ``batch_ms`` is how far apart batches are that nobody calls late."""
 
     slow: tuple[HoldUp, ...] = ()
     batch_ms: float = 500.0
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 class Isolating:

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures, require_finite
 from scheduler.model.fragment import node_of
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedBundle:
+class PlacedBundle(FiniteFigures):
     """A bundle on a slot, and the CPU that it takes or would take, in cores.
 
     One that is not ``movable`` stays where it is; one that is ``node_bound`` stays on its node, which has its state.
@@ -27,9 +27,6 @@ class PlacedBundle:
     queue: float = 0.0
     behind: bool = False
     team: str = ""
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 @dataclass(frozen=True)
@@ -134,16 +131,3 @@ class Deployment:
     def use(self) -> float:
         """The part of all slots' cores that is in use; of a slot that is asked for more, all of it."""
         return sum(min(1.0, load) for load in self.loads.values()) / len(self.slots) if self.slots else 0.0
-
-
-def allocation_score(deployment: Deployment, bundle: str, node: str) -> float:
-    """AS of a bundle on a node: what would pass within the node, less what would pass between nodes (equation 4)."""
-    by_node = deployment.by_node(bundle)
-    within = by_node.get(node, 0.0)
-    return within - (sum(by_node.values()) - within)
-
-
-def score_change(deployment: Deployment, bundle: str, node: str) -> float:
-    """ASC of moving a bundle to a node: what would then pass within nodes more than now (equation 5)."""
-    by_node = deployment.by_node(bundle)
-    return by_node.get(node, 0.0) - by_node.get(deployment.nodes[bundle], 0.0)

@@ -58,13 +58,7 @@ def load_of(cores: float, thresholds: Thresholds) -> Load:
 
 
 def foresee(deployment: Deployment, bundles: Collection[str], target: str, thresholds: Thresholds) -> Foreseen:
-    """What a move of some bundles to a slot would change.
-
-    Parameters
-    ----------
-    target : str
-        The slot that they go to; it may be one that nothing is on yet.
-    """
+    """What a move of some bundles to a slot would change."""
     now = replace(deployment, slots=sorted({*deployment.slots, target}))
     then = now.moved(bundles, target)
     left = sorted({now.bundles[name].slot for name in bundles} - {target})

@@ -79,12 +79,6 @@ def decide(
         What is high and low, and what is worth a move.
     groups : mapping of str to collection of str, optional
         By bundle the groups that it is in: bundles that go together are in one. Without it any may.
-
-    Returns
-    -------
-    DeploymentRound
-        At most one move, of one bundle or a series. Its cost is nearly linear in the bundles, the nodes and the pairs
-        that exchange something.
     """
     loads = deployment.loads
     high = [slot for slot in deployment.slots if _is_high(deployment, slot, thresholds)]

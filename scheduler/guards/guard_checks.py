@@ -62,13 +62,7 @@ class GuardFinding:
 
 
 def check_element(element: GuardedElement, catalog: GuardCatalog) -> tuple[GuardFinding, ...]:
-    """What is wrong with an element's guards as far as it can be decided now.
-
-    Raises
-    ------
-    InvalidGuard
-        A guard cannot be read.
-    """
+    """What is wrong with an element's guards as far as it can be decided now."""
     guards, _ = read_element(element, catalog)
     trees = list(guards.values())
     terms: Terms = {}

@@ -74,11 +74,6 @@ def dry_run(
         The alternate that is on before the first event; without it guards say so while nothing is known.
     seen : callable, optional
         Told at each moment, in ms since the epoch, of the element as it is then (`guard_traces.GuardTracer`).
-
-    Raises
-    ------
-    InvalidGuard
-        A guard cannot be read.
     """
     compiled = compile_element(element, catalog)
     watch: ElementWatch | None = None

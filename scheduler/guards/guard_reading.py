@@ -34,11 +34,6 @@ REMEDY = "Write an SQL condition over figures, such as rate > 100 AND mean(laten
 def read_guard(text: str, catalog: GuardCatalog) -> GuardNode:
     """Read a condition.
 
-    Raises
-    ------
-    InvalidGuard
-        It is none, names what there is not, or works on what it cannot; with the place and a remedy.
-
     Examples
     --------
     >>> str(read_guard("NOT rate<=1e2 and for_at_least(rate > 5, '120 s')", GuardCatalog({"": {"rate": "number"}})))
@@ -56,12 +51,6 @@ def read_element(
     element: GuardedElement, catalog: GuardCatalog
 ) -> tuple[dict[str, GuardNode], dict[str, GuardNode]]:
     """The guards and the value functions of an element, by alternate, without empty guards and values that are numbers.
-
-    Raises
-    ------
-    InvalidGuard
-        A guard or value is none; alternates are too few, or have one name; two of activation guards are empty; its
-        temporal words are too many.
     """
     _require_alternates(element)
     guards, values = {}, {}

@@ -23,34 +23,26 @@ class PolicySource:
 
     Parameters
     ----------
-    name : str
-        As policies and plans have it.
-    doc : str
-        Who decides, in words.
-    by_itself : bool
-        It decides without being asked, by a policy that was approved: nobody is asked about its switches.
     holds : bool
         What it sets stays for a stated time, whatever other sources want.
     """
 
     name: str
     doc: str
-    by_itself: bool = True
     holds: bool = False
 
 
 POLICY_SOURCES: Mapping[str, PolicySource] = {
     source.name: source for source in (
         PolicySource(name=RULES, doc="the guards of its policy"),
-        PolicySource(name=PEOPLE, doc="people, by hand", by_itself=False, holds=True),
+        PolicySource(name=PEOPLE, doc="people, by hand", holds=True),
         PolicySource(name=MODELS, doc="a model that has learned"),
         PolicySource(name=CONTROLLERS, doc="a controller, among what guards allow"))}
 
 
 @dataclass(frozen=True, slots=True)
 class WantedSwitch:
-    """A source wants another alternate of a running task than the one that is set, and why; or it has ``warmed`` up.
-    """
+    """A source wants another alternate of a running task than the one that is set, and why; or it has ``warmed`` up."""
 
     task: str
     alternate: str

@@ -38,8 +38,6 @@ def course(notes: Sequence[Annotation], *, now_s: int, since_s: int | None = Non
     ----------
     notes : sequence of Annotation
         What history tells of its subject; its alarms count, whatever is told of them.
-    since_s : int, optional
-        Since when it is as it is, where that is known otherwise.
     """
     begun = sorted({note.at_s for note in notes if note.what == ALARM})
     over = max((note.at_s for note in notes if note.what == OVER), default=-1)
@@ -60,11 +58,6 @@ def trend(values: Sequence[float | None] | NDArray[np.float32], *, least_change:
         In order of time, evenly apart; None or NaN where nothing was measured.
     least_change : float, optional
         What counts as a change, as a part of the greater of the two.
-
-    Returns
-    -------
-    str
-        ``unknown`` where too few values are there, or none in the last third.
     """
     numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
     third = len(numbers) // 3
@@ -78,15 +71,7 @@ def trend(values: Sequence[float | None] | NDArray[np.float32], *, least_change:
 
 
 def trend_of_events(moments_s: Sequence[int], *, now_s: int, over_s: int) -> Trend:
-    """Whether something happens more and more often: how often in the newer half of a time against the older half.
-
-    Parameters
-    ----------
-    moments_s : sequence of int
-        When it happened, in seconds since the epoch.
-    now_s : int
-        The end of the time that is looked at.
-    """
+    """Whether something happens more and more often: how often in the newer half of a time against the older half."""
     older = sum(now_s - over_s < moment <= now_s - over_s // 2 for moment in moments_s)
     newer = sum(now_s - over_s // 2 < moment <= now_s for moment in moments_s)
     if older + newer < 2:

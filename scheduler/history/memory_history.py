@@ -40,17 +40,7 @@ class MemoryHistory:
     def read(
         self, series: Collection[Series], grain: Grain, *, begin_s: int, end_s: int
     ) -> Mapping[Series, Points]:
-        """Points of a grain in a range, for each series that is known.
-
-        Parameters
-        ----------
-        series : collection of Series
-            Which; those that are not known are left out.
-        grain : Grain
-            One of ``GRAINS``.
-        begin_s, end_s : int
-            The range, in seconds since the epoch; its end is not part of it.
-        """
+        """Points of a grain in a range, for each series that is known."""
         first_s, count = grid(begin_s, end_s, grain.step_s)
         known = [line for line in dict.fromkeys(series) if any(line in points for points in self._points.values())]
         return {line: Points(first_s, grain.step_s, self._values(line, grain, first_s, count)) for line in known}

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.model.costs import Costs
 from scheduler.model.task_types import TaskType
 
@@ -22,15 +22,12 @@ MOST_FOR_EVENTS = 0.8  # of the duration of a batch that was seen: as much is pu
 
 
 @dataclass(frozen=True, slots=True)
-class BatchesSeen:
+class BatchesSeen(FiniteFigures):
     """What a query did over a time: its batches with events, for how long it was busy with them, and their events."""
 
     batches: int = 0
     busy_s: float = 0.0
     events: float = 0.0
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
     @property
     def batch_s(self) -> float:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 
 from .triggers import Counted
 
 
 @dataclass(frozen=True, slots=True)
-class Hop:
+class Hop(FiniteFigures):
     """One query of a path, as measured; all in milliseconds.
 
     ``age_ms`` is the mean age of events that leave it; ``channel_ms`` and ``wait_ms`` are of the channel that it reads:
@@ -23,9 +23,6 @@ class Hop:
     channel_ms: float | None = None
     wait_ms: float | None = None
     written_ms: float | None = None
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,8 +83,6 @@ class WatchedConstraint:
 
     Parameters
     ----------
-    graph : RuntimeGraph
-        Where; only what lies along the constraint's tasks is looked at.
     latencies : mapping of elements to float
         Mean latency of each vertex and channel over the constraint's span, in seconds.
     anchors : frozenset of str, optional

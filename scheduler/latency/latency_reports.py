@@ -7,24 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from scheduler.contracts.qos import ARROW, QosReport
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 
 from .constraints import Element
 
 
 @dataclass(frozen=True, slots=True)
-class ChannelSample:
+class ChannelSample(FiniteFigures):
     """Of one channel: from written to read; and twice what blocks waited for a batch."""
 
     latency_s: float
     lifetime_s: float
 
-    def __post_init__(self) -> None:
-        require_finite(self)
-
 
 @dataclass(slots=True)
-class QuerySample:
+class QuerySample(FiniteFigures):
     """What was measured of a query between two looks, in seconds; None where nothing was.
 
     ``channel_s`` is the latency of all that it reads, ``channels`` by query that writes it; without them, as long as a
@@ -38,9 +35,6 @@ class QuerySample:
     channel_s: float | None = None
     channels: Mapping[str, ChannelSample] = field(default_factory=dict)
     ages: Mapping[int, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 @dataclass(slots=True)

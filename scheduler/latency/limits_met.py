@@ -128,19 +128,7 @@ class Settled:
         self, now_s: float, intervals_s: Iterable[float], latency_s: float | None, *, over_s: float,
         events_per_s: float = 1.0,
     ) -> None:
-        """Take in what is measured at a moment.
-
-        Parameters
-        ----------
-        now_s : float
-            The moment, in seconds.
-        intervals_s : iterable of float
-            Intervals in force along the way, in seconds.
-        latency_s : float, optional
-            What is measured; None where no event has come lately.
-        events_per_s : float, optional
-            Of how many events a second that is.
-        """
+        """Take in what is measured at a moment."""
         intervals_s = tuple(intervals_s)
         if intervals_s != self.intervals_s:
             self.intervals_s, self.since_s, self.points, self.first_s = intervals_s, now_s, [], None

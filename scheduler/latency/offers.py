@@ -115,8 +115,6 @@ def modes_alone(queries: Queries, way: Way, limits: Limits, *, able: Collection[
 
     Parameters
     ----------
-    limits : Limits
-        Of the dataflow; one along a part counts as one of the whole.
     able : collection of str
         The queries whose batches may stay open.
     """
@@ -134,10 +132,6 @@ def planned_interval_s(queries: Queries, chosen: BatchModes, limits: Limits, *, 
     ----------
     queries : Queries
         Of the dataflow alone.
-    chosen : BatchModes
-        Their modes (`modes_alone`).
-    limits : Limits
-        Of the dataflow; one along a part counts as one of the whole.
     batch_s : float
         What a micro-batch takes, in seconds.
     """

@@ -10,7 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 
-from scheduler.model.checks import require_finite
+from networkx.utils import UnionFind
+
+from scheduler.model.checks import FiniteFigures, require_finite
 from scheduler.model.latency_limits import Limits
 
 from .interval_program import choose_intervals
@@ -37,7 +39,7 @@ MOST_BLOCKS = 100  # that a writer leaves for a reader between its batches; a ch
 
 
 @dataclass(frozen=True, slots=True)
-class LimitOnWay:
+class LimitOnWay(FiniteFigures):
     """One limit on one way. ``key`` names it; ``other_s`` is the latency that was measured beyond what is modelled."""
 
     key: str
@@ -45,9 +47,6 @@ class LimitOnWay:
     limit_s: float
     share: float = 0.5
     other_s: float = 0.0
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +146,6 @@ def interval_alone(limits: Limits, *, batch_s: float, largest_s: float = LARGEST
     limits : Limits
         Of the dataflow; without one the interval is the longest. One along a part counts as one of the whole: the
         price is then an upper bound.
-    batch_s : float
-        What a batch takes, in seconds.
     """
     intervals_s = [(AIM * limit.limit_s - batch_s) / limit.share for limit in limits]
     return min([largest_s, *(max(batch_s / BUSY, SMALLEST_S, seconds) for seconds in intervals_s)])
@@ -311,28 +308,20 @@ def _apart(
 
     A limit joins all that is upstream of its way, too.
     """
-    root = {query: query for query in queries.costs}
-
-    def find(query: str) -> str:
-        while root[query] != query:
-            root[query] = query = root[root[query]]
-        return query
-
-    groups: list[Iterable[str]] = [
-        [query for query in upstream_of(queries.reads, want.way.writers) if query in root] for want in wants]
+    joined = UnionFind(queries.costs)
+    for want in wants:
+        joined.union(*(upstream_of(queries.reads, want.way.writers) & queries.costs.keys()))
     by_name: dict[str, list[str]] = {}
     for query, name in same_slot.items():
         by_name.setdefault(name, []).append(query)
-    for group in [*groups, *by_name.values()]:
-        first, *others = group
-        for query in others:
-            root[find(query)] = find(first)
+    for group in by_name.values():
+        joined.union(*group)
     members: dict[str, list[str]] = {}
     for query in queries.costs:
-        members.setdefault(find(query), []).append(query)
+        members.setdefault(joined[query], []).append(query)
     own: dict[str, list[LimitOnWay]] = {}
     for want in wants:
-        own.setdefault(find(next(iter(want.way.writers))), []).append(want)
+        own.setdefault(joined[next(iter(want.way.writers))], []).append(want)
     return [(queries_of, own.get(top, [])) for top, queries_of in members.items()]
 
 

@@ -46,12 +46,6 @@ def queries_of(
 
     Parameters
     ----------
-    task_types : TaskTypes
-        The catalogue; a task of a type that is not in it costs nothing.
-    costs : Costs
-        CPU of batches and events on this class of machine.
-    intervals : IntervalBounds
-        Of queries for which no other was chosen; a schedule's promise was made for the usual one, so it keeps that.
     seen : mapping of str to BatchesSeen
         What was seen of queries, by fragment or bundle.
     """

@@ -46,8 +46,6 @@ def limit_shares(costs: Mapping[str, float], unlimited: float) -> dict[str, floa
 
     Parameters
     ----------
-    costs : mapping of str to float
-        What each user would need alone; not below 0.
     unlimited : float
         What any of them would need without a limit.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 
 from .runtime_graph import RuntimeGraph
 
@@ -14,7 +14,7 @@ EXACT = 1e-9  # of a core: what a sum of floats may be too small by
 
 
 @dataclass(frozen=True, slots=True)
-class ChainingFacts:
+class ChainingFacts(FiniteFigures):
     """What decides whether vertices may become one query.
 
     ``slots`` and ``cores`` are by vertex: where it runs, and the CPU that it takes there. ``apart`` are the vertices
@@ -29,26 +29,10 @@ class ChainingFacts:
     chains: Mapping[str, str] = field(default_factory=dict)
     once: Mapping[str, float] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        require_finite(self)
-
     def saved_by(self, series: Collection[str]) -> float:
         """Cores that vertices take less as one query."""
         once = [min(self.once.get(vertex, 0.0), self.cores.get(vertex, 0.0)) for vertex in series]
         return sum(once) - max(once, default=0.0)
-
-
-def longest_chain(
-    path: Sequence[str], graph: RuntimeGraph, facts: ChainingFacts, *, capacity: float = CAPACITY
-) -> tuple[str, ...]:
-    """The longest series of neighbours on a path that may become one query; of equal ones the first, or none.
-
-    Parameters
-    ----------
-    path, graph, facts, capacity
-        As for `chainable_series`.
-    """
-    return next(iter(chainable_series(path, graph, facts, capacity=capacity)), ())
 
 
 def chainable_series(

@@ -12,7 +12,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures, require_finite
 from scheduler.model.costs import GROUP_CPU_S
 
 LARGEST_S = 60.0
@@ -78,7 +78,7 @@ WHOLE = Counted()
 
 
 @dataclass(frozen=True, slots=True)
-class PathLimit:
+class PathLimit(FiniteFigures):
     """Latency of at most ``limit_s`` along ``path``, queries from the source's on.
 
     ``other_s`` is the latency along it that no interval changes: of external services, of the network. ``share`` is the
@@ -93,9 +93,6 @@ class PathLimit:
     share: float = 0.5
     counted: Counted = WHOLE
     weight: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +269,6 @@ def latency_s(
     ----------
     share : float, optional
         The part of a wait that counts, as of `PathLimit`.
-    counted : Counted, optional
-        What of the path counts; all of it where nothing is said.
     """
     steps = zip((None, *path), path, strict=False)
     return sum(sum(step_s(plan, writer, reader, effective, share=share, counted=counted)) for writer, reader in steps)

@@ -35,8 +35,6 @@ def choose_freely(
 
     Parameters
     ----------
-    wants : sequence of LimitOnWay
-        The limits; their keys are ``dataflow/number``.
     refusals : mapping of str to str
         Why queries cannot leave their batches open, empty where they can.
     """

@@ -28,11 +28,6 @@ def map_dsm(allocation: Allocation, *, supply: Supply, within_memory: bool = Tru
     Placement
         Every thread placed once, no slot over its memory if ``within_memory``.
 
-    Raises
-    ------
-    InsufficientSlots
-        More slots are needed than there are.
-
     References
     ----------
     .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, Algorithm 4.

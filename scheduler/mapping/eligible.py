@@ -14,11 +14,6 @@ def eligible_slots(supply: Supply, count: int) -> Eligible:
     """The slots to choose ``count`` slots from: free ones without queries of others, at most ``count`` of a node.
 
     Where there are too few, there is no choice: it is all free slots, then the first of machines to buy.
-
-    Raises
-    ------
-    InsufficientSlots
-        There are not so many.
     """
     free = [slot for node in supply.free for slot in node.slots if slot not in supply.taken]
     by_node: dict[str, list[Slot]] = {}

@@ -53,11 +53,6 @@ def map_exact(allocation: Allocation, *, supply: Supply, streams: Streams, effor
     Placement
         With the bounds of both: slots, and events/s between nodes (even parts) among all mappings to that many slots,
         whichever of the free ones these are.
-
-    Raises
-    ------
-    InsufficientSlots
-        More slots are needed than there are.
     """
     units = [
         replace(bundle, count=1)

@@ -19,23 +19,14 @@ def place_least_loaded(
 
     Parameters
     ----------
-    cores : sequence of float
-        CPU cores that each fragment is expected to take.
     slots : sequence of Slot
         Where fragments may run.
-    load : mapping of str to float
-        CPU cores that each slot is expected to spend already, by slot name; none for a slot that is not there.
 
     Returns
     -------
     tuple of str
         A slot name for each fragment, in their order. Equals are settled by order, so the same question has the same
         answer.
-
-    Raises
-    ------
-    NoSlots
-        There are fragments and no slot.
 
     References
     ----------
@@ -65,17 +56,10 @@ def place_new(
 
     Parameters
     ----------
-    cores : sequence of float
-        CPU cores that each fragment is expected to take.
     query_cores : float
         What a query takes for running batches at all.
     node : str, optional
         The node whose slots alone are taken; empty for any.
-
-    Raises
-    ------
-    NoSlots
-        There are fragments and no slot, or none that is empty or the team's own.
     """
     if cores and node and not estate.least_loaded(1, query_cores=query_cores, node=node):
         raise NoSlots(

@@ -37,8 +37,6 @@ class MappingKind:
     name : str
         In pairs, forms and stored plans; and the ``algorithm`` of its placements, unless it left a placement to another
         mapping.
-    about : str
-        What it does, in a few words, for pages.
     map : callable
         The algorithm; ``streams`` and the solver's ``effort`` are for those that look at traffic.
     keeps_together : bool

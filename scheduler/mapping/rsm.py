@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import inf
 
 from scheduler.model.allocated import Allocation
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.model.placement import Placement
 from scheduler.model.resources import TOLERANCE, Supply
 
@@ -20,15 +20,12 @@ SAME_RACK, OTHER_RACK = 0.5, 1.0  # network distance from the reference node, wh
 
 
 @dataclass(frozen=True, slots=True)
-class Weights:
+class Weights(FiniteFigures):
     """What a unit of each counts in the distance."""
 
     memory: float = 1.0
     cpu: float = 1.0
     network: float = 1.0
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 BALANCED = Weights()
@@ -43,8 +40,6 @@ def map_rsm(allocation: Allocation, *, supply: Supply, weights: Weights = BALANC
 
     Parameters
     ----------
-    allocation : Allocation
-        Threads of each task and what they take, upstream tasks first.
     supply : Supply
         Where slots come from; nodes of the same ``rack`` are nearer to each other.
 
@@ -53,11 +48,6 @@ def map_rsm(allocation: Allocation, *, supply: Supply, weights: Weights = BALANC
     Placement
         Every thread placed once, no slot over its memory, no node over the CPU of its slots: R-Storm lets threads use
         all cores of their node, so a single slot may be over. One more slot is requested where R-Storm would fail.
-
-    Raises
-    ------
-    InsufficientSlots
-        More slots are needed than there are.
 
     References
     ----------

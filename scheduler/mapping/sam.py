@@ -28,11 +28,6 @@ def map_sam(allocation: Allocation, *, supply: Supply) -> Placement:
         Every thread placed once, every bundle whole, no slot over its CPU or memory, none shared with a full bundle.
         One more slot is requested where a bundle fits none.
 
-    Raises
-    ------
-    InsufficientSlots
-        More slots are needed than there are.
-
     References
     ----------
     .. [1] Shukla and Simmhan, "Model-driven Scheduling for Distributed Stream Processing Systems", 2017, Algorithm 6.

@@ -24,16 +24,20 @@ def require_finite(value: object) -> None:
 
     Figures are the numbers of a dataclass's fields of floats, also within mappings and sequences. `ValueError` names
     the field.
-
-    Parameters
-    ----------
-    value : object
-        Of a dataclass, which calls this when it is made.
     """
     for name in _fields_of_floats(type(value)):
         for figure in _figures_in(getattr(value, name)):
             if not math.isfinite(figure):
                 raise ValueError(f"{name} of {type(value).__name__} holds {figure!r}, which is no finite number")
+
+
+class FiniteFigures:
+    """A dataclass that is made of finite figures alone (`require_finite`)."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        require_finite(self)
 
 
 @cache

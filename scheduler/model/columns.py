@@ -138,11 +138,6 @@ class Columns:
         ----------
         remedy : str, optional
             What helps where no column is like it; otherwise the columns that there are.
-
-        Raises
-        ------
-        UnknownColumn
-            There is no such column.
         """
         if name not in self.types and self.complete:
             near = nearest(name, self.types)
@@ -155,23 +150,11 @@ class Columns:
         return self.types.get(name)
 
     def require_number(self, name: str, *, parameter: str = "", remedy: str = "") -> str | None:
-        """As `require`; raises `WrongColumnType` where the column is known and holds no numbers.
-
-        Parameters
-        ----------
-        remedy : str, optional
-            As of `require`.
-        """
+        """As `require`; raises `WrongColumnType` where the column is known and holds no numbers."""
         return self.require_type(name, NUMBERS, "numbers", parameter=parameter, remedy=remedy)
 
     def require_text(self, name: str, *, parameter: str = "", remedy: str = "") -> str | None:
-        """As `require_number`, of text.
-
-        Parameters
-        ----------
-        remedy : str, optional
-            As of `require`.
-        """
+        """As `require_number`, of text."""
         return self.require_type(name, frozenset({"string"}), "text", parameter=parameter, remedy=remedy)
 
     def require_type(
@@ -183,8 +166,6 @@ class Columns:
         ----------
         parameter : str, optional
             The parameter that names the column.
-        remedy : str, optional
-            As of `require`.
         """
         kind = self.require(name, parameter=parameter, remedy=remedy)
         is_decimal = kind is not None and kind.startswith("decimal(")
@@ -241,11 +222,6 @@ def interleaved(streams: Sequence[tuple[str, Columns]]) -> Columns:
     """The columns of streams that enter one task, each with the id of the task that it comes from.
 
     A column that only some have is null in the events of the others.
-
-    Raises
-    ------
-    ColumnsInConflict
-        Two have a column of one name whose types do not agree.
     """
     types: dict[str, str | None] = {}
     giver: dict[str, str] = {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from .checks import require_finite
+from .checks import FiniteFigures
 
 Basis = Literal["estimated", "measured", "billed"]
 ESTIMATED: Basis = "estimated"  # from what such tasks and queries were seen to take, or from what is declared
@@ -74,7 +74,7 @@ def money_text(value: float, *, error: float = 0.0) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class CostMeter:
+class CostMeter(FiniteFigures):
     """What a running task was seen to take, with its part of its query and of the slot's driver; a dynamic one has one
     for each of its alternates.
 
@@ -95,6 +95,3 @@ class CostMeter:
     billed_since_ms: int = 0
     in_per_s: float | None = None
     out_per_s: float | None = None
-
-    def __post_init__(self) -> None:
-        require_finite(self)

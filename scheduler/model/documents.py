@@ -47,8 +47,6 @@ def read_document(
     ----------
     text : str or bytes
         JSON, YAML or a Storm Flux topology in YAML; UTF-8 where it is bytes.
-    task_types : TaskTypes
-        The task types that it may use.
     format : "json" or "yaml", optional
         Where None, a document that begins as a JSON object is read as JSON, any other as YAML.
     check_config : callable, optional
@@ -81,15 +79,7 @@ def read_document(
 def columns_of_document(
     text: str | bytes, *, task_types: TaskTypes, columns_of: ColumnsOf, format: Format | None = None
 ) -> dict[str, TaskColumns]:
-    """The columns that each task of a document reads and gives, as far as it can be read; for whoever is writing it.
-
-    Parameters
-    ----------
-    text, task_types, format
-        As of `read_document`.
-    columns_of : callable
-        As of `read_document`; what it refuses gives columns that are not known.
-    """
+    """The columns that each task of a document reads and gives, as far as it can be read; for whoever is writing it."""
     problems = Problems()
     try:
         return columns_by_task(_draft(text, format, problems, task_types), columns_of)
@@ -106,11 +96,6 @@ def read_limits(
     ----------
     text : str
         JSON or YAML: a time, ``none``, a mapping or a list of these.
-
-    Raises
-    ------
-    InvalidDataflow
-        With every problem found.
     """
     problems = Problems()
     limits = None

@@ -39,8 +39,6 @@ class DraftReader:
 
     Parameters
     ----------
-    task_types : TaskTypes
-        The task types that a document may use.
     type_remedy : callable, optional
         What to do about a type of that name, where there is none and none is like it.
     """

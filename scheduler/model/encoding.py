@@ -11,7 +11,7 @@ from typing import Any
 from .canonical import canonical_encoder
 from .errors import AlteredPlan
 from .estate import Estate, Submitted
-from .fragment import Fragment, RunningBundle, RunningTask, Slot
+from .fragment import Fragment, RunningBundle, RunningTask
 from .placement import Bound, ThreadShortage
 from .plan import BillChange, Plan, Price, Step
 from .promise import BundlePromise, Load, ProfileUsed, Promise
@@ -123,25 +123,6 @@ def _plan_from_data(data: Mapping[str, Any]) -> Plan:
 
 def _price_from_data(data: Mapping[str, Any]) -> Price:
     return Price(**{**data, "not_measured": tuple(data.get("not_measured", ()))})
-
-
-def estate_to_json(estate: Estate) -> str:
-    """The estate as canonical JSON."""
-    return to_json(estate)
-
-
-def estate_from_json(text: str | Mapping[str, Any]) -> Estate:
-    """The estate of that JSON (or of the object already parsed from it)."""
-    data = json.loads(text) if isinstance(text, str) else text
-    return Estate(
-        generation=data["generation"],
-        tasks={task_id: running_task_from_data(task) for task_id, task in data["tasks"].items()},
-        submitted={dataflow_id: submitted_from_data(entry) for dataflow_id, entry in data["submitted"].items()},
-        fragments=_fragments_from_data(data["fragments"]),
-        slots=tuple(Slot(**slot) for slot in data["slots"]),
-        settings=_settings_from_data(data["settings"]), revision=data["revision"],
-        teams_apart=data.get("teams_apart", False),
-    )
 
 
 def running_task_from_data(data: Mapping[str, Any]) -> RunningTask:

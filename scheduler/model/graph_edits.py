@@ -36,13 +36,7 @@ class GraphNotEditable(WeirError):
 
 
 def editable(value: Any) -> dict[str, Any]:
-    """The value of a document whose graph can be edited, with the keys ``name``, ``tasks`` and ``streams``.
-
-    Raises
-    ------
-    GraphNotEditable
-        It is none of tasks and streams, or two of these cannot be told apart.
-    """
+    """The value of a document whose graph can be edited, with the keys ``name``, ``tasks`` and ``streams``."""
     if value is None:
         return {"name": NEW_NAME, "tasks": [], "streams": []}
     if not isinstance(value, Mapping):
@@ -92,13 +86,7 @@ def written_task(document: Document, task_id: str) -> Mapping[str, Any]:
 
 
 def require_config(task: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The config of a task that has one type.
-
-    Raises
-    ------
-    GraphNotEditable
-        It has alternates or a loop, or its config is no mapping.
-    """
+    """The config of a task that has one type."""
     for key in (ALTERNATES, LOOP):
         if key in task:
             words = {ALTERNATES: "is done in several ways, each with a config of its own",

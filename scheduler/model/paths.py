@@ -133,8 +133,6 @@ def path_in_form(stated: Mapping[str, Any], *, config_of: Callable[[Task], Any],
     ----------
     config_of : callable
         A task's canonical config.
-    text : callable
-        Canonical JSON.
     """
     path = path_in(stated)
     configs = {task.id: config_of(task) for task in path.tasks}

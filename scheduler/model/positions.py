@@ -109,13 +109,7 @@ class Problems:
         return bool(self._found)
 
     def add(self, code: str, position: TextPosition, message: str, remedy: str, *, task_id: str | None = None) -> None:
-        """Report a problem.
-
-        Raises
-        ------
-        UnreadableDocument
-            There are too many problems to go on.
-        """
+        """Report a problem."""
         if len(self._found) >= MAX_PROBLEMS:
             self._found.append(
                 Problem(

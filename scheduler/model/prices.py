@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .checks import require_finite
+from .checks import FiniteFigures
 from .cost_figures import CostMeter
 from .costs import DECLARED, Costs
 
@@ -25,7 +25,7 @@ class VmSize:
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
+class Prices(FiniteFigures):
     """Prices in ``currency``; ``trigger_ms`` is the time between two batches of a query. ``open_queries`` is how many
     of what is priced leave their batches open, which ``trigger_ms`` counts as batches that take as much.
 
@@ -45,9 +45,6 @@ class Prices:
     open_queries: int = 0
     meters: Mapping[str, CostMeter] = field(default_factory=dict)
     paces_ms: Mapping[str, int] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
     def slot_hour(self, node: str) -> float:
         """What a slot of this node costs for an hour."""

@@ -220,13 +220,7 @@ class Profile:
             for point in self.points))
 
     def adequate(self, rate_per_s: float) -> Point:
-        """The point with the fewest threads that sustains a rate on one slot (𝒯): measured ones only.
-
-        Raises
-        ------
-        RateNotHeld
-            No number of threads that was measured does.
-        """
+        """The point with the fewest threads that sustains a rate on one slot (𝒯): measured ones only."""
         for point in self.points:
             if point.rate_per_s >= rate_per_s * (1 - TOLERANCE):
                 return point
@@ -307,13 +301,7 @@ class Profiles:
         return self._by_key.get((task.type, canonical_json(config))) or self._by_key.get((task.type, ""))
 
     def of(self, tasks: Iterable[Task]) -> Mapping[str, Profile]:
-        """The profile of each task, by task id.
-
-        Raises
-        ------
-        MissingProfile
-            A task has none; all such tasks are named.
-        """
+        """The profile of each task, by task id."""
         profiles = {task.id: (task, self.find(task)) for task in tasks}
         missing = [task_id for task_id, (_, profile) in profiles.items() if profile is None]
         if missing:

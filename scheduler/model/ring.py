@@ -134,13 +134,7 @@ class Ring:
         return (self._range((place + step) % len(self._sorted)) for step in range(1, len(self._sorted)))
 
     def with_token(self, token: int, bundle: str) -> Ring:
-        """Another token: its bundle takes what is behind it of the range that it stands in.
-
-        Raises
-        ------
-        ValueError
-            It stands where there is one, or on no group.
-        """
+        """Another token: its bundle takes what is behind it of the range that it stands in."""
         if token in self.tokens or not 0 <= token < KEY_GROUPS:
             why = f"{self.tokens[token]} has it" if token in self.tokens else f"groups are 0 to {KEY_GROUPS - 1}"
             raise ValueError(f"token {token} cannot be set for {bundle}: {why}; choose a group inside of a range")
@@ -149,13 +143,7 @@ class Ring:
             leaving=tuple(other for other in self.leaving if other != bundle))
 
     def without_token(self, token: int) -> Ring:
-        """One token less: the range before it goes on to its end. A bundle whose last one it was leaves.
-
-        Raises
-        ------
-        ValueError
-            There is none there, or no other.
-        """
+        """One token less: the range before it goes on to its end. A bundle whose last one it was leaves."""
         self._place(token)
         if len(self.tokens) == 1:
             raise ValueError(f"token {token} is the last one: set another one before it goes")
@@ -164,13 +152,7 @@ class Ring:
         return replace(self, tokens=tokens, leaving=(*self.leaving, *gone))
 
     def with_token_moved(self, token: int, to: int) -> Ring:
-        """A token elsewhere between its neighbours: it and the range before it change, no other does.
-
-        Raises
-        ------
-        ValueError
-            There is none, or the place is not between the token before it and the one behind it.
-        """
+        """A token elsewhere between its neighbours: it and the range before it change, no other does."""
         place, count = self._place(token), len(self._sorted)
         before, behind = self._sorted[place - 1], self._sorted[(place + 1) % count]
         reach = (behind - before) % KEY_GROUPS or KEY_GROUPS
@@ -180,13 +162,7 @@ class Ring:
         return replace(self, tokens={**tokens, to: self.tokens[token]})
 
     def with_owner(self, token: int, bundle: str) -> Ring:
-        """The range of a token with another bundle. Who has none any more leaves.
-
-        Raises
-        ------
-        ValueError
-            There is none there.
-        """
+        """The range of a token with another bundle. Who has none any more leaves."""
         self._place(token)
         tokens = {**self.tokens, token: bundle}
         gone = {self.tokens[token]} - set(tokens.values())

@@ -36,13 +36,7 @@ class TextChange:
 
 
 def document_value(text: str, format: Format) -> Any:
-    """What a text says, as JSON has it, whether or not a dataflow can be read from it; None where it is empty.
-
-    Raises
-    ------
-    UnreadableDocument
-        It is neither JSON nor YAML.
-    """
+    """What a text says, as JSON has it, whether or not a dataflow can be read from it; None where it is empty."""
     if not text.strip():
         return None
     return (read_json if format == "json" else read_yaml)(text, Problems()).plain()

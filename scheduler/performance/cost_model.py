@@ -82,8 +82,6 @@ def fit_costs(seen: Iterable[SlotSeen], *, task_types: TaskTypes, machine: str =
     ----------
     seen : iterable of SlotSeen
         Of slots that had warmed up, the newest first; several of the same queries are added up.
-    task_types : TaskTypes
-        The catalogue; what has tasks of other types is left out.
 
     References
     ----------

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.model.profile import Profile
 
 BOUND = 0.25  # relative difference from which a profile is to be measured again
@@ -17,7 +17,7 @@ MOST_COMPARED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class Observation(FiniteFigures):
     """What a running bundle was seen to do, over some time: it is shown beside the measured curve.
 
     ``memory`` is None where nobody can tell it, ``stable`` whether it kept up with its rate. Of a ``shared`` slot CPU
@@ -30,9 +30,6 @@ class Observation:
     memory: float | None
     stable: bool = True
     shared: bool = False
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +56,6 @@ def drifts(
         Relative difference beyond which the profile has to be measured again.
     at_least : int
         Fewer observations of a number of threads say nothing.
-
-    Returns
-    -------
-    tuple of Drift
-        CPU and memory by the median of their ratios to what is expected at the observed rates. The rate only where it
-        was contradicted, by more than a few noisy minutes: bundles that did not keep up below their peak rate, more
-        often than they kept up with about as much, or that mostly did above it. A bundle on a shared slot contradicts
-        only the latter: what it takes is not measured, and behind it may be because of others.
     """
     by_threads: dict[int, list[Observation]] = {}
     for observation in observations:

@@ -59,8 +59,6 @@ def route(
         The profile of each task that was measured, by task.
     rates_per_s : mapping of str to float
         Events per second that each task gets.
-    routing : Routing
-        How events are dealt out: ``shuffle`` or ``slot_aware``.
     threads : mapping of str to int, optional
         Threads that the driver of each node's slots has; absent where unknown.
     """

@@ -24,8 +24,6 @@ def replay(setup: ReplaySetup, *, on_step: Callable[[int], None] = lambda step: 
     ----------
     setup : ReplaySetup
         What is played. The same setup always gives the same results.
-    on_step : callable, optional
-        Told the number of each step before it; what it raises ends the replay.
     """
     playing = _Playing(setup)
     for number in range(setup.steps):

@@ -62,8 +62,6 @@ class ReplaySetup:
         The catalogue, and what CPU costs.
     policies : mapping of str to mapping of str to Policy
         By controller and team; a controller that is not named is off.
-    limits : mapping of str to Limits
-        Latency limits by submitted dataflow.
     goals : mapping of str to DataflowGoals
         Of submitted dataflows, for adaptation.
     algorithm : str

@@ -70,10 +70,6 @@ def contain(
     ----------
     running : mapping of str to RunningTask
         The running tasks, closed under parents.
-    dataflow : Dataflow
-        Valid and de-duplicated.
-    task_types : TaskTypes
-        Declarations of all its types, and of those of refinements.
     containment : Containment, optional
         None to leave the dataflow as it is.
     scope : str

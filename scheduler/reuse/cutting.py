@@ -63,13 +63,6 @@ def scheduled_anew(
     ----------
     wanted : mapping of str to TaskDivision
         By running task; those fused with others can be cut (``why_fused``).
-    left : collection of str
-        Bundles that have ended; they are dropped.
-
-    Raises
-    ------
-    NotEnactable
-        What has state, or whose order counts, would leave its node.
     """
     changes: list[FragmentChange] = []
     heads: dict[str, str] = {}  # of fragments that are cut, the first piece

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.model.costs import TASK_BATCH_S
 from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.ports import EstateView
@@ -39,15 +39,12 @@ class Fusion:
 
 
 @dataclass(frozen=True, slots=True)
-class DefragmentEvidence:
+class DefragmentEvidence(FiniteFigures):
     """What is measured: latency that channels add, by stream; rates, by task; ages of fragments, in hours."""
 
     latency_ms: Mapping[tuple[str, str], float] = field(default_factory=dict)
     rates_per_s: Mapping[str, float] = field(default_factory=dict)
     ages_h: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +58,7 @@ class StepLoad:
 
 
 @dataclass(frozen=True, slots=True)
-class DefragmentRule:
+class DefragmentRule(FiniteFigures):
     """When a step is worth it: its gain over the time ahead is at least ``ratio`` times what it disturbs.
 
     The time ahead is as long as the younger of its fragments has run, and at most ``horizon_h``: what has just come is
@@ -73,9 +70,6 @@ class DefragmentRule:
     gap_s: float = 3.0  # from the last event of the old query to the first of the new one
     handover_core_s: float = 10.0  # CPU that ending, compiling and starting take
     delay_price: float = 0.01  # of a million events that are late by one second, in the currency of the prices
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +111,6 @@ def fusions(
         The fragments that may take part.
     busy : collection of str, optional
         Fragments that are not to be touched now.
-    apart : collection of str, optional
-        Running tasks that begin a query because they are too slow for the one that they were in.
     """
     steps = _Steps(estate, task_types, query_cores, longest_chain, busy, apart)
     movable = {name: estate.fragments[name] for name in sorted(set(fragment_ids)) if steps.can_move(name)}
@@ -139,15 +131,7 @@ def series_along(
     busy: Collection[str] = (),
     apart: Collection[str] = (),
 ) -> list[Fusion]:
-    """Every step that makes a whole series of two and more neighbours on a path one fragment, by where they begin.
-
-    Parameters
-    ----------
-    path : sequence of str
-        Fragments, upstream first.
-    task_types, query_cores, longest_chain, busy, apart
-        As for `fusions`.
-    """
+    """Every step that makes a whole series of two and more neighbours on a path one fragment, by where they begin."""
     steps = _Steps(estate, task_types, query_cores, longest_chain, busy, apart)
     parts = [estate.fragments[name] for name in path]
     fusions_found = []
@@ -170,15 +154,7 @@ def step_of(
     busy: Collection[str] = (),
     apart: Collection[str] = (),
 ) -> Fusion | None:
-    """The step that makes these very fragments one, or rebuilds the only one; None where that cannot be.
-
-    Parameters
-    ----------
-    path : sequence of str
-        Fragments, upstream first.
-    task_types, query_cores, longest_chain, busy, apart
-        As for `fusions`.
-    """
+    """The step that makes these very fragments one, or rebuilds the only one; None where that cannot be."""
     if not path or any(name not in estate.fragments for name in path):
         return None
     steps = _Steps(estate, task_types, query_cores, longest_chain, busy, apart)
@@ -193,8 +169,6 @@ def worth_of(
 
     Parameters
     ----------
-    fusion : Fusion
-        The step: a path of fragments that become one.
     evidence : DefragmentEvidence
         What was measured of the fragments: ages and loads.
     """
@@ -217,11 +191,6 @@ def weigh(fusion: Fusion, load: StepLoad, *, prices: Prices, query_cores: float,
     It gains the CPU of each query that is no more and of dead tasks, and the latency of channels for every event. It
     disturbs by its own CPU, and by the events that arrive in the gap: they are late by half of it on average. What is
     not measured is estimated: a channel adds half the time between two batches.
-
-    Parameters
-    ----------
-    fusion : Fusion
-        The step: a path of fragments that become one.
     """
     dead_cores = fusion.dead_tasks * prices.costs.scale * TASK_BATCH_S * 1000 / prices.trigger_ms
     cores = (len(fusion.path) - 1) * query_cores + dead_cores
@@ -240,13 +209,7 @@ def weigh(fusion: Fusion, load: StepLoad, *, prices: Prices, query_cores: float,
 
 
 def in_words(fusion: Fusion, worth: Worth, *, prices: Prices, rule: DefragmentRule) -> str:
-    """A step's gain against its disruption, and the rule, for those who approve it.
-
-    Parameters
-    ----------
-    fusion : Fusion
-        The step: a path of fragments that become one.
-    """
+    """A step's gain against its disruption, and the rule, for those who approve it."""
     *others, last = fusion.path
     what = f"Fuses {', '.join(others)} and {last} into one query" if others else f"Rebuilds {last}"
     dead = f" and leaves out {fusion.dead_tasks} tasks that nobody needs" if fusion.dead_tasks else ""

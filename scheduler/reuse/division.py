@@ -101,8 +101,6 @@ def divided_anew(
     ----------
     task : str
         What errors call the fragment's task.
-    left : collection of str
-        Bundles that have ended; they are dropped.
     whole : bool
         Whether the order of its events counts, so that it cannot go on in a bundle that is new.
     was : sequence of RunningBundle
@@ -166,8 +164,6 @@ def keys_divided_anew(
     ----------
     task : str
         What errors call the fragment's task.
-    left : collection of str
-        Bundles that have ended; they are dropped.
     works_on : bool
         Whether one that gives keys away may. Where its marks move on these keys' states are not final, so it may not.
 

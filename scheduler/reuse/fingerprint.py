@@ -70,8 +70,6 @@ def fingerprints(
 
     Parameters
     ----------
-    task_types : TaskTypes
-        Declarations, for defaults, the form of numbers and the version of the logic.
     scope : str
         "" for a shared dataflow, else the team whose private dataflow it is: a private task only ever equals private
         tasks of the same team. Selectivities are no part of it: they estimate what the logic does, not change it.

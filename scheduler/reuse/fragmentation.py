@@ -48,8 +48,6 @@ def fragmentation(
         CPU cores that one query takes for its batches.
     latency_ms : mapping of (str, str) to float, optional
         What a channel adds to the latency of a stream, by parent and task, where it is measured.
-    apart : collection of str, optional
-        Running tasks that begin a query because they are too slow for the one that they were in.
     """
     measured = latency_ms or {}
     own = {task_id: estate.tasks[task_id] for task_id in sorted(set(estate.submitted[dataflow_id].running.values()))}

@@ -38,10 +38,6 @@ def cut_into_chains(
     ----------
     tasks : sequence of RunningTask
         With each task all that is downstream of it: a merge starts nothing else.
-    task_types : TaskTypes
-        Declarations; a type that is not there chains.
-    longest_chain : int, optional
-        Most tasks that a chain may have.
     unchained : collection of str, optional
         Those of the tasks whose dataflow gives them a query of their own.
 
@@ -135,8 +131,6 @@ def attach(
 
     Parameters
     ----------
-    chains : Sequence[Sequence[str]]
-        Tasks that start, a chain for each new fragment.
     team : str, optional
         Whose the new fragments are.
     begin : str, optional

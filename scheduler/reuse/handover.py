@@ -94,13 +94,7 @@ def recut(
 def recut_in(
     estate: EstateView, path: Sequence[Fragment], pieces: Sequence[CutPiece], *, outputs: Collection[str]
 ) -> FragmentChange:
-    """Cut the working tasks of a path of fragments anew (``recut``), with what is upstream of it in the estate.
-
-    Parameters
-    ----------
-    path, pieces, outputs
-        As for ``recut``.
-    """
+    """Cut the working tasks of a path of fragments anew (``recut``), with what is upstream of it in the estate."""
     above = dict.fromkeys(estate.places[parent][0] for parent in estate.tasks[path[0].tasks[0]].parents)
     return recut(
         path, pieces, upstream=[estate.fragments[name] for name in above], outputs=outputs,
@@ -120,8 +114,6 @@ def moved_in(
     ----------
     slots : mapping of str to str
         By query, a fragment without tasks that rest or a bundle, where it goes on.
-    outputs : collection of str
-        Tasks whose channels are kept for those who look at them.
     """
     ids = {name: f"f{estate.generation + 1}-{number}" for number, name in enumerate(slots)}
     homes = {name: homes.get(name) or estate.fragments[name] for name in slots}

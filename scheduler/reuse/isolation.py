@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.model.fragment import Fragment
 from scheduler.model.ports import EstateView
 from scheduler.model.task_types import TaskTypes
@@ -32,16 +32,13 @@ class Cut:
 
 
 @dataclass(frozen=True, slots=True)
-class SlowTask:
+class SlowTask(FiniteFigures):
     """A task that makes a query slow: its place there, what it adds to an event's latency, and that latency (ms)."""
 
     fragment: Fragment
     position: int
     added_ms: float
     latency_ms: float
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
     @property
     def task(self) -> str:

@@ -57,8 +57,6 @@ def merge(
     ----------
     running : mapping of str to RunningTask
         The running tasks, closed under parents.
-    dataflow : Dataflow
-        Valid and de-duplicated.
     scope : str
         "" for a shared dataflow, else the team whose private dataflow it is.
     fresh_for : str
@@ -123,11 +121,6 @@ def merged_ids(
     """The running ids that a dataflow's tasks would have if all were joined that can be, and those that they get.
 
     The two differ where `merge` starts tasks anew, and behind them.
-
-    Parameters
-    ----------
-    running, dataflow, task_types, scope, fresh_for, restored, unchanged
-        As for `merge`.
     """
     unchanged = unchanged or {}
     plain = fingerprints(dataflow, task_types=task_types, scope=scope, unchanged=unchanged)

@@ -102,8 +102,6 @@ def near_misses(
     ----------
     running : mapping of str to RunningTask
         The running tasks, closed under parents; looked up, never walked.
-    dataflow : Dataflow
-        Valid and de-duplicated, its secrets scoped.
     task_types, prices
         Declarations of all its types; what a core and hour costs.
     scope : str

@@ -18,11 +18,6 @@ def shared_tasks(tasks_of: Sequence[Iterable[str]]) -> np.ndarray:
     ----------
     tasks_of : sequence of iterables of str
         For each dataflow, the running tasks that serve it.
-
-    Returns
-    -------
-    numpy.ndarray
-        Symmetric, of integers; on the diagonal each dataflow's own number of tasks.
     """
     tasks = [frozenset(task_ids) for task_ids in tasks_of]
     users: dict[str, list[int]] = {}

@@ -1,62 +1,18 @@
-"""Running dataflows: the weakly connected parts of what runs, and which submitted dataflows each of them serves."""
+"""Running dataflows: the weakly connected parts of what runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
-from scheduler.model.estate import Estate
-
-
-@dataclass(frozen=True, slots=True)
-class RunningDataflow:
-    """A merged graph that runs on behalf of one or more submitted dataflows.
-
-    Its id, the least of its tasks', changes when it is merged or unmerged: it names a view, not a thing that is kept.
-    """
-
-    id: str
-    tasks: tuple[str, ...]  # running task ids, sorted
-    serves: tuple[str, ...]  # submitted dataflow ids, sorted
-
-
-def running_dataflows(estate: Estate) -> tuple[RunningDataflow, ...]:
-    """The running dataflows, largest first: the paper's decomposition of each into submitted ones is ``serves``.
-
-    They are disjoint because equivalent tasks are one running task. A submitted dataflow is served by one running
-    dataflow where it is connected itself, else by as many as it has parts.
-
-    References
-    ----------
-    .. [1] Chaturvedi, Tyagi and Simmhan, "Collaborative Reuse of Streaming Dataflows in IoT Applications", 2017, 4.2.
-    """
-    parents = {task.id: task.parents for task in estate.tasks.values()}
-    chains = (
-        RunningDataflow(
-            id=task_ids[0],
-            tasks=task_ids,
-            serves=tuple(sorted({user for task_id in task_ids for user in estate.users[task_id]})),
-        )
-        for task_ids in connected_parts(parents)
-    )
-    return tuple(sorted(chains, key=lambda running: (-len(running.tasks), running.id)))
+from networkx.utils import UnionFind
 
 
 def connected_parts(parents: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
     """The weakly connected parts of a graph of tasks, each sorted; ``parents`` has every task as a key."""
-    root = {task_id: task_id for task_id in parents}
-
-    def find(task_id: str) -> str:
-        while root[task_id] != task_id:
-            root[task_id] = root[root[task_id]]
-            task_id = root[task_id]
-        return task_id
-
+    joined = UnionFind(parents)
     for task_id, above in parents.items():
-        for parent in above:
-            one, other = sorted((find(parent), find(task_id)))
-            root[other] = one
+        joined.union(task_id, *above)
     members: dict[str, list[str]] = {}
     for task_id in parents:
-        members.setdefault(find(task_id), []).append(task_id)
+        members.setdefault(joined[task_id], []).append(task_id)
     return [tuple(sorted(task_ids)) for task_ids in members.values()]

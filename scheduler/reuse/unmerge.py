@@ -39,7 +39,7 @@ def unmerge(estate: EstateView, dataflow_id: str, *, paused: bool = False) -> Un
     A running task stays exactly when it is in the ancestor graph of a sink of a dataflow that remains. Every task of a
     valid dataflow is in the ancestor graph of one of its sinks, so that is: when another submitted dataflow uses it.
     Likewise it works on exactly when another one uses it that is not paused. Which streams and running dataflows that
-    leaves follows from the tasks (`running.running_dataflows`).
+    leaves follows from the tasks.
 
     References
     ----------

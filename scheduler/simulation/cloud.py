@@ -89,10 +89,6 @@ def simulate(
     adapts : callable
         Given what is known, what is to run from now on. A machine that is new in it is rented now, whatever it says of
         when; one that it leaves out is given back, and its name is not used again.
-    rates_per_s : mapping of str to sequence of float
-        By source: events a second, step by step; as many of each.
-    rng : Chance
-        What is drawn from.
 
     Raises
     ------

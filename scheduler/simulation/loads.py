@@ -39,8 +39,6 @@ def wandering(
     ----------
     rate_per_s : float
         The mean, where it begins.
-    rng : Chance
-        What is drawn from.
     within : float, optional
         Of the mean: by so much it is below or above it at most.
     step : float, optional
@@ -62,8 +60,6 @@ def waves(
 
     Parameters
     ----------
-    rng : Chance
-        What is drawn from.
     period : int
         Steps from one crest to the next.
     noise : float, optional
@@ -83,8 +79,6 @@ def speed_traces(
     ----------
     machines, samples : int
         How many traces, and how long each is.
-    rng : Chance
-        What is drawn from.
     least, most : float, optional
         Between these are the levels.
     noise : float, optional

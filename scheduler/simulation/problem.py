@@ -163,15 +163,7 @@ class BreakEven:
 
 
 def price_of_value(dataflow: ElasticDataflow, goal: BreakEven) -> float:
-    """σ: how much value a unit of money is to bring (4.9).
-
-    Parameters
-    ----------
-    dataflow : ElasticDataflow
-        Of which the greatest and the least value are.
-    goal : BreakEven
-        What may be spent for either.
-    """
+    """σ: how much value a unit of money is to bring (4.9)."""
     def extreme(choose: Callable[[Iterable[float]], float]) -> float:
         return sum(choose(map(_worth, alternates.values())) for alternates in dataflow.tasks.values())
 
@@ -184,8 +176,6 @@ def profit_of(dataflow: ElasticDataflow, goal: BreakEven, *, value: float, cost:
 
     Parameters
     ----------
-    goal : BreakEven
-        What may be spent.
     value : float
         The mean of Γ over the time.
     cost : float

@@ -25,11 +25,11 @@ import plotly.graph_objects as go
 
 from scheduler.model.dataflow import Dataflow
 from scheduler.planning import plan_removal, plan_submission
-from scheduler.reuse.running import running_dataflows
 from tests.benches import results
 from tests.benches.arguments import count
 from tests.benches.baselines import as_graph, match_ancestors, match_isomorphic, own_tasks, unmerge_by_ancestors
 from tests.scheduler.estate_index import EstateIndex
+from tests.scheduler.running_dataflows import running_dataflows
 from workers.engine.desired_publishing import desired_of
 from workers.library.registry import task_types
 

@@ -30,7 +30,7 @@ from scheduler.controllers.chaining import FUSES_BELOW
 from scheduler.latency.limits_met import MET, WAITING, Settled, corrected, state_of
 from scheduler.latency.pacing import Expected, LimitOnWay, Queries, pace
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
-from scheduler.latency.task_chaining import ChainingFacts, longest_chain
+from scheduler.latency.task_chaining import ChainingFacts, chainable_series
 from tests.benches import video_tasks
 from tests.benches.arguments import positive
 from tests.benches.estate import NODE, running
@@ -106,7 +106,8 @@ class Optimiser:
         # What a query takes when its batches come so often is mostly what they take for being batches: of those of a
         # chain one is left.
         cores = {name: cost.rate_per_s * cost.event_cpu_s for name, cost in queries.costs.items()}
-        return longest_chain(names, graph, ChainingFacts(dict.fromkeys(names, NODE), cores), capacity=FUSES_BELOW)
+        facts = ChainingFacts(dict.fromkeys(names, NODE), cores)
+        return next(iter(chainable_series(names, graph, facts, capacity=FUSES_BELOW)), ())
 
 
 def followed(job: Job, optimiser: Optimiser, phase: str, *, seconds: float, began_s: float) -> list[Second]:

@@ -13,6 +13,7 @@ from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.estate_store.fragment_settings import SET
 from dashboard.operations.latency_control.latency_view import latency_of
 from dashboard.operations.latency_control.pacer import EVERY_S, REPACED
 from dashboard.operations.models import BatchFigures, LatencyStatus
@@ -221,6 +222,9 @@ def test_other_limits_hold_within_rounds_and_nothing_is_restarted(
     choose_latency(actor=world.carla, dataflow_id=record.pk, limits=None)
     played.run(60)
     assert intervals(record) == before
+    rows = AuditEntry.objects.filter(verb=SET).values_list("details", flat=True)
+    entered = [name for details in rows for name in details if name != "name"]
+    assert sorted(entered) == sorted(load_estate().settings), "each query's first change, and no more of the hour"
 
 
 def test_the_strictest_limit_holds_where_a_query_is_shared_and_pays_for_it(world: World, played: Played) -> None:

@@ -16,8 +16,8 @@ from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.plan import Plan
 from scheduler.model.task_types import TaskTypes
 from scheduler.model.usage import NAMED
-from scheduler.reuse.running import running_dataflows
 from tests.scheduler.reversing import reverse_plan
+from tests.scheduler.running_dataflows import running_dataflows
 
 from .reference import Reference
 

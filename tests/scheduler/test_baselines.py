@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given, settings
 
 from scheduler.reuse.merge import merge
-from scheduler.reuse.running import running_dataflows
 from scheduler.reuse.unmerge import unmerge
 from tests.benches.baselines import as_graph, match_ancestors, match_isomorphic, own_tasks, unmerge_by_ancestors
+from tests.scheduler.running_dataflows import running_dataflows
 
 from .catalogue import EMPTY, TYPES, remove, submit
 from .strategies import dataflows, histories

@@ -20,7 +20,7 @@ from scheduler.latency.batch_costs import BatchesSeen
 from scheduler.latency.growing_intervals import growth
 from scheduler.latency.pacing import LimitOnWay, Queries
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
-from scheduler.latency.task_chaining import ChainingFacts, longest_chain
+from scheduler.latency.task_chaining import ChainingFacts, chainable_series
 from scheduler.latency.triggers import BatchCost, BatchPlan, PathLimit
 from scheduler.model.checks import require_finite
 
@@ -104,7 +104,7 @@ def test_a_chain_takes_less_than_its_capacity_however_it_is_added_up() -> None:
         [Vertex(name, name, "n1") for name in names],
         [Channel(source, target) for source, target in pairwise(names)])
     facts = ChainingFacts(dict.fromkeys(names, "n1/0"), cores)
-    assert longest_chain(names, graph, facts, capacity=0.9) == tuple("abcd")
+    assert chainable_series(names, graph, facts, capacity=0.9)[0] == tuple("abcd")
 
 
 @pytest.mark.parametrize(("load", "measured", "verdict"), [

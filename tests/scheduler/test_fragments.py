@@ -8,7 +8,6 @@ import pytest
 
 from scheduler.applying import apply_plan
 from scheduler.mapping.least_loaded import place_least_loaded
-from scheduler.model.encoding import estate_from_json, to_json
 from scheduler.model.errors import NoSlots
 from scheduler.model.fragment import Slot
 from scheduler.model.plan import Step
@@ -83,7 +82,6 @@ def test_a_task_that_runs_in_a_chain_stays_there_and_that_is_told():
     estate = apply_plan(estate, plan)
     assert estate.users_of(estate.submitted["line"].running["a"]).unchained
     assert not estate.users_of(estate.submitted["line"].running["b"]).unchained
-    assert estate_from_json(to_json(estate)) == estate
 
 
 def test_a_chain_may_have_a_longest_length():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from scheduler.applying import apply_plan
 from scheduler.model.dataflow import Task
-from scheduler.model.encoding import estate_from_json, estate_to_json, plan_from_json, plan_to_json
+from scheduler.model.encoding import plan_from_json, plan_to_json
 from scheduler.model.errors import InvalidTransition, NotFound, NotSubmitted
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, Slot
@@ -52,7 +52,6 @@ def test_a_setting_changes_what_a_query_is_set_to_and_nothing_else() -> None:
     assert after.settings == {name: FragmentSettings(20, real_time=True)}
     assert (after.fragments, after.tasks, after.submitted) == (estate.fragments, estate.tasks, estate.submitted)
     assert plan_from_json(plan_to_json(plan)) == plan
-    assert estate_from_json(estate_to_json(after)) == after
 
 
 def test_it_is_taken_back_from_the_plan_as_long_as_it_is_in_force() -> None:
@@ -126,7 +125,6 @@ def test_a_switch_says_which_alternate_is_on_and_changes_nothing_else() -> None:
     assert plan_from_json(plan_to_json(plan)) == plan
     after = apply_plan(estate, plan)
     assert after.settings == {name: FragmentSettings(alternates={task: "few"})}
-    assert estate_from_json(estate_to_json(after)) == after
     assert (after.fragments, after.tasks) == (estate.fragments, estate.tasks)
 
 

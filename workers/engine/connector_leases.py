@@ -17,17 +17,7 @@ HELD_MS = 10_000  # after which what another node holds that is to let go is tak
 
 
 class Holding:
-    """Who holds each of some things.
-
-    Parameters
-    ----------
-    broker : redis.Redis
-        A client that does not decode responses.
-    state : callable
-        The key of a thing's hash, by its name.
-    held : callable
-        The key of the set of what a node holds.
-    """
+    """Who holds each of some things."""
 
     def __init__(self, broker: redis.Redis, *, state: Callable[[str], str], held: Callable[[str], str]) -> None:
         self._broker, self._state, self._held = broker, state, held

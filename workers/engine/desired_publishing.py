@@ -58,8 +58,6 @@ def desired_of(
     ----------
     estate : Estate
         The estate to publish; its generation becomes the version, and its revision the revision.
-    node : str
-        The node's name; slots of other nodes are left out.
     task_types : Mapping[str, TaskType]
         The catalogue; every type that runs must be in it.
     trigger_ms : int

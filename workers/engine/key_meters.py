@@ -17,11 +17,6 @@ MOST_BYTES = 32_768  # of what a writer tells of one reader
 
 def key_loads(broker: redis.Redis, writers: Mapping[str, Iterable[str]]) -> dict[str, KeyLoads]:
     """How the events of tasks that are divided by key spread over keys, by their fragment, where enough were counted.
-
-    Parameters
-    ----------
-    writers : mapping of str to iterable of str
-        By fragment: the queries that write what it reads.
     """
     pairs = [(reader, query) for reader, queries in writers.items() for query in queries]
     pipeline = broker.pipeline(transaction=False)

@@ -58,13 +58,7 @@ def write_choices(broker: redis.Redis, task_id: str, choices: KeyedChoices) -> N
 def switch_keys(
     broker: redis.Redis, task_id: str, places: Iterable[tuple[str, int]], alternates: Mapping[str, str]
 ) -> None:
-    """Let these alternates work for these keys, in all queries that execute a running task.
-
-    Parameters
-    ----------
-    places : iterable of (str, int)
-        The queries, and where the task stands in each.
-    """
+    """Let these alternates work for these keys, in all queries that execute a running task."""
     channels = Channels(broker)
     changed = [channels.switch_keys(query, position, alternates) for query, position in places]
     if any(changed) and broker.hlen(keys.key_switches(task_id)) > MOST_NOTES:

@@ -42,13 +42,7 @@ def read_copies(broker: redis.Redis, queries: Iterable[str]) -> dict[str, dict[s
 
 
 def holders_of(broker: redis.Redis, queries: Iterable[str], *, living: Collection[str]) -> dict[str, str]:
-    """The node from whose copy each query would go on; nothing of one without a copy that counts.
-
-    Parameters
-    ----------
-    living : collection of str
-        The nodes that are heard.
-    """
+    """The node from whose copy each query would go on; nothing of one without a copy that counts."""
     holders, channels = {}, Channels(broker)
     for name, reports in read_copies(broker, queries).items():
         copies = [BatchCopy(holder, report.batch, report.places) for holder, report in reports.items()]

@@ -41,8 +41,6 @@ class NodeOrders(Generic[Order, Answer]):
     ----------
     orders, answer : str
         What keys of the two lists begin with, behind Weir's prefix.
-    most : int
-        How many orders wait for a node; the oldest are dropped.
     """
 
     orders: str

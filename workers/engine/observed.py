@@ -187,8 +187,6 @@ def flows_of(
     ----------
     growths : Mapping[str, Growth]
         By query.
-    after : Meters
-        The newest reading.
     """
     tasks: dict[str, TaskFlow] = {}
     histograms: dict[str, Histograms] = {}  # by fragment

@@ -57,15 +57,7 @@ class Passed:
         return not self.wanted and bool(self.heirs) and self.heirs <= set(let_go)
 
     def phase(self, *, begun: Collection[str], taken: Collection[str]) -> Phase:
-        """What is to be done.
-
-        Parameters
-        ----------
-        begun : collection of str
-            The fragments of this node with a record of their beginning.
-        taken : collection of str
-            Those of other nodes that have begun with what this one left.
-        """
+        """What is to be done."""
         if not self.wanted and self.heirs:
             return Phase.GIVE if self.heirs <= set(taken) else Phase.KEEP
         is_coming = bool(self.wanted) and self.wanted <= self.arriving and self.wanted.isdisjoint(begun)

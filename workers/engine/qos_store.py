@@ -82,8 +82,6 @@ def fetch(
 
     Parameters
     ----------
-    managers : iterable of str, optional
-        The nodes for whose managers it acts besides its own.
     listened_for : iterable of str, optional
         The nodes of which it wants to know whether there is a report.
     """

@@ -24,8 +24,6 @@ class Retried(ABC):
     ----------
     kind : str
         What it is called in events and logs: ``connector`` or ``sink``.
-    on_event : callable
-        Called with a kind and facts when it fails and when it works again.
     """
 
     def __init__(self, task: str, *, kind: str, on_event: Callable[..., None]) -> None:

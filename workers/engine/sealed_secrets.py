@@ -99,15 +99,7 @@ def opened(config: Mapping[str, Any], *, redis_url: str, data_dir: Path) -> dict
 
 
 def open_one(team: str, name: str, *, redis_url: str, data_dir: Path) -> str:
-    """The value of a team's secret, opened with this machine's key; raises ``SecretAway``.
-
-    Parameters
-    ----------
-    redis_url : str
-        The broker's address, with the right to read sealed secrets.
-    data_dir : Path
-        Where this machine keeps its key, and copies of what it has read.
-    """
+    """The value of a team's secret, opened with this machine's key; raises ``SecretAway``."""
     field = f"{team}/{name}"
     value = Vault(data_dir).open(_sealed(field, connect(redis_url), data_dir / COPY_FILE))
     _opened.add(value)

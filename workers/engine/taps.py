@@ -56,13 +56,7 @@ class Tapped:
 
 
 def newest_events(broker: redis.Redis, stream: Tapped, *, count: int) -> NewestEvents:
-    """Look at a stream: the newest events that its valves have copied, and what comes is copied from now on.
-
-    Parameters
-    ----------
-    broker : redis.Redis
-        A client that does not decode responses.
-    """
+    """Look at a stream: the newest events that its valves have copied, and what comes is copied from now on."""
     types: dict[str, str | None] = {}
     retained = [_read(blocks, types, count) for blocks in _retained(broker, stream.retained_in, count)]
     if any(retained):

@@ -29,11 +29,6 @@ def waiting_events(broker: redis.Redis, reads: Mapping[str, Sequence[str]]) -> d
     """How many events wait, by query, of those that have a place in a channel.
 
     What its node has on disk for a query that is far behind is not among them.
-
-    Parameters
-    ----------
-    reads : mapping of str to sequence of str
-        By query, the channels that it reads.
     """
     pairs = [(query, channel) for query, channels in reads.items() for channel in channels]
     pipeline = broker.pipeline(transaction=False)

@@ -74,8 +74,6 @@ def publish_waves(
     ----------
     elements : iterable of WaveElement
         All of the estate. Those that are not among them are forgotten.
-    generation, revision : int
-        Of that estate.
     """
     wanted = [
         {"switches": keys.waves(each.task), "on": each.on, "sources": [keys.wave(source) for source in each.sources]}

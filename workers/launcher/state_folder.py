@@ -29,13 +29,7 @@ def data_dir_of(variables: Mapping[str, str]) -> Path:
 
 
 def take_data_dir(arguments: Sequence[str], variables: MutableMapping[str, str]) -> list[str]:
-    """The arguments without ``--data-dir``, which every command has; what it names becomes the state folder.
-
-    Raises
-    ------
-    CannotStart
-        There is no such folder, or none is named.
-    """
+    """The arguments without ``--data-dir``, which every command has; what it names becomes the state folder."""
     if "bench" in arguments[1:2]:  # a measurement has its own
         return list(arguments)
     rest = []

@@ -168,13 +168,7 @@ class Supervisor:
                 self._sleep(0.1)
 
     def run(self, *errands: Errand) -> None:
-        """Run errands side by side to their ends, unless a signal asks for the stop first.
-
-        Raises
-        ------
-        CannotStart
-            One of them failed; the others are ended.
-        """
+        """Run errands side by side to their ends, unless a signal asks for the stop first."""
         began_s = time.monotonic()
         try:
             for errand in errands:

@@ -69,8 +69,6 @@ class Alignment:
 
         Parameters
         ----------
-        state : dict
-            As `start` gives it; changed in place.
         seq, time, born : int
             Weir's columns of the event.
         *texts : str, optional

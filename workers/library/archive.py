@@ -78,10 +78,6 @@ def write_file(events: pa.RecordBatch, columns: Sequence[str], folder: Path, *, 
 
     Parameters
     ----------
-    events : RecordBatch
-        At least one event, with the columns of a stream.
-    folder : Path
-        Where the file is written; created if it is missing.
     kind : str
         ``json`` or ``parquet``.
     """

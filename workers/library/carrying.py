@@ -27,15 +27,7 @@ def packed(names: Sequence[str]) -> Column:
 def unpacked(
     text: str, names: Sequence[str], schema: StructType, *, renamed: dict[str, str] | None = None
 ) -> list[Column]:
-    """The columns again, from the column that holds the text.
-
-    Parameters
-    ----------
-    text : str
-        The column.
-    names : sequence of str
-        The columns to take out.
-    """
+    """The columns again, from the column that holds the text."""
     from pyspark.sql import functions as F
     from pyspark.sql.types import StructField, StructType
 

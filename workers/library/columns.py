@@ -50,8 +50,6 @@ def require_observations(inputs: Columns, *, fields: Sequence[str] | None = None
     ----------
     fields : sequence of str, optional
         The observations that are chosen: they are told by ``obs``.
-    by : sequence of str, optional
-        Key columns.
     """
     inputs.require_number("value", remedy=OBSERVATION_REMEDY)
     for name in [*by, *(["obs"] if fields else [])]:

@@ -37,17 +37,6 @@ def settings(task_type: TaskType, config: Mapping[str, Any]) -> dict[str, Any]:
 def require_columns(columns: list[str], needed: list[str], *, task_type: str, remedy: str) -> None:
     """Check that the task's input has the columns that it reads.
 
-    Parameters
-    ----------
-    columns : list of str
-        The columns of the input.
-    needed : list of str
-        The columns that the task reads.
-    task_type : str
-        The name of the task's type, for the message.
-    remedy : str
-        What the user can do.
-
     Raises
     ------
     InvalidConfig

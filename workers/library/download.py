@@ -96,11 +96,6 @@ def fetch(url: str, *, headers: Mapping[str, str], most_bytes: int, patience_s: 
 
     A connection that the other side has closed meanwhile is opened anew, once.
 
-    Parameters
-    ----------
-    patience_s : float
-        Seconds for all of it, after which it gives up.
-
     Raises
     ------
     NotAnswered

@@ -41,12 +41,6 @@ def learn_choice(
     ----------
     rows : sequence
         For each customer and hour what `features_of` gave of the hour before.
-    best : sequence of str
-        The oracle's method for each.
-    name : str
-        What the model is called; may be empty.
-    number : int
-        How many have been learned, with this one.
     """
     features = [f"variance_{place}" for place in range(1, len(rows[0]) + 1)]
     parameters = {"kind": NETWORK, "features": features, "target": "best",
@@ -83,17 +77,7 @@ class ForecastChoice:
         return {"method": None}
 
     def step(self, state: dict, variances: Sequence[float | None], error: float | None) -> Iterable[tuple]:
-        """Take an hour in.
-
-        Parameters
-        ----------
-        state : dict
-            As `start` gives it; changed in place.
-        variances : sequence of float, optional
-            Of the hour's readings (`forecasts.variances`).
-        error : float, optional
-            Of the method that was used in that hour.
-        """
+        """Take an hour in."""
         evaluates = state["method"] is None or error is None or error > self.bound
         if evaluates:
             state["method"] = apply(self.model, features_of(variances))

@@ -62,8 +62,6 @@ class HourlyForecast:
 
         Parameters
         ----------
-        state : dict
-            As `start` gives it; changed in place.
         at : float
             A whole number of ms.
         """

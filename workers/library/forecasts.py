@@ -43,14 +43,8 @@ class LoadHistory:
     ----------
     days : array of shape (days, readings of a day)
         Whole days one after the other, the last one yesterday; a day without readings is all NaN.
-    free : array of bool, shape (days,)
-        Whether a day is no working day.
     today : array of shape (readings so far,)
         The readings of the day that the hour is of, up to the hour.
-    today_free : bool
-        Whether that is no working day.
-    steps : int
-        Readings of an hour.
     """
 
     days: np.ndarray

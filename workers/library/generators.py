@@ -44,12 +44,6 @@ def source_type(name: str, doc: str, *, sensors: int, sensors_doc: str, cost_us:
 
     Parameters
     ----------
-    name, doc : str
-        As of a `TaskType`.
-    sensors : int
-        How many sensors report if the config does not say it.
-    sensors_doc : str
-        What the sensors are, for the list of task types.
     cost_us : float
         A first guess of CPU microseconds for each event.
     build : str
@@ -241,8 +235,6 @@ def with_outliers(value: Column, low: Column, high: Column, name: Column, values
     ----------
     name : Column
         The observation's name, so that observations of one message draw apart.
-    values : mapping
-        The generator's config: ``seed`` and ``outlier_share``.
     """
     from pyspark.sql import functions as F
 

@@ -80,13 +80,7 @@ def allowed_hosts(environment: Mapping[str, str] | None = None) -> frozenset[str
 
 
 def post_lines(rows: Sequence[Mapping[str, Any]], *, url: str, token: str | None, patience_s: float) -> None:
-    """Post events as JSON lines; ``NotPosted`` unless the answer is a success.
-
-    Parameters
-    ----------
-    patience_s : float
-        Seconds for all of it, after which it gives up.
-    """
+    """Post events as JSON lines; ``NotPosted`` unless the answer is a success."""
     body = "".join(json.dumps(row, ensure_ascii=False, default=str) + "\n" for row in rows).encode()
     headers = {"Content-Type": "application/x-ndjson", "Idempotency-Key": hashlib.sha256(body).hexdigest()}
     if token:

@@ -43,8 +43,6 @@ def bring(folder: Path, store: str, givers: Mapping[str, GivenRows]) -> int:
 
     Parameters
     ----------
-    folder : Path
-        Where all stores are.
     store : str
         The store, which is made where there is none. Its fold has not begun.
     givers : mapping of str to GivenRows

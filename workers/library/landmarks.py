@@ -39,8 +39,6 @@ class LandmarkWindowed:
 
         Parameters
         ----------
-        state : dict
-            As `start` gives it; changed in place.
         landmark : bool, optional
             Whether the event ends the window; None: it does not.
         time, seq, born : int

@@ -55,10 +55,6 @@ class Learner:
         It learns whenever the events' time has reached a multiple of so many ms; 0: by ``every``.
     depth, leaf : int
         Of trees: how deep at most, and how many events stand behind a leaf at least.
-    name : str
-        What the model is called; may be empty.
-    neurons : int
-        Of a network: how many are hidden.
     """
 
     kind: str
@@ -83,14 +79,10 @@ class Learner:
 
         Parameters
         ----------
-        state : dict
-            As `start` gives it; changed in place.
         seq, time, born : int
             Weir's columns of the event.
         target : float or str, optional
             What is to be learned; an event without it, or without a feature, teaches nothing.
-        *features : float, optional
-            In their order.
         """
         at = min(time, born)  # an event of the future would put off all that is due by then
         out = self._on_time(state, at) if self.period else []
@@ -130,17 +122,7 @@ def fitted(
     kind: str, rows: Sequence[Sequence[float]], targets: Sequence[float | str], *, depth: int, leaf: int,
     neurons: int = NEURONS,
 ) -> dict[str, Any]:
-    """The parameters of a model, as plain numbers.
-
-    Parameters
-    ----------
-    kind : str
-        One of `models.KINDS`.
-    depth, leaf : int
-        Of trees: how deep at most, and how many events stand behind a leaf at least.
-    neurons : int
-        Of a network: how many are hidden.
-    """
+    """The parameters of a model, as plain numbers."""
     import numpy as np
     from sklearn.linear_model import LinearRegression
     from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
@@ -249,13 +231,7 @@ class Predictor:
 def predicted_by(
     model: dict[str, Any] | None, names: Sequence[str], values: Sequence[float | None], *, problem: str | None = None
 ) -> tuple[float | str | None, str | None, str | None]:
-    """What a model predicts of an event: the prediction, the model's version, and what is wrong.
-
-    Parameters
-    ----------
-    model : dict, optional
-        As `models.read_model` gives it.
-    """
+    """What a model predicts of an event: the prediction, the model's version, and what is wrong."""
     if model is None:
         return None, None, problem or NO_MODEL
     known = dict(zip(names, values, strict=True))
@@ -283,13 +259,7 @@ class ErrorEstimator:
     def step(
         self, state: dict, average: float | None, predicted: float | None, actual: float | None
     ) -> Iterable[tuple]:
-        """Take an event in.
-
-        Parameters
-        ----------
-        state : dict
-            As `start` gives it; changed in place.
-        """
+        """Take an event in."""
         if average is not None:
             state["average"] = average
         if predicted is None or actual is None:

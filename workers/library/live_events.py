@@ -126,13 +126,7 @@ def check_start(start: str) -> None:
 
 
 def check_certificate(values: Mapping[str, Any], *, encrypted: bool, how: str) -> None:
-    """Raise ``InvalidConfig`` where a client's certificate is half there, or the connection is not encrypted.
-
-    Parameters
-    ----------
-    encrypted : bool
-        Whether the connection is.
-    """
+    """Raise ``InvalidConfig`` where a client's certificate is half there, or the connection is not encrypted."""
     if bool(values["certificate"]) != bool(values["private_key"]):
         raise InvalidConfig("certificate and private_key belong together.", remedy="Name both, as secrets.")
     if values["certificate"] and not encrypted:

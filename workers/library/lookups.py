@@ -140,8 +140,6 @@ def row_of(
         After how many seconds the table is read again.
     drops : bool
         Whether an event without a row gets none; else it gets one of nulls.
-    clock : callable
-        Seconds that only grow.
 
     Raises
     ------

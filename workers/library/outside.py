@@ -42,8 +42,6 @@ def asked(
     ----------
     inputs : DataFrame
         A stream; its columns go on, but for those that are added anew.
-    reads : sequence of str
-        The columns that ``ask`` gets of an event.
     adds : str
         Spark DDL of the columns that are added.
     ask : callable

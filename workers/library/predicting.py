@@ -45,8 +45,6 @@ def predict_stored(
 
     Parameters
     ----------
-    features : tuple of str
-        What the numbers are called in models.
     drops : bool
         Whether an event that nothing is predicted for is left out.
     """

@@ -68,8 +68,6 @@ def results_of(
         Events, with `_seq`, `_time` and `_born`.
     work : callable
         Calls the function with a part of them, and sees that what it gives is as declared.
-    function : str
-        ``package.module:function``.
     on_error : str
         ``stop``: what the work raises is raised. ``mark``: the events that it fails with are found by halves, and have
         a result of nothing but a problem; all results have that column.

@@ -239,14 +239,8 @@ def called_by_key(
     ----------
     states : dict
         By the value of the column ``_key``; changed in place.
-    frame : DataFrame
-        Events, as `_as_text` makes their columns.
-    function : str
-        ``package.module:function``.
     columns, kinds : mapping of str to str
         The types of what comes out, and of what goes in.
-    on_error : str, optional
-        ``stop`` or ``mark``.
     """
     import pyarrow as pa
 

@@ -40,8 +40,6 @@ class Deduplicated:
 
         Parameters
         ----------
-        state : dict
-            As `start` gives it; changed in place.
         time, seq, born : int
             Weir's columns of the event.
         """

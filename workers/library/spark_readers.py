@@ -31,8 +31,6 @@ def typed_values(
 
     Parameters
     ----------
-    types : mapping of str to str
-        Types by column.
     read : callable
         Spark's reader, of a text and a schema (DDL): it reads decimals as text, since it would round them.
     """

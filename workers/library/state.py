@@ -167,10 +167,6 @@ def fold_stream(
 
     Parameters
     ----------
-    inputs : DataFrame
-        A stream of one partition.
-    by : sequence of str
-        Key columns.
     reads : sequence of str
         Columns whose values ``fold.step`` takes, in this order.
     kept : sequence of str
@@ -242,12 +238,8 @@ def fold_batches(
         Takes the states by the value of the column ``_key`` (JSON; read, set and changed in place by ``_key`` alone,
         never listed) and events, and gives the columns of what comes out, none for nothing. It must not matter how the
         events are cut.
-    by : sequence of str
-        Key columns.
     columns : sequence of Column
         What an event has for ``work``, besides ``_key``: doubles, booleans, text, and whole numbers without nulls.
-    gives : str
-        Spark DDL of what comes out.
     parts : mapping, optional
         The members of a key's state that are mappings by a key of their own, as a fold has them.
     idle_ms : int, optional
@@ -312,10 +304,6 @@ def fold_rows(
     ----------
     states : StatesByKey
         By the value of the column ``_key``; changed in place.
-    columns : dict
-        The batch's values by column, all of one length.
-    reads : sequence of str
-        Columns whose values ``fold.step`` takes, in this order.
     """
     rows: list[tuple] = []
     readings = zip(*(columns[name] for name in reads), strict=True)

@@ -88,13 +88,7 @@ class StoreTransaction:
         return (member for member, in rows)
 
     def due(self, owner: str, part: str, upto: int) -> list[str]:
-        """The members of a part that are due then, or before.
-
-        Parameters
-        ----------
-        owner, part : str
-            Which part of which key's state.
-        """
+        """The members of a part that are due then, or before."""
         rows = self._connection.execute(
             "SELECT member FROM rows WHERE owner = ? AND part = ? AND due <= ?", (owner, part, upto))
         return [member for member, in rows]
@@ -109,13 +103,7 @@ class StoreTransaction:
     def write(
         self, row: tuple[str, str, str], value: str | None, *, due: int | None, before: tuple[int | None, str] | None
     ) -> None:
-        """Write a row, once in a batch; with None it goes.
-
-        Parameters
-        ----------
-        before : tuple, optional
-            What `read` gave.
-        """
+        """Write a row, once in a batch; with None it goes."""
         was = before or (None, None)
         values = (self._pointer.version + 1, *row, *was)
         self._connection.execute("INSERT INTO before VALUES (?, ?, ?, ?, ?, ?)", values)

@@ -45,11 +45,6 @@ def changed(folder: Path, pointer: Pointer, stand: StoreVersion) -> tuple[StoreV
 
     Rows may be in it that are as they were.
 
-    Parameters
-    ----------
-    stand : StoreVersion
-        As of when the copy is.
-
     Raises
     ------
     StateLost
@@ -86,8 +81,6 @@ def put_changes(folder: Path, pointer: Pointer, rows: Iterable[StoreRow], *, to:
 
     Parameters
     ----------
-    rows : iterable of StoreRow
-        What `changed` gave.
     to : Pointer
         The version that they make, of the same store.
 

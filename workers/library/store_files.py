@@ -83,13 +83,7 @@ def opened(store: Path) -> sqlite3.Connection:
 
 
 def connected(store: Path, *, mode: str = "rw") -> sqlite3.Connection:
-    """A connection to a store that is there, brought up to date; `StateLost` where there is none.
-
-    Parameters
-    ----------
-    mode : str, optional
-        SQLite's; ``rwc`` for one that is to be made.
-    """
+    """A connection to a store that is there, brought up to date; `StateLost` where there is none."""
     try:
         connection = sqlite3.connect(
             f"{store.absolute().as_uri()}?mode={mode}", uri=True, isolation_level=None, timeout=WAIT_S)

@@ -74,8 +74,6 @@ def switched_states(
 
     Parameters
     ----------
-    ways : mapping of str to Way
-        How each alternate works, by name.
     one_of : callable
         Takes a stream for each alternate, all with the same columns; leaves in each batch that of the one that is on.
     working : callable

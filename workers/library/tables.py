@@ -123,8 +123,6 @@ def look_up(
         The types of the columns that the query gives.
     first : bool
         Whether only the first row counts: an event without rows gets one of nulls.
-    patience_s : float
-        How long the database may take, in seconds.
 
     Raises
     ------

@@ -62,8 +62,6 @@ def divide(state: dict[str, Any], mark: int | None, born: int, punctuality: Punc
 
     Parameters
     ----------
-    state : dict
-        The fold's; changed in place.
     mark : int, optional
         Where each partition's begins, but not beyond what has arrived by now.
     """
@@ -76,8 +74,6 @@ def arrive(state: dict[str, Any], seq: int, born: int, punctuality: Punctuality)
 
     Parameters
     ----------
-    state : dict
-        The fold's; changed in place.
     seq, born : int
         Weir's columns of the event.
 

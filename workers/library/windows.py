@@ -52,8 +52,6 @@ class Windowed:
 
         Parameters
         ----------
-        state : dict
-            As `start` gives it; changed in place.
         time, seq, born : int
             Weir's columns of the event.
         *values
@@ -252,12 +250,8 @@ class JoinFold:
 
         Parameters
         ----------
-        state : dict
-            As `start` gives it; changed in place.
         time, seq, born : int
             Weir's columns of the event.
-        left, right : str, optional
-            What a pair takes of it on each side.
         """
         if watermarks.is_of_one_mark(state):
             watermarks.divide(state, state.pop("mark", None), born, self)

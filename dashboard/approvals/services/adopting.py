@@ -36,11 +36,6 @@ def adopt_near_miss(*, actor: User, proposal_id: UUID | str, key: str) -> Propos
     key : str
         ``NearMiss.key`` of the offer.
 
-    Returns
-    -------
-    Proposal
-        Of the new version; its plan is being computed.
-
     Raises
     ------
     NoSuchNearMiss

@@ -33,17 +33,8 @@ def comment_on(
     ----------
     actor : User
         Whoever may see the proposal.
-    text : str
-        Plain text.
     task : str, optional
         A task as the document calls it; empty for the whole proposal. A reply is of its thread's.
-
-    Raises
-    ------
-    BadInput
-        There is no text, or no such task; or so much has been said already.
-    NotFound
-        There is no such proposal, or no such comment to answer.
     """
     viewer, clean = viewer_of(actor), _clean(text)
     with audited(actor=actor, verb="proposal.comment") as audit:
@@ -84,13 +75,7 @@ def edit_comment(*, actor: User, proposal_id: UUID | str, comment_id: int, text:
 
 
 def resolve_thread(*, actor: User, proposal_id: UUID | str, comment_id: int, resolved: bool = True) -> Comment:
-    """Resolve a thread, or open it again: who began it, or an engineer of the dataflow's team.
-
-    Parameters
-    ----------
-    resolved : bool, optional
-        False to open it again.
-    """
+    """Resolve a thread, or open it again: who began it, or an engineer of the dataflow's team."""
     viewer = viewer_of(actor)
     with audited(actor=actor, verb="proposal.resolve" if resolved else "proposal.reopen") as audit:
         comment = _comment_for(viewer, proposal_id, comment_id)

@@ -237,8 +237,6 @@ def record_progress(*, proposal_id: UUID | str, plan_id: UUID, progress: PlanPro
 
     Parameters
     ----------
-    proposal_id : UUID or str
-        Of a proposal; one that is not under way is left alone.
     plan_id : UUID
         The plan that was looked at: its own, or the one that takes it back.
     """

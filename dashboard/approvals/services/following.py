@@ -28,13 +28,7 @@ def plan_under_way(proposal_id: str) -> Plan | None:
 
 
 def follow_plans(reports: Reports, *, at: datetime) -> int:
-    """Hold every plan that is being enacted to what nodes report; how many there were.
-
-    Parameters
-    ----------
-    reports : Reports
-        The newest of each node.
-    """
+    """Hold every plan that is being enacted to what nodes report; how many there were."""
     proposals = selectors.under_way()
     if not proposals:
         return 0

@@ -215,13 +215,7 @@ def order_machine(*, actor: User, node: str, at: datetime) -> MachineOrder:
 
 
 def decline_machine(*, actor: User, node: str, at: datetime) -> MachineOrder:
-    """Decline a machine that is recommended: none is for a day; by an administrator of the installation.
-
-    Raises
-    ------
-    NotFound, InvalidTransition
-        As `order_machine`.
-    """
+    """Decline a machine that is recommended: none is for a day; by an administrator of the installation."""
     return _answer(actor, node, "machine.decline", DECLINED, {
         "ended": at, "declined_by": actor, "why_back": f"{actor.username} declined it."})
 

@@ -33,10 +33,6 @@ def enact_if_open(
     ----------
     audit : Audit
         The audit row of the caller's command, which holds the estate's lock.
-    proposal : Proposal
-        Pending, locked, approved.
-    demands : mapping of Ask to DemandStatus
-        What its teams demand, and how far that is met now.
     """
     if missing := missing_teams(demands):
         proposal.held = None

@@ -29,8 +29,6 @@ def propose_policy(
     ----------
     version : int, optional
         A version's number; 0 is what the document says.
-    reason : str, optional
-        Why, for those who review it.
 
     Raises
     ------

@@ -124,8 +124,6 @@ def switch_alternate(
 
     Parameters
     ----------
-    along : mapping of str to str, optional
-        Other tasks that switch with it, and their alternates.
     hold_s : float, optional
         How long it is held then, whatever policies want: from a minute to 31 days, an hour where nothing is said. With
         it, it may be the alternate that is on already. While another one warms up it may be that, too: which ends.
@@ -177,13 +175,7 @@ def require_movable(actor: User, record: DataflowRecord) -> None:
 
 
 def planned_move(record: DataflowRecord, *, query: str, slot: str, along: Sequence[str] = ()) -> Plan:
-    """The plan of a move that nobody has proposed; nothing is written. Raises as planning does.
-
-    Parameters
-    ----------
-    query, slot, along
-        As for `move_query`.
-    """
+    """The plan of a move that nobody has proposed; nothing is written. Raises as planning does."""
     return compute(
         PlanRecord(
             kind=MOVE.name, dataflow=record, version=record.version, options=_move(query, slot, along)),

@@ -47,8 +47,6 @@ def approve_proposal(*, actor: User, proposal_id: UUID | str, digest: str, comme
     actor : User
         One whose approval an asked team still demands, and neither the author nor who chose its schedule (see
         ``permissions.may_approve_for``).
-    digest : str
-        Digest of the plan that the actor looked at.
 
     Returns
     -------

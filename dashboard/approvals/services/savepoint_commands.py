@@ -43,8 +43,6 @@ def take_savepoint(*, actor: User, dataflow_id: UUID | str, name: str, note: str
     ----------
     name : str
         Of 1 to 80 characters; the team has no other savepoint of that name.
-    note : str, optional
-        What it is for, on one line.
 
     Raises
     ------

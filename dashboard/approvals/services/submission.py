@@ -65,10 +65,6 @@ def submit_dataflow(
 
     Parameters
     ----------
-    actor : User
-        At least engineer in ``team``.
-    text : str
-        The document, JSON or YAML.
     format : str, optional
         ``json`` or ``yaml``; told from the text where it is not given.
     fresh, begin
@@ -77,11 +73,6 @@ def submit_dataflow(
         By which schedule it is to run; there has to be one here as things stand.
     begin_from : str, optional
         The name of the team's savepoint from which it begins.
-
-    Returns
-    -------
-    Proposal
-        Computing; its page shows the plan as soon as there is one.
 
     Raises
     ------
@@ -154,17 +145,8 @@ def choose_joining(*, actor: User, proposal_id: UUID | str, fresh: bool, begin: 
 
     Parameters
     ----------
-    fresh : bool
-        Whether it joins nothing that runs.
     begin : str, optional
         Where it begins in streams that are there: ``now``, ``oldest``, or a time.
-
-    Raises
-    ------
-    InvalidBeginning
-        That is no moment from which events can be read.
-    InvalidTransition
-        The proposal is no submission, or is decided.
     """
     with audited(actor=actor, verb="proposal.choose_joining") as audit:
         lock_generation()
@@ -271,10 +253,6 @@ def open_proposal(
 
     Parameters
     ----------
-    options : mapping of str to Any, optional
-        What the plan is asked for, by the kind's names.
-    loop_round : RoundRow, optional
-        The round of a controller that asks for it.
     version : int, optional
         The number of the version that is planned; the current one where it is not given.
 

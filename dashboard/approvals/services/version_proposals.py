@@ -94,10 +94,6 @@ def propose_version(
     ----------
     actor : User
         At least engineer in the dataflow's team.
-    number : int
-        The version's number; ``NotFound`` where there is none.
-    fresh, begin
-        As for `change_dataflow`; the other errors are, too.
     """
     with audited(actor=actor, verb="dataflow.propose_change") as audit:
         lock_generation()

@@ -33,13 +33,7 @@ _FULL = {
 
 
 def spilled(view: View, fragment: Fragment, bundle: RunningBundle, spill: SpillReport) -> Finding:
-    """A reader that is behind on a stream that others need; they are named, too, where it holds them back.
-
-    Parameters
-    ----------
-    view : View
-        What the viewer may know.
-    """
+    """A reader that is behind on a stream that others need; they are named, too, where it holds them back."""
     tasks = view.name_of(fragment.tasks[0])
     if not spill.refused:
         return Finding(

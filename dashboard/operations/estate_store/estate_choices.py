@@ -58,15 +58,7 @@ class EstateChoice(Generic[KindT]):
         return WayInForce(self.ways[name or self.usual()], bool(name))
 
     def choose(self, *, actor: User, name: str) -> WayInForce[KindT]:
-        """Choose a way for the whole estate; empty for what the installation says.
-
-        Raises
-        ------
-        PermissionDenied
-            The actor does not administer the installation.
-        UnknownWay
-            There is no such way.
-        """
+        """Choose a way for the whole estate; empty for what the installation says."""
         require_superuser(viewer_of(actor))
         if name and name not in self.ways:
             raise UnknownWay(f"{name[:40]!r} is no {self.noun}.", remedy=f"Choose one of {', '.join(self.ways)}.")

@@ -8,8 +8,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
+from django.utils import timezone
+
+from dashboard.audit.models import AuditEntry
 from dashboard.audit.trail import audited, inside_command
 from dashboard.operations.estate_store.generation import lock_generation, revise
 from dashboard.operations.models import FragmentRow
@@ -17,6 +21,8 @@ from scheduler.model.canonical import plain
 from scheduler.model.fragment import Fragment
 from scheduler.model.settings_of_fragments import MOST_OPEN_A_SLOT, USUAL, FragmentSettings, settings_of_new
 
+SET = "estate.set"  # in the audit trail
+AUDITED_EVERY = timedelta(hours=1)
 _COLUMNS = ("trigger_ms", "real_time", "alternates", "policies", "restores")  # in the order of the settings' fields
 
 
@@ -72,21 +78,10 @@ def set_intervals(trigger_ms: Mapping[str, int], *, closed: Collection[str] = ()
     """Let batches begin so far apart; and let queries have micro-batches whose batches cannot stay open any more.
 
     This takes no proposal: limits that intervals follow were approved with their dataflows, and a query that cannot
-    stay open runs in micro-batches already.
-
-    Parameters
-    ----------
-    trigger_ms : mapping of str to int
-        By fragment, in ms.
-    closed : collection of str, optional
-        The fragments whose batches cannot stay open.
-
-    Returns
-    -------
-    bool
-        Whether anything changed.
+    stay open runs in micro-batches already. Intervals follow rates all the time: the trail has the first change of each
+    query in `AUDITED_EVERY`, and its history every one.
     """
-    with audited(actor=None, verb="estate.set") as audit:
+    with audited(actor=None, verb=SET) as audit:
         lock_generation()
         names = {*trigger_ms, *closed}
         before = {row.pk: row.settings for row in FragmentRow.objects.filter(pk__in=names)}
@@ -100,7 +95,12 @@ def set_intervals(trigger_ms: Mapping[str, int], *, closed: Collection[str] = ()
             return False
         store_settings(after)
         audit.subject = revise()
-        audit.details = {name: _in_words(before[name], own) for name, own in sorted(after.items())}
+        entered = AuditEntry.objects.filter(verb=SET, at__gt=timezone.now() - AUDITED_EVERY)
+        lately = {name for details in entered.values_list("details", flat=True) for name in details} - {*closed}
+        audit.details = {
+            name: _in_words(before[name], own) for name, own in sorted(after.items()) if name not in lately}
+        if not audit.details:
+            audit.nothing_changed()
         return True
 
 

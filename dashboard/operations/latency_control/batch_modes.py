@@ -48,15 +48,7 @@ def is_still_wanted(opens: Mapping[str, bool], *, at: datetime) -> bool:
 def note_wanted(
     now: BatchModes, queries: Queries, wants: Sequence[LimitOnWay], refusals: Mapping[str, str], *, at: datetime
 ) -> BatchModes:
-    """Choose as if modes were free, and keep where that is not what is in force; what would be chosen.
-
-    Parameters
-    ----------
-    wants : sequence of LimitOnWay
-        The limits; their keys are those of what is kept.
-    refusals : mapping of str to str
-        Why queries cannot leave their batches open, empty where they can.
-    """
+    """Choose as if modes were free, and keep where that is not what is in force; what would be chosen."""
     free, wanted = choose_freely(now, queries, wants, refusals)
     if not wanted.opens:
         ModesWanted.objects.exclude(queries={}).update(at=at, queries={}, cores={}, limits={})

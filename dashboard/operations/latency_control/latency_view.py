@@ -29,13 +29,7 @@ OFFERED_S = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0,
 
 
 def latency_of(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
-    """A dataflow's limits with what became of each, and where the time goes.
-
-    Raises
-    ------
-    NotFound
-        There is no such dataflow for the viewer.
-    """
+    """A dataflow's limits with what became of each, and where the time goes."""
     record = dataflow_of(viewer, dataflow_id)
     estate = current_estate()
     rows = {row.number: row for row in record.latency_statuses.all()}

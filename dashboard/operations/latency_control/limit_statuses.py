@@ -71,10 +71,6 @@ def store_statuses(
     ----------
     paced : Pacing
         The intervals that were chosen, and the latencies of limits with them.
-    settled : mapping of Measure to Settled
-        What was measured of each since the intervals in force were.
-    beyond : mapping of LimitKey to bool or None
-        See `beyond_reach`.
     """
     fresh, before = [], rows_before(wants, rows)
     for key, (limit, want) in wants.items():

@@ -91,13 +91,7 @@ class _Query:
 
 
 class Pacer:
-    """Looks at each second's view, and chooses intervals every `EVERY_S` seconds.
-
-    Parameters
-    ----------
-    now : callable
-        The present moment, with its time zone.
-    """
+    """Looks at each second's view, and chooses intervals every `EVERY_S` seconds."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
@@ -298,13 +292,7 @@ def _changed(chosen: BatchModes, queries: Queries, was_open: frozenset[str]) -> 
 def _store_figures(
     queries: Queries, before: Mapping[str, BatchFigures], needs: Mapping[str, BatchNeeds], refusals: Mapping[str, str],
 ) -> None:
-    """Keep what batches cost, who needs them how often and why they cannot stay open, where that is worth writing.
-
-    Parameters
-    ----------
-    refusals : mapping of str to str
-        Why queries cannot leave their batches open.
-    """
+    """Keep what batches cost, who needs them how often and why they cannot stay open, where that is worth writing."""
     fresh = []
     for query, own in queries.costs.items():
         row, cost, need = before.get(query), asdict(own), needs[query]

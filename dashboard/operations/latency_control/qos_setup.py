@@ -30,17 +30,7 @@ class NodesSetUp:
         self._setups: Mapping[str, QosSetup] = {}
 
     def publish(self, view: View, wants: Wants, queries: Queries, *, at: datetime) -> None:
-        """Let each node that has queries have its part; what stands there already is left alone.
-
-        Parameters
-        ----------
-        wants : mapping
-            The limits, the same object for as long as they are the same.
-        queries : Queries
-            Those that work, with how far apart their batches may be.
-        at : datetime
-            The present moment: of two set-ups of a node the later one counts.
-        """
+        """Let each node that has queries have its part; what stands there already is left alone."""
         if self._of is None or self._of[0] is not view.estate or self._of[1] is not wants:
             self._setups, self._of = setups_of(view.estate, wants, queries), (view.estate, wants)
         idle = [QosSetup(node=name) for name in nodes_set_up(view) if name not in self._setups]

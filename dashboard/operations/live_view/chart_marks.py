@@ -42,24 +42,7 @@ class Mark:
 def marks_of(
     viewer: Viewer, kind: str, subject: str, *, begin_s: int, end_s: int, view: View | None = None
 ) -> Sequence[Mark]:
-    """What happened in a time to a subject and to what it runs on, the oldest first; each thing once.
-
-    Parameters
-    ----------
-    viewer : Viewer
-        Who looks: nothing is shown of what they may not know of.
-    kind, subject : str
-        As for ``history_of``.
-    begin_s, end_s : int
-        The time, in seconds since the epoch.
-    view : View, optional
-        What the viewer may know of, where it is at hand.
-
-    Raises
-    ------
-    NotFound
-        The viewer may not know of the subject.
-    """
+    """What happened in a time to a subject and to what it runs on, the oldest first; each thing once."""
     view = view or view_for(viewer)
     require_known(viewer, kind, subject, view=view)
     notes = DatabaseHistory().annotations(

@@ -35,13 +35,7 @@ from scheduler.moving import FileSecrets, slots_for, why_not_moved
 def deployment_of(
     view: View, cores: Mapping[str, float] | None = None, behind: Collection[str] = frozenset()
 ) -> Deployment:
-    """What runs where, by a view and its reading: see `scheduler.controllers.evidence.placing`.
-
-    Raises
-    ------
-    BrokerAway
-        The sizes of events are not known.
-    """
+    """What runs where, by a view and its reading: see `scheduler.controllers.evidence.placing`."""
     estate = view.estate
     facts = placing.DeploymentFacts(
         estate, jobs.task_types(), view.reading.reports,
@@ -58,13 +52,7 @@ def thresholds() -> Thresholds:
 
 
 def bytes_between_nodes(view: View, tasks: Collection[str]) -> dict[str, float]:
-    """What each event of a task sends between nodes, in bytes, to or from the queries that some tasks are in now.
-
-    Raises
-    ------
-    BrokerAway
-        The sizes of events are not known.
-    """
+    """What each event of a task sends between nodes, in bytes, to or from the queries that some tasks are in now."""
     return placing.bytes_between_nodes(
         view.estate, tasks, jobs.event_bytes(placing.channels_between(view.estate, tasks)))
 
@@ -85,13 +73,7 @@ class Looked:
 
 
 def look() -> Looked | None:
-    """What runs where now; None where nothing is heard of what runs.
-
-    Raises
-    ------
-    BrokerAway
-        The sizes of events are not known.
-    """
+    """What runs where now; None where nothing is heard of what runs."""
     view = view_for(EVERYTHING)
     return Looked(view, deployment_of(view), tuple(_targets(view))) if view.reading.available else None
 

@@ -83,8 +83,6 @@ def history_of(
         Its id; of the estate there is one, the sum of what the viewer may know of.
     metrics : sequence of str, optional
         Which series; all that are known where none is named.
-    view : View, optional
-        What the viewer may know of, where it is at hand.
 
     Raises
     ------
@@ -155,15 +153,7 @@ def _scopes_of(viewer: Viewer) -> list[str]:
 
 
 def require_known(viewer: Viewer, kind: str, subject: str, *, view: View | None = None) -> None:
-    """``NotFound`` where the viewer may not know of a subject; a ``view`` of theirs saves reading another.
-
-    Parameters
-    ----------
-    kind, subject : str
-        As for ``history_of``.
-    view : View, optional
-        What the viewer may know of, where it is at hand.
-    """
+    """``NotFound`` where the viewer may not know of a subject; a ``view`` of theirs saves reading another."""
     if kind == DATAFLOW:
         dataflow_for(viewer, subject)
     elif kind != ESTATE and not _KNOWN.get(kind, _nobody)(view or view_for(viewer), subject):

@@ -59,15 +59,7 @@ class Verdict:
 
 
 def verdict(severities: Iterable[str], *, is_heard: bool) -> Verdict:
-    """The one verdict over findings of these severities, which every page, command and probe shows.
-
-    Parameters
-    ----------
-    severities : iterable of str
-        Of all findings that the viewer may know of.
-    is_heard : bool
-        Whether the broker answers; otherwise nobody knows.
-    """
+    """The one verdict over findings of these severities, which every page, command and probe shows."""
     counts = Counter(severities)
     worst = next((severity for severity in (BAD, WARN, NOTE) if counts[severity]), WELL)
     return Verdict(worst if is_heard else UNKNOWN, counts[BAD] + counts[WARN], counts[NOTE])

@@ -71,15 +71,7 @@ def address_of(config: Any) -> str | None:
 def dead_letters(
     viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, count: int = 50
 ) -> list[DeadLetterEntry]:
-    """The newest messages that a live source of a dataflow could not read, newest first.
-
-    Raises
-    ------
-    NotFound
-        There is no such dataflow for them, or it has no such live source.
-    PermissionDenied
-        It is read with the credential of a team that they are not in.
-    """
+    """The newest messages that a live source of a dataflow could not read, newest first."""
     record = dataflow_for(viewer, dataflow_id)
     estate = current_estate()
     submitted = estate.submitted.get(str(record.pk))

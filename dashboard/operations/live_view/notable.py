@@ -48,15 +48,7 @@ def notable_events(viewer: Viewer, dataflow_id: UUID | str, *, count: int = 20) 
 
 
 def notable_of(view: View, queries: Collection[str], *, count: int, kind: str = "") -> list[Notable]:
-    """The newest events of these queries, newest first; none where the broker is away.
-
-    Parameters
-    ----------
-    view : View
-        What the viewer may know: running tasks are called as they know them.
-    queries : collection of str
-        By their ids, all of which the viewer may know of.
-    """
+    """The newest events of these queries, newest first; none where the broker is away."""
     told_events = (
         _told(event) for event in jobs.notable_events()
         if event.get("fragment") in queries and kind in ("", event["kind"]))

@@ -16,15 +16,6 @@ RECOVERED_MS = 180_000  # a query that has not run in a slot that is as old is a
 def query_state(query: QueryReport, slot: SlotReport, *, is_source: bool, gets_events: bool, at_ms: int) -> str:
     """How a query does.
 
-    Parameters
-    ----------
-    is_source : bool
-        Whether it begins with a source.
-    gets_events : bool
-        Whether what it reads is being written.
-    at_ms : int
-        The node's clock when it reported.
-
     Returns
     -------
     str

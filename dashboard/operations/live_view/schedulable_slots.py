@@ -46,12 +46,8 @@ def supply(
     ----------
     tenants : SlotTenants
         The estate: where teams are apart, a slot that holds another's queries is not offered.
-    team : str
-        Whose dataflow is scheduled, by its short name.
     own : mapping of str to SlotLoad, optional
         What is to be scheduled anew, by slot name: this room counts as free, and comes first.
-    besides : mapping of str to SlotLoad, optional
-        What will work there besides, by slot name, and rests now.
     """
     ours, more = own or {}, besides or {}
     offered: dict[Slot, TakenShare] = {}

@@ -47,15 +47,7 @@ def report_of(view: View, fragment: Fragment, running: str) -> SinkReport | None
 
 
 def refused_events(viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, count: int = 50) -> list[DeadLetterEntry]:
-    """The newest events that the other system of a sink refused, newest first.
-
-    Raises
-    ------
-    NotFound
-        There is no such dataflow for them, or it has no such sink.
-    PermissionDenied
-        The events are read, or written, with the credential of a team that they are not in.
-    """
+    """The newest events that the other system of a sink refused, newest first."""
     running, channel = _running_and_channel(dataflow_for(viewer, dataflow_id), task_id)
     require_readable(viewer, running)
     return [

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.conf import settings
-from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
@@ -65,7 +64,6 @@ LETTERS_SHOWN = 100
 
 
 @require_safe
-@login_required
 def dataflows(request: HttpRequest) -> HttpResponse:
     """The list, searched and filtered, with live rates of those that run."""
     search, team, status = (request.GET.get(name, "").strip() for name in ("q", "team", "status"))
@@ -81,7 +79,6 @@ def dataflows(request: HttpRequest) -> HttpResponse:
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def dataflow_new(request: HttpRequest) -> HttpResponse:
     """The editor, and what it sends: a document for one of the viewer's teams."""
     may = teams.teams_to_submit_for(request.viewer)
@@ -124,7 +121,6 @@ def _submit(
 
 
 @require_safe
-@login_required
 def sample(request: HttpRequest, slug: str) -> HttpResponse:
     """The text of a sample."""
     chosen = next((sample for sample in catalog.samples() if sample.slug == slug), None)
@@ -149,7 +145,6 @@ def moment_of(at_ms: int | None) -> datetime | None:
 
 
 @require_safe
-@login_required
 @operations.one_look()
 def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """One dataflow."""
@@ -196,7 +191,6 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def dataflow_when_behind(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Choose what becomes of a dataflow that is too slow for a stream that others need."""
     choice, record = request.POST.get("choice", ""), catalog.dataflow(request.viewer, dataflow_id)
@@ -208,7 +202,6 @@ def dataflow_when_behind(request: HttpRequest, dataflow_id: UUID) -> HttpRespons
 
 
 @require_safe
-@login_required
 def dataflow_version(request: HttpRequest, dataflow_id: UUID, number: int) -> HttpResponse:
     """The document of one version, how it differs from another (``with``: the one before), and its proposals."""
     record = catalog.dataflow(request.viewer, dataflow_id)
@@ -225,7 +218,6 @@ def dataflow_version(request: HttpRequest, dataflow_id: UUID, number: int) -> Ht
 
 
 @require_safe
-@login_required
 def dataflow_version_graph(request: HttpRequest, dataflow_id: UUID, number: int) -> JsonResponse:
     """A version and another (``with``) in one graph."""
     record = catalog.dataflow(request.viewer, dataflow_id)
@@ -234,7 +226,6 @@ def dataflow_version_graph(request: HttpRequest, dataflow_id: UUID, number: int)
 
 
 @require_POST
-@login_required
 def dataflow_version_propose(request: HttpRequest, dataflow_id: UUID, number: int) -> HttpResponse:
     """Propose that a dataflow that runs goes back, or forward, to one of its versions."""
     catalog.dataflow(request.viewer, dataflow_id)
@@ -258,7 +249,6 @@ def _two_versions(
 
 
 @require_safe
-@login_required
 def dataflow_graph_json(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     """The graph of a dataflow, with what its tasks are shared with."""
     record = catalog.dataflow(request.viewer, dataflow_id)
@@ -273,7 +263,6 @@ def _graph_as_it_runs(graph: dict[str, list[dict[str, Any]]], live: LiveDataflow
 
 
 @require_safe
-@login_required
 def output_events(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
     """The newest events of one output, as a table."""
     events, problem = found_or_problem(
@@ -282,7 +271,6 @@ def output_events(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRes
 
 
 @require_safe
-@login_required
 def output_chart(request: HttpRequest, dataflow_id: UUID, task: str) -> JsonResponse:
     """A column (``value``) of the newest events of one output as a chart, with a line for each value of ``by``."""
     events, problem = found_or_problem(
@@ -292,7 +280,6 @@ def output_chart(request: HttpRequest, dataflow_id: UUID, task: str) -> JsonResp
 
 
 @require_safe
-@login_required
 def dead_letters(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
     """What a live source could not read, newest first."""
     record = catalog.dataflow(request.viewer, dataflow_id)
@@ -304,7 +291,6 @@ def dead_letters(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResp
 
 
 @require_POST
-@login_required
 def dataflow_retry(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Try the failing queries of a dataflow again now."""
     catalog.dataflow(request.viewer, dataflow_id)
@@ -315,7 +301,6 @@ def dataflow_retry(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def dataflow_pause_at_once(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Emergency stop: pause a dataflow without an approval."""
     catalog.dataflow(request.viewer, dataflow_id)
@@ -328,7 +313,6 @@ def dataflow_pause_at_once(request: HttpRequest, dataflow_id: UUID) -> HttpRespo
 
 
 @require_POST
-@login_required
 def dataflow_rearrange(request: HttpRequest, dataflow_id: UUID, way: str) -> HttpResponse:
     """Propose to pause, resume, defragment or remove a dataflow."""
     catalog.dataflow(request.viewer, dataflow_id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from urllib.parse import urlencode
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -29,7 +28,6 @@ WHY = {
 
 
 @require_safe
-@login_required
 def driver_page(request: HttpRequest, node: str, index: int, page: str = FIRST) -> HttpResponse:
     """A page of Spark, of the driver of a slot."""
     shown = page_of_driver(request.viewer, f"{node}/{index}", page, request.GET.dict())

@@ -14,7 +14,6 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponse
 from django.shortcuts import redirect, render
@@ -145,7 +144,6 @@ class ElementPanel:
 
 
 @require_safe
-@login_required
 def dynamic(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """The page; ``try`` names the task of which the policy in the form is played over the range."""
     record = catalog.dataflow(request.viewer, dataflow_id)
@@ -169,7 +167,6 @@ def dynamic(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 
 @require_safe
-@login_required
 def dynamic_charts(request: HttpRequest, dataflow_id: UUID, task: str) -> JsonResponse:
     """The charts of one dynamic task over a range: its alternates, then what guards saw (``only`` names some)."""
     element = running_element(request.viewer, dataflow_id, task)
@@ -193,7 +190,6 @@ def dynamic_charts(request: HttpRequest, dataflow_id: UUID, task: str) -> JsonRe
 
 
 @require_POST
-@login_required
 def propose_policy(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
     """Propose the policy in the form, or a ``version`` again."""
     catalog.dataflow(request.viewer, dataflow_id)
@@ -211,7 +207,6 @@ def propose_policy(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRe
 
 
 @require_POST
-@login_required
 def hold(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpResponse:
     """Propose that an alternate is on and stays so for a time, alone or with those of other tasks; or let the policy
     decide again."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
@@ -17,28 +16,24 @@ from dashboard.pages import flash
 
 
 @require_safe
-@login_required
 def pacing(request: HttpRequest) -> HttpResponse:
     """The ways that there are, what each does and costs, and the one in force."""
     return _ways(request, "pacing.html", PACING_CHOICE)
 
 
 @require_POST
-@login_required
 def pacing_choose(request: HttpRequest) -> HttpResponse:
     """Choose another way; empty for what the installation says."""
     return _choose(request, PACING_CHOICE, _paced_in_words)
 
 
 @require_safe
-@login_required
 def tenancy(request: HttpRequest) -> HttpResponse:
     """Whether teams share slots, and which do though they are not to."""
     return _ways(request, "tenancy.html", TENANCY_CHOICE, shared_slots=shared_slots())
 
 
 @require_POST
-@login_required
 def tenancy_choose(request: HttpRequest) -> HttpResponse:
     """Choose another way; empty for what the installation says."""
     return _choose(request, TENANCY_CHOICE, _tenancy_in_words)

@@ -7,7 +7,6 @@ from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from django.conf import settings
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -59,14 +58,12 @@ REFERENCES = (
 
 
 @require_safe
-@login_required
 def help_index(request: HttpRequest) -> HttpResponse:
     """The first guide."""
     return redirect("help_guide", GUIDES[0].slug)
 
 
 @require_safe
-@login_required
 def help_guide(request: HttpRequest, slug: str) -> HttpResponse:
     """One document, with the list of all."""
     guide = next((guide for guide in (*GUIDES, *REFERENCES) if guide.slug == slug), None)

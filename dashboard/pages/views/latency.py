@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_POST, require_safe
@@ -21,7 +20,6 @@ from dashboard.plans.latency_remarks import limit_remarks
 
 
 @require_POST
-@login_required
 def dataflow_latency(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Choose how late a dataflow's events may be."""
     record = catalog.dataflow(request.viewer, dataflow_id)
@@ -43,7 +41,6 @@ def _chosen_in_words(record: DataflowRecord) -> str:
 
 
 @require_safe
-@login_required
 def dataflow_latency_prices(request: HttpRequest, dataflow_id: UUID) -> JsonResponse:
     """What the dataflow's batches would take at other limits; with ``scheduled=1`` as by a schedule."""
     return JsonResponse(

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -43,7 +42,6 @@ Answered = tuple[OwnData, dict[str, str], list[Problem]]
 
 @sensitive_post_parameters()
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def own_data_step(request: HttpRequest, step: str = "source") -> HttpResponse:
     """A step: its form, and what it sends. Each answer is kept, so that one may go back and forth."""
     if step not in STEPS:

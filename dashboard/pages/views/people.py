@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -14,7 +13,6 @@ from dashboard.teams.permissions import require_superuser
 
 
 @require_safe
-@login_required
 def people(request: HttpRequest) -> HttpResponse:
     """Everybody with roles and API tokens."""
     return render(request, "people.html", {
@@ -22,7 +20,6 @@ def people(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def person_deactivate(request: HttpRequest, username: str) -> HttpResponse:
     """Let somebody log in no more."""
     require_superuser(request.viewer)
@@ -33,7 +30,6 @@ def person_deactivate(request: HttpRequest, username: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def person_reactivate(request: HttpRequest, username: str) -> HttpResponse:
     """Let somebody log in again."""
     require_superuser(request.viewer)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from django.conf import settings
-from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
@@ -44,7 +43,6 @@ _WAYS = {"approve", "reject", "cancel", "recompute", "roll_back"}
 
 
 @require_safe
-@login_required
 def proposals(request: HttpRequest) -> HttpResponse:
     """All proposals that the viewer may know of, newest first; ``for=me`` those that wait for the viewer."""
     search, status = request.GET.get("q", "").strip(), request.GET.get("status", "")
@@ -59,7 +57,6 @@ def proposals(request: HttpRequest) -> HttpResponse:
 
 
 @require_safe
-@login_required
 def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     """One proposal."""
     record = selectors.proposal(request.viewer, proposal_id)
@@ -90,7 +87,6 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
 
 
 @require_safe
-@login_required
 def proposal_graph(request: HttpRequest, proposal_id: UUID) -> JsonResponse:
     """The graph of a proposal's difference."""
     diff = difference(request.viewer, selectors.proposal(request.viewer, proposal_id))
@@ -100,7 +96,6 @@ def proposal_graph(request: HttpRequest, proposal_id: UUID) -> JsonResponse:
 
 
 @require_POST
-@login_required
 def proposal_act(request: HttpRequest, proposal_id: UUID, way: str) -> HttpResponse:
     """Approve, reject, cancel, recompute or roll back; then the proposal's page, with what came of it."""
     if way not in _WAYS:
@@ -116,7 +111,6 @@ def proposal_act(request: HttpRequest, proposal_id: UUID, way: str) -> HttpRespo
 
 
 @require_POST
-@login_required
 def proposal_adopt(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     """Adopt a near miss: a new version of the dataflow, with a proposal of its own."""
     selectors.proposal(request.viewer, proposal_id)
@@ -132,7 +126,6 @@ def proposal_adopt(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def proposal_comment(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     """Say something, reply, edit one's own, resolve a thread or open it again."""
     selectors.proposal(request.viewer, proposal_id)
@@ -158,7 +151,6 @@ def _comment(request: HttpRequest, proposal_id: UUID) -> None:
 
 
 @require_POST
-@login_required
 def proposal_joining(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     """Join what is under way in another way; a new plan is computed."""
     selectors.proposal(request.viewer, proposal_id)

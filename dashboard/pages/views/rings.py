@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
@@ -14,7 +13,6 @@ from dashboard.pages.views.elements import slot_url
 
 
 @require_safe
-@login_required
 @one_look()
 def task_ring(request: HttpRequest, task_id: str) -> HttpResponse:
     """The ring of a running task, as a drawing and as tables."""

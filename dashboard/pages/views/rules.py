@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from django.conf import settings
-from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
@@ -21,7 +20,6 @@ from scheduler.model.errors import WeirError
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
-@login_required
 def rules(request: HttpRequest, slug: str) -> HttpResponse:
     """The rules; ``?from=`` fills the form with those of an earlier version."""
     team = selectors.team(request.viewer, slug)
@@ -42,7 +40,6 @@ def rules(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def rules_decide(request: HttpRequest, slug: str, number: int, way: str) -> HttpResponse:
     """Agree to rules that ask for less, or decline them.
 

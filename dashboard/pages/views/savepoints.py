@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
@@ -18,7 +17,6 @@ from dashboard.teams.models import Role
 
 
 @require_safe
-@login_required
 def savepoints(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """What there is of a dataflow's savepoints, and what one can do with them."""
     record = catalog.dataflow(request.viewer, dataflow_id)
@@ -28,7 +26,6 @@ def savepoints(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def savepoint_take(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Take one."""
     catalog.dataflow(request.viewer, dataflow_id)
@@ -41,7 +38,6 @@ def savepoint_take(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def savepoint_delete(request: HttpRequest, dataflow_id: UUID, savepoint_id: str) -> HttpResponse:
     """Delete one."""
     catalog.dataflow(request.viewer, dataflow_id)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -34,7 +33,6 @@ REPLAY_HOURS = {6: "6 hours", 24: "a day", 72: "three days", round(LONGEST_H): "
 
 
 @require_safe
-@login_required
 def simulate(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """What to simulate, and what came of the simulations of this dataflow; ``run`` names one, else the newest."""
     record = catalog.dataflow(request.viewer, dataflow_id)
@@ -52,7 +50,6 @@ def simulate(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def simulate_start(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Start a simulation."""
     catalog.dataflow(request.viewer, dataflow_id)
@@ -69,7 +66,6 @@ def simulate_start(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 
 @require_safe
-@login_required
 def proposal_replay(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     """The recorded time with the estate as it is, and with the proposal's plan; ``run`` names one, else the newest."""
     proposal = approvals.proposal(request.viewer, proposal_id)
@@ -83,7 +79,6 @@ def proposal_replay(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def proposal_replay_start(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
     """Start a replay of a proposal."""
     approvals.proposal(request.viewer, proposal_id)
@@ -94,7 +89,6 @@ def proposal_replay_start(request: HttpRequest, proposal_id: UUID) -> HttpRespon
 
 
 @require_safe
-@login_required
 def simulation_plots(request: HttpRequest, run_id: UUID) -> JsonResponse:
     """The results of a simulation over time, as figures."""
     run = selectors.simulation(request.viewer, run_id)
@@ -103,7 +97,6 @@ def simulation_plots(request: HttpRequest, run_id: UUID) -> JsonResponse:
 
 
 @require_POST
-@login_required
 def simulation_cancel(request: HttpRequest, run_id: UUID) -> HttpResponse:
     """End a simulation."""
     run = selectors.simulation(request.viewer, run_id)

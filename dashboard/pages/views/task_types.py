@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.text import slugify
@@ -18,7 +17,6 @@ _ORDER = {"source": 0, "transform": 1, "sink": 2}
 
 
 @require_safe
-@login_required
 def task_types(request: HttpRequest) -> HttpResponse:
     """Every installed task type by kind and family; with ``family``, or a search ``q`` of name and text, in detail."""
     search, chosen = (request.GET.get(name, "").strip() for name in ("q", "family"))

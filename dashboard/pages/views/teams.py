@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from django.conf import settings
 from django.contrib.auth import get_user_model
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -22,7 +21,6 @@ from scheduler.model.latency_limits import in_words
 
 
 @require_safe
-@login_required
 def teams(request: HttpRequest) -> HttpResponse:
     """The viewer's teams with their members."""
     rows = [
@@ -41,7 +39,6 @@ def teams(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def member_set(request: HttpRequest, slug: str) -> HttpResponse:
     """Add a member, or give one another role."""
     team = selectors.team(request.viewer, slug)
@@ -59,7 +56,6 @@ def member_set(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def member_remove(request: HttpRequest, slug: str) -> HttpResponse:
     """Take a member out of a team."""
     team = selectors.team(request.viewer, slug)
@@ -72,7 +68,6 @@ def member_remove(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def team_create(request: HttpRequest) -> HttpResponse:
     """A new team; for administrators of the installation."""
     slug, name = request.POST.get("slug", "").strip(), request.POST.get("name", "")
@@ -84,7 +79,6 @@ def team_create(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def when_behind_set(request: HttpRequest, slug: str) -> HttpResponse:
     """Say what becomes of the team's dataflows that are too slow for a stream that others need."""
     team = selectors.team(request.viewer, slug)
@@ -97,7 +91,6 @@ def when_behind_set(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def freshness_set(request: HttpRequest, slug: str) -> HttpResponse:
     """Say how late events may be in the team's dataflows that ask for nothing themselves."""
     team = selectors.team(request.viewer, slug)
@@ -112,7 +105,6 @@ def freshness_set(request: HttpRequest, slug: str) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def token_create(request: HttpRequest) -> HttpResponse:
     """A new API token of the viewer; its secret is shown once, on the next page."""
     try:
@@ -130,7 +122,6 @@ def token_create(request: HttpRequest) -> HttpResponse:
 
 
 @require_POST
-@login_required
 def token_revoke(request: HttpRequest, token_id: int) -> HttpResponse:
     """Revoke one of the viewer's API tokens, or as an administrator anybody's."""
     flash.attempt(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, JsonResponse
 from django.utils import timezone
 from django.views.decorators.http import require_safe
@@ -23,7 +22,6 @@ ROWS = 60  # of a table in place of a chart
 
 
 @require_safe
-@login_required
 def charts(request: HttpRequest) -> JsonResponse:
     """The charts of a subject (``kind``, ``subject``), in order, with its ``marks`` and the ``range`` that they show.
 

@@ -22,8 +22,6 @@ class SitePlanKind:
 
     Parameters
     ----------
-    kind : PlanKind
-        What it is called, what it needs and how it is undone.
     becomes : str, optional
         The dataflow's state from the moment that the plan is in the estate; None where that stays.
     proposed_from : collection of str

@@ -13,15 +13,7 @@ from dashboard.teams.permissions import viewer_of
 
 
 def use_profile(*, actor: User, profile_id: UUID | str) -> ProfileRecord:
-    """Put a kept profile in the place of the one of its kind that is in use. Nothing changes where it is that one.
-
-    Raises
-    ------
-    NotFound
-        There is no such profile, or it is another team's.
-    PermissionDenied
-        The actor is no engineer of its team or, where it is everybody's, of any.
-    """
+    """Put a kept profile in the place of the one of its kind that is in use. Nothing changes where it is that one."""
     return _changed(actor, profile_id, "profile.use", active=True)
 
 

@@ -63,13 +63,7 @@ def is_any_open() -> bool:
 
 
 def advance_sweeps(*, at: datetime) -> int:
-    """Move every open sweep on; how many are open. One that cannot be moved keeps no other from it.
-
-    Raises
-    ------
-    BrokerAway
-        Nothing can be heard or ordered; nothing is lost either.
-    """
+    """Move every open sweep on; how many are open. One that cannot be moved keeps no other from it."""
     sweeps = list(SweepRecord.objects.filter(status__in=OPEN).order_by("created").values_list("pk", flat=True))
     for sweep_id in sweeps:
         try:

@@ -68,12 +68,6 @@ def start_sweep(
     ----------
     actor : User, optional
         Who asks, for permission and the audit; None where Weir measures again what somebody was allowed to measure.
-    slot : str
-        The slot, as node and index; it is reserved meanwhile.
-    any_config : bool, optional
-        Whether the profile counts for every config of the type.
-    suggested : bool, optional
-        Whether it waits until somebody starts it.
 
     Raises
     ------
@@ -126,15 +120,7 @@ def start_sweep(
 def measure_again(
     *, actor: User | None, profile: ProfileRecord, slot: str, suggested: bool = False
 ) -> SweepRecord:
-    """Measure a profile as it was measured.
-
-    Parameters
-    ----------
-    actor : User, optional
-        Who asks; None for Weir itself.
-    suggested : bool, optional
-        Whether the sweep waits until somebody starts it.
-    """
+    """Measure a profile as it was measured."""
     manner = manner_of(profile)
     return start_sweep(
         actor=actor, target=target_again(profile), slot=slot, bounds=bounds_for(slot, manner.bounds),
@@ -165,15 +151,7 @@ def _require_permission(actor: User, target: SweepTarget) -> None:
 def start_sweeps(
     *, actor: User, targets: Iterable[SweepTarget], slot: str, bounds: Sweep | None = None
 ) -> list[SweepRecord]:
-    """Ask for several to be measured on one slot, one after the other: for all of them, or none.
-
-    Parameters
-    ----------
-    targets : iterable of SweepTarget
-        What is measured, in this order.
-    slot : str
-        The slot, as node and index; it is reserved meanwhile.
-    """
+    """Ask for several to be measured on one slot, one after the other: for all of them, or none."""
     with transaction.atomic():
         return [start_sweep(actor=actor, target=target, slot=slot, bounds=bounds) for target in targets]
 

@@ -29,15 +29,7 @@ class SecretInUse(WeirError):
 
 
 def create_user(*, username: str, password: str, actor: User | None = None, superuser: bool = False) -> User:
-    """Add a user; by an administrator, or by the installation itself (``actor`` None).
-
-    Parameters
-    ----------
-    password : str
-        In plain text; only its hash is stored.
-    superuser : bool, optional
-        Whether they administer the installation.
-    """
+    """Add a user; by an administrator, or by the installation itself (``actor`` None)."""
     if actor is not None:
         require_superuser(viewer_of(actor))
     require_plain(username, what="The user name", most=150)

@@ -41,13 +41,6 @@ def sign_on(identity: Identity) -> User:
     """The user that somebody is here, with the roles that the groups give: made where there is none yet.
 
     Nobody becomes a user who is there by having the same name: an administrator links the two (`link`).
-
-    Raises
-    ------
-    PermissionDenied
-        The user is deactivated, or groups decide who comes in and none of these does.
-    InvalidValue, NameNotPlain
-        The name is taken, or cannot be a user's.
     """
     given = granted(settings.OIDC_ROLES, identity.groups)
     with audited(actor=None, verb="user.sign_on", takes_rights=True) as audit:

@@ -208,8 +208,6 @@ def _adapted(
     ----------
     elements : mapping of str to AdaptedElement
         The dynamic tasks that it decides about.
-    forecasts : _Forecasts, optional
-        Without them it is looked at by what was measured alone.
     """
     estate, submitted = world.estate, world.estate.submitted.get(name)
     if submitted is None or name not in world.running or name not in world.goals:

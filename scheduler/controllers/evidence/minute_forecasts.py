@@ -23,7 +23,7 @@ from scheduler.adaptation.course_forecasts import (
 )
 from scheduler.history.port import History
 from scheduler.history.series import MINUTE, NODE, TASK, Series
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.simulation.loads import Rates
 
 AHEAD = 5  # minutes that controllers look ahead: about as long as a switch keeps them from the next
@@ -37,7 +37,7 @@ LAST = "last"
 
 
 @dataclass(frozen=True, slots=True)
-class MinuteForecast:
+class MinuteForecast(FiniteFigures):
     """What is expected of a series, minute by minute.
 
     Parameters
@@ -65,9 +65,6 @@ class MinuteForecast:
     error: float = 0.0
     method: str = ""
     why_averages: str = ""
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
     def ahead(self, now_s: float) -> tuple[float, ...]:
         """`AHEAD` minutes from a moment on, none where it has none; after its last one that one goes on."""

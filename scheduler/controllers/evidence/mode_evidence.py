@@ -91,8 +91,7 @@ def _modes(world: World, wanted: WantedModes) -> Modes:
         if then is not None and way:
             limits.setdefault(key, []).append(_limit_then(
                 estate, key, limit, way, now_s=status.expected_s if status.least_s is None else status.least_s,
-                then_s=then[0], is_missed=status.state == IMPOSSIBLE, is_met_then=then[1],
-                measured_s=status.measured_s))
+                then_s=then[0], is_missed=status.state == IMPOSSIBLE, measured_s=status.measured_s))
     names = {name for change in changes for name in (change.query, *change.readers)}
     return Modes(changes, _users_of(estate, changes, limits), _figures(world, names, wanted.cores))
 
@@ -105,10 +104,10 @@ def _changes(estate: Estate, opens: Mapping[str, bool], trigger_ms: Mapping[str,
 
 def _limit_then(
     estate: Estate, dataflow: str, limit: LatencyLimit, way: Way, *, now_s: float, then_s: float, is_missed: bool,
-    is_met_then: bool, measured_s: float | None = None,
+    measured_s: float | None = None,
 ) -> LimitThen:
     return LimitThen(
-        limit.words, limit.limit_s, now_s, then_s, is_missed, is_met_then,
+        limit.words, limit.limit_s, now_s, then_s, is_missed,
         frozenset(way.writers.keys() - way.written_by), measured_s, measured_by(estate, dataflow, limit))
 
 
@@ -193,7 +192,7 @@ class _Then:
                 now, then = micro.paced.expected[want.key], free.paced.expected[want.key]
                 limits.setdefault(key, []).append(_limit_then(
                     estate, key, limit, want.way, now_s=now.latency_s, then_s=then.latency_s,
-                    is_missed=now.least_s is not None, is_met_then=then.least_s is None))
+                    is_missed=now.least_s is not None))
         names = {name for change in changes for name in (change.query, *change.readers)} & queries.costs.keys()
         return Modes(changes, _users_of(estate, changes, limits), {
             name: QueryFigures(*(chosen.cores(name, queries.costs[name]) for chosen in (micro, free)))

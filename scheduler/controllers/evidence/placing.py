@@ -95,13 +95,7 @@ def deployment_of(
 def bytes_between_nodes(
     estate: Estate, tasks: Collection[str], event_bytes: Mapping[str, float]
 ) -> dict[str, float]:
-    """What each event of a task sends between nodes, to or from the queries that some tasks are in now.
-
-    Returns
-    -------
-    dict
-        Bytes an event by running task; only of tasks that send any.
-    """
+    """What each event of a task sends between nodes, to or from the queries that some tasks are in now."""
     names = {estate.places[task][0] for task in tasks if task in estate.places}
     sent: dict[str, float] = defaultdict(float)
     for stream in _streams(working_in(estate), event_bytes, about=names):

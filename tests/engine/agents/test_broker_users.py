@@ -311,6 +311,20 @@ def test_what_is_coming_is_let_before_it_is_kept_and_what_is_recorded_after(user
             client.hset(keys.valve("f1-0"), "x", 1)
 
 
+def test_what_stood_by_may_be_cleared_away(users, broker):
+    store = users._store
+    slot = SlotStore(store.data_dir, store.slot_dir("0"))
+    slot.record_standby("f1-0", ["f1-0.0"])
+    store.write_desired(DESIRED_STATES.read({"version": 2, "node": "n1", "generation": 2, "slots": {}}))
+    users.expect()
+    with as_role(users, SLOTS) as client:
+        client.hset(keys.valve("f1-0"), "x", 1)
+        slot.record_standby("f1-0", None)
+        users.expect()
+        with pytest.raises(redis.exceptions.NoPermissionError):
+            client.hset(keys.valve("f1-0"), "x", 1)
+
+
 def test_what_a_slot_records_of_others_lets_it_touch_nothing(users, broker, broker_url):
     """Who breaks out of a slot writes its folder: of a stream and a model of another team, and what no agent reads."""
     store = users._store

@@ -24,7 +24,7 @@ from scheduler.controllers.loop_values import ACTS, ASKED, CHECKING, ENACTING, O
 from scheduler.controllers.vetoes import veto
 
 CONTROLLER = BatchOpening()
-LIMIT = LimitThen("mean latency of 50 ms", 0.05, 0.3, 0.02, True, True, frozenset({"f1"}), 0.4, {"ends": "t9"})
+LIMIT = LimitThen("mean latency of 50 ms", 0.05, 0.3, 0.02, True, frozenset({"f1"}), 0.4, {"ends": "t9"})
 LOOSE = replace(LIMIT, words="mean latency of 10 s", limit_s=10.0, now_s=5.0, then_s=0.02, is_missed=False)
 FIGURES = QueryFigures(0.4, 0.1, ("t1",), ("t0",), 0.5, 80.0)
 

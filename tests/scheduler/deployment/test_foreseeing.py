@@ -6,10 +6,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from scheduler.deployment.deployed_bundles import Deployment, allocation_score, score_change
+from scheduler.deployment.deployed_bundles import Deployment
 from scheduler.deployment.foreseeing import foresee, load_of
 from scheduler.deployment.online import decide
 from scheduler.model.fragment import node_of
+from tests.scheduler.deployment.scores import allocation_score, score_change
 
 from .test_online import SLOTS, USUAL, deployment, deployments
 

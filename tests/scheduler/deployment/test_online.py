@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.deployment.deployed_bundles import Deployment, PlacedBundle, allocation_score, score_change
+from scheduler.deployment.deployed_bundles import Deployment, PlacedBundle
 from scheduler.deployment.online import Thresholds, decide
 from scheduler.model.fragment import node_of
+from tests.scheduler.deployment.scores import allocation_score, score_change
 
 USUAL = Thresholds(high=0.8, low=0.5, margin=0.05, score_change=5.0)
 SLOTS = ("n1/0", "n1/1", "n2/0", "n2/1", "n3/0")

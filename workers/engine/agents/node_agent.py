@@ -71,8 +71,6 @@ class NodeAgent:
     ----------
     slot_argv : callable, optional
         The command of a slot by its index; tests put a process of their own in a slot's place.
-    tells_slots : bool, optional
-        Whether slots are told of a change, or find it by their cycle.
     """
 
     def __init__(

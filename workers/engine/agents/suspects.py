@@ -25,13 +25,7 @@ from .started_fragments import SlotStore
 
 
 class Suspects:
-    """Holds queries of a slot back, by what its drivers died of.
-
-    Parameters
-    ----------
-    store : SlotStore
-        The slot's, whose checkpoints tell who had a batch under way.
-    """
+    """Holds queries of a slot back, by what its drivers died of."""
 
     def __init__(self, node_store: NodeStore, store: SlotStore, slot: str) -> None:
         self._path = store.folder / "suspects"

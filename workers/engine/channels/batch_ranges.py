@@ -63,15 +63,8 @@ def forget_ranges(
 
     Parameters
     ----------
-    names : iterable of str
-        The channels that it reads.
     place : str, optional
         Where it has come to: of one that works. Until it has repeated all that was recorded, nothing is forgotten.
-
-    Returns
-    -------
-    bool
-        Whether nothing is left.
     """
     owner, following = broker.hmget(keys.ranges(fragment), _OWNER, _NEXT)
     if place is not None and owner == fragment.encode() and not _has_come_to(place, following.decode()):

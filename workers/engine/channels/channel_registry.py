@@ -42,13 +42,7 @@ class ReaderPlace:
 
 
 class Channels:
-    """The control side of channels, for slots, agents and pages. Data goes through ``spark_channels.py``.
-
-    Parameters
-    ----------
-    client : redis.Redis
-        A client that does not decode responses (blocks are bytes).
-    """
+    """The control side of channels, for slots, agents and pages. Data goes through ``spark_channels.py``."""
 
     def __init__(self, client: redis.Redis) -> None:
         self._redis = client
@@ -72,8 +66,6 @@ class Channels:
 
         Parameters
         ----------
-        schema_json : str
-            The schema of its events, as Spark has it.
         retain : int, optional
             Events that stay when all have read them.
         """
@@ -136,11 +128,6 @@ class Channels:
         """A reader gives up what it was asked to, between two batches; where it goes on, or None where it stays.
 
         The Java side does this; here it is for those who play a reader.
-
-        Parameters
-        ----------
-        on_disk : OnDisk
-            What its node has on disk of what it has not read.
         """
         to = scripts.run(self._redis, "skip", self._keys(channel), [
             reader, entry, on_disk.after, on_disk.reach, on_disk.blocks, on_disk.events])
@@ -169,10 +156,6 @@ class Channels:
 
         Parameters
         ----------
-        written : sequence of str
-            The channels that its valves write, in their order.
-        offsets : mapping of str to Offset
-            By channel that it reads, up to where it leaves out everything.
         batch_bases : mapping of str to int
             By channel, what its blocks' numbers begin with; 0 where none is given.
         """
@@ -336,8 +319,6 @@ class Channels:
         ----------
         alternates : mapping of str to str
             By the text of a key (``workers.library.state.key_text``).
-        from_batch : int, optional
-            As `switch` has it.
 
         Returns
         -------

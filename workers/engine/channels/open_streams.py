@@ -56,11 +56,6 @@ class OpenTimes:
     """For how long the open batches of a driver have been at work, and for how long they have not moved.
 
     The JVM is asked for all of them at once, and not again for a quarter of a second: a report tells of each query.
-
-    Parameters
-    ----------
-    monotonic_s : callable, optional
-        The clock, in seconds.
     """
 
     def __init__(

@@ -62,8 +62,6 @@ def read_channels(
 
     Parameters
     ----------
-    spark : SparkSession
-        A session with :func:`spark_conf`.
     inputs : sequence of str, or of sequences of str
         Streams, each by the channels that carry it (one channel may stand for itself): one source each, whose channels
         may be others when the query starts again. Columns that only some streams have are null in events of the others.
@@ -143,18 +141,12 @@ def read_ticks(
 
     Parameters
     ----------
-    spark : SparkSession
-        A session with :func:`spark_conf`.
     name : str
         The fragment that the source begins: a pause and ``throttled_by`` go by this name.
-    rate_per_s : float, optional
-        Constant rate, events per second; or else
     schedule_file : path, optional
         When each number is due, as :func:`workers.engine.channels.tick_schedule.write_schedule` writes it.
     limit : int, optional
         How many numbers there are in all; without one a rate never ends.
-    writes : sequence of str
-        Channels that the query writes: while one of them is full, no new batch is planned.
     repeat_ms, repeat_time_ms : int, optional
         Repeat a schedule without end, ``repeat_ms`` later each time, the recorded times moved on by
         ``repeat_time_ms`` (as much, if not given).
@@ -163,8 +155,6 @@ def read_ticks(
         given. A checkpoint that has planned that number goes on from where it is.
     gate : str
         The token of a query that stands by: it makes nothing until it is told to, and where to begin.
-    real_time : bool
-        Whether its batches are open.
     source : str
         The running task that they are for, under which it is told of waves (docs/dynamic.md).
     """
@@ -233,8 +223,6 @@ def one_of(
 
     Parameters
     ----------
-    events : DataFrame
-        What the element reads.
     builds : mapping of str to callable
         What each alternate makes of it, by name: the same columns in any order. Where nobody has said which is on, as
         in the empty batch of a query that stands by, the first is.
@@ -326,8 +314,6 @@ def each_by_key(
     ----------
     key : callable
         Takes the stream; the text of an event's key.
-    builds : mapping of str to callable
-        As `one_of` has it.
     """
     place, all_events = {"fragment": fragment, "position": position}, shared(events)
     made = {}

@@ -21,8 +21,6 @@ def write_schedule(path: Path, *, due_ms: Sequence[int], time_ms: Sequence[int] 
 
     Parameters
     ----------
-    path : Path
-        Where to; its folder exists.
     due_ms : sequence of int
         When each number is due, in ms after the source started; not descending.
     time_ms : sequence of int, optional
@@ -66,21 +64,17 @@ class TickSchedule:
 
     Parameters
     ----------
-    rate_per_s : float, optional
-        Constant rate; or else
     file : path, optional
         A schedule file, repeated ``repeat_ms`` later each time where that is positive.
-    limit : int, optional
-        How many numbers there are at most.
     """
 
     def __init__(
         self, *, rate_per_s: float | None = None, file: Path | None = None, limit: int | None = None,
-        repeat_ms: int = 0, repeat_time_ms: int = 0,
+        repeat_ms: int = 0,
     ) -> None:
         self._rate_per_s = rate_per_s
-        self._repeat_ms, self._repeat_time_ms = repeat_ms, repeat_time_ms
-        self._due, self._times = read_schedule(file) if file is not None else (None, None)
+        self._repeat_ms = repeat_ms
+        self._due = None if file is None else read_schedule(file)[0]
         endless = self._due is None or (repeat_ms > 0 and len(self._due) > 0)
         sizes = [size for size in (limit, None if endless else len(self._due)) if size is not None]
         self.size = min(sizes, default=None)
@@ -96,10 +90,3 @@ class TickSchedule:
     def due_of(self, number: int) -> int:
         """The due offset of one number."""
         return int(self.due_ms(np.array([number], dtype=np.int64))[0])
-
-    def time_ms(self, numbers: np.ndarray, *, t0: int) -> np.ndarray:
-        """The event times of some numbers, where number 0 is due at ``t0``."""
-        if self._times is None:
-            return t0 + self.due_ms(numbers)
-        rounds, index = np.divmod(numbers, len(self._due))
-        return rounds * self._repeat_time_ms + self._times[index]

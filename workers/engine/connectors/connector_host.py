@@ -33,7 +33,6 @@ from workers.engine.agents.node_store import NewestDesired, NodeStore
 from workers.engine.agents.supervising.broker_sync import connect
 from workers.engine.agents.supervising.line_writer import LineWriter
 from workers.engine.agents.supervising.secret_requests import RequestedSecrets, obey
-from workers.engine.agents.supervising.usage_attribution import Rates
 from workers.engine.connector_leases import HELD_MS
 from workers.engine.passing import PassingRecords, Phase
 from workers.engine.retried import RETRYING, STARTING
@@ -77,7 +76,6 @@ class ConnectorHost:
         self._awaited: dict[str, ConnectorReport] = {}  # sources that another node is to let go, by task
         self._sinks = Sinks(settings, self._broker, types, self._on_event, passing=self._passing)
         self._registered: dict[str, frozenset[str]] = {}
-        self._rates = Rates()
         self._unready: dict[str, ConnectorReport] = {}  # sources that could not begin, by task
         self._closed: set[str] = set()  # sources whose channel is gone
         self._events: deque[dict[str, Any]] = deque(maxlen=1_000)
@@ -280,7 +278,6 @@ class ConnectorHost:
         with suppress(redis.RedisError):
             states = self._store.states(list(reports))
         self._closed |= {task for task, state in states.items() if task in self._runners and not state.is_open}
-        self._rates.take({task: state.seq for task, state in states.items()}, at_ms=now_ms)
         at_hand = (self._runners, self._held, self._ending, self._left, self._unready, self._awaited)
         is_idle = not any(at_hand) and self._sinks.is_idle
         self._tell({"state": "running", "events": events, "sinks": self._sinks.reports(), "idle": is_idle,
@@ -288,7 +285,6 @@ class ConnectorHost:
             task: {
                 "state": report.state, "since_ms": report.since_ms, "error": report.error,
                 "retry_at_ms": report.retry_at_ms, "restarts": report.restarts,
-                "rate_per_s": self._rates.per_s(task),
                 **({"events": states[task].seq, "dead": states[task].dead, "at_ms": states[task].at_ms}
                    if task in states else {})}
             for task, report in reports.items()}})

@@ -156,8 +156,6 @@ def place_before_last(file: BinaryIO, reading: FileReading, size: int, count: in
     ----------
     file : binary file
         As it is stored; it may be left at any place.
-    size : int
-        Its bytes.
     """
     if reading.format == "parquet":
         try:

@@ -47,8 +47,6 @@ class MessageLayout:
 
     Parameters
     ----------
-    format : str
-        One of ``FORMATS``.
     fields : mapping of str to str
         Columns and their types (``arrow_type``); empty: one column ``value``.
     time_field : str, optional
@@ -142,8 +140,6 @@ def decode(
 
     Parameters
     ----------
-    most_events : int, optional
-        How many a message may hold.
     refuses : bool, optional
         One that decodes to more than may be is an error; else it is a dead letter.
 

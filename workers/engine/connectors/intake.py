@@ -73,13 +73,7 @@ class OnceOnly:
 
 
 class IntakeStore:
-    """Live sources in the broker.
-
-    Parameters
-    ----------
-    broker : redis.Redis
-        A client that does not decode responses.
-    """
+    """Live sources in the broker."""
 
     def __init__(self, broker: redis.Redis) -> None:
         self._broker = broker

@@ -103,15 +103,7 @@ class _Come:
 
 def look(order: LookOrder, types: TaskTypes, *, opened: Callable[[Mapping[str, Any]], Mapping[str, Any]],
          tell: Tell) -> None:
-    """Look at a source, and say how far that is and what has come, until it is over.
-
-    Parameters
-    ----------
-    opened : callable
-        Gives a config with the values of the secrets that it names.
-    tell : callable
-        Takes the state, and the events where there are new ones.
-    """
+    """Look at a source, and say how far that is and what has come, until it is over."""
     began_s = time.monotonic()
     try:
         task_type = types[order.task_type]

@@ -22,8 +22,6 @@ def most_bytes(limit_mb: int, *, at_most: int = 0) -> int:
 
     Parameters
     ----------
-    limit_mb : int
-        As set (``WEIR_CONNECTOR_MEMORY_MB``); 0 for none.
     at_most : int, optional
         A bound of its own in bytes, where there is one.
     """

@@ -18,15 +18,7 @@ def partitions_of(messages: Sequence[Message]) -> list[str]:
 
 
 def numbered(partitions: Sequence[str], *, first: int, source: str) -> list[int]:
-    """The ``_seq`` of events that came together.
-
-    Parameters
-    ----------
-    partitions : sequence of str
-        The partition of each.
-    source : str
-        The running task; where none is named, the partition is 0.
-    """
+    """The ``_seq`` of events that came together."""
     begin = {name: _number(source, name) << NUMBER_BITS for name in set(partitions)} if source else {}
     return [begin.get(name, 0) + first + place for place, name in enumerate(partitions)]
 

@@ -58,11 +58,6 @@ def push_events(
 ) -> Pushed:
     """Write what was posted to a live source, all of it or nothing.
 
-    Parameters
-    ----------
-    most_events : int, optional
-        How many events it may hold.
-
     Raises
     ------
     TooMuch

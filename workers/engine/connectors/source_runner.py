@@ -41,15 +41,7 @@ class HostedSource:
 
 
 class Runner(Retried):
-    """Runs one source, once ``start`` was called, until ``stop``.
-
-    Parameters
-    ----------
-    token : int
-        The fencing token that was taken when its channel was opened.
-    on_event : callable
-        Called with a kind and facts when it fails and when it works again.
-    """
+    """Runs one source, once ``start`` was called, until ``stop``."""
 
     def __init__(
         self, source: HostedSource, store: IntakeStore, *, token: int, on_event: Callable[..., None] = lambda *_,

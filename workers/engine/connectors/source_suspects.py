@@ -27,15 +27,7 @@ LEFT_ALONE_MS = 900_000  # for so long a source is not read that ended its host 
 
 
 class SourceSuspects:
-    """Holds sources of a node back, by what its connector hosts died of.
-
-    Parameters
-    ----------
-    folder : Path
-        The node's.
-    clock_ms : callable
-        The time in ms since the epoch.
-    """
+    """Holds sources of a node back, by what its connector hosts died of."""
 
     def __init__(self, folder: Path, *, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
@@ -51,15 +43,7 @@ class SourceSuspects:
             "at_ms": self._clock_ms(), "sources": sorted(reading), "taken_mb": taken_bytes >> 20}))
 
     def held(self, wanted: Collection[str], runners: Mapping[str, Runner]) -> dict[str, ConnectorReport]:
-        """The sources that are not to be read now, each with what is told of it.
-
-        Parameters
-        ----------
-        wanted : collection of str
-            The sources that are to be read, by running task.
-        runners : mapping of str to Runner
-            Those that are.
-        """
+        """The sources that are not to be read now, each with what is told of it."""
         now_ms, now = self._clock_ms(), self._now.only(wanted)
         if now.given_up and now_ms - now.at_ms >= LEFT_ALONE_MS:
             for source in sorted(now.given_up):

@@ -73,8 +73,6 @@ class UnreadableBatches:
         ----------
         met : int, optional
             As for `UnreadableBatch.after`; a search begins with an offset.
-        end : callable
-            Gives the end of the partition.
         """
         search = self._searches.get(part)
         if search is not None:

@@ -29,8 +29,6 @@ def close_due(folder: Path, limits: FileLimits, *, now_s: float, all_of_it: bool
 
     Parameters
     ----------
-    limits : FileLimits
-        When a file is closed.
     all_of_it : bool, optional
         Close what is staged whether it is due or not, as when the node ends.
 
@@ -62,17 +60,7 @@ def close_due(folder: Path, limits: FileLimits, *, now_s: float, all_of_it: bool
 
 
 def is_due(staged: Sequence[Staged], limits: FileLimits, *, now_s: float, all_of_it: bool = False) -> bool:
-    """Whether staged batches are to become a file.
-
-    Parameters
-    ----------
-    staged : sequence of Staged
-        In the order of the stream.
-    limits : FileLimits
-        When a file is closed.
-    all_of_it : bool, optional
-        Whether whatever there is counts as due.
-    """
+    """Whether staged batches are to become a file."""
     if not staged:
         return False
     return (

@@ -28,17 +28,7 @@ Report = Callable[..., None]
 
 
 class FileKeeper:
-    """Looks after all folders of file sinks of a node.
-
-    Parameters
-    ----------
-    outputs : Path
-        The data folder's ``outputs``.
-    limits : FileLimits
-        When a file is closed.
-    retention : Retention
-        Which closed files are kept.
-    """
+    """Looks after all folders of file sinks of a node."""
 
     def __init__(self, outputs: Path, limits: FileLimits, retention: Retention, *, report: Report) -> None:
         self._outputs = outputs
@@ -61,8 +51,6 @@ class FileKeeper:
 
         Parameters
         ----------
-        all_of_it : bool, optional
-            Close everything that is staged, as when the node ends.
         until_s : float, optional
             When to leave the rest for later, in seconds of the monotonic clock.
         """

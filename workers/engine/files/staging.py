@@ -39,11 +39,6 @@ def begin_run(folder: Path, checkpoint: Path) -> int:
     A checkpoint that has no run gets the next one, but for that of an earlier version, whose batches Spark's own file
     sink wrote: it goes on after the last of these.
 
-    Parameters
-    ----------
-    checkpoint : Path
-        The query's checkpoint; it need not be there yet.
-
     Raises
     ------
     OSError
@@ -71,13 +66,7 @@ def begin_run(folder: Path, checkpoint: Path) -> int:
 
 
 def stage(staging: Staging, batch: int, batches: Iterable[pa.RecordBatch]) -> int:
-    """Stage a batch's events; how many there were. Without events nothing is written.
-
-    Parameters
-    ----------
-    batches : iterable of RecordBatch
-        The events: for JSON lines one column with a line for each.
-    """
+    """Stage a batch's events; how many there were. Without events nothing is written."""
     filled = (part for part in batches if part.num_rows)
     first = next(filled, None)
     if first is None:

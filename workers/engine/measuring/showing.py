@@ -24,8 +24,6 @@ def first_events(
 
     Parameters
     ----------
-    task_type : TaskType
-        A source without a connector.
     now_ms : int
         When the first one would be due, in ms since the epoch.
 

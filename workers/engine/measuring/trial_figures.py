@@ -107,17 +107,7 @@ def batches_per_s(batches: Sequence[TrialBatch], *, measured_s: float) -> float:
 
 
 def is_clear(batches: Sequence[TrialBatch], *, trigger_s: float, now_s: float, measured_s: float) -> bool:
-    """Whether the trial shows beyond doubt that the rate is held with much to spare, or that it is not.
-
-    Parameters
-    ----------
-    batches : sequence of TrialBatch
-        The batches of the window, oldest first.
-    now_s : float
-        The time, in seconds as batches have it.
-    measured_s : float
-        How long it has been measured, in seconds.
-    """
+    """Whether the trial shows beyond doubt that the rate is held with much to spare, or that it is not."""
     if measured_s < ENOUGH_BATCHES * trigger_s or len(batches) < ENOUGH_BATCHES:
         return False
     idle = all(batch.took_s <= LITTLE_WORK * trigger_s for batch in batches)
@@ -135,15 +125,6 @@ def is_enough(
     Where latency grew in that time, but so little that late batches may be all there is to it, or where batches are so
     long that there are few, it goes on for up to three times as long: what grows for good is then told from what does
     not.
-
-    Parameters
-    ----------
-    batches : sequence of TrialBatch
-        The batches of the window, oldest first.
-    now_s : float
-        The time, in seconds as batches have it.
-    measured_s : float
-        How long it has been measured, in seconds.
     """
     if measured_s >= PATIENCE * seconds or is_clear(
         batches, trigger_s=trigger_s, now_s=now_s, measured_s=measured_s):

@@ -121,8 +121,6 @@ class Host:
 
         Parameters
         ----------
-        chain : list[Mapping[str, Any]]
-            The tasks, upstream first.
         approved : bool, optional
             Whether this config is one of an approved version, so that effects and secrets are allowed.
         """
@@ -183,17 +181,7 @@ class Host:
         self, *, fragment: str, task_type: str, config: Mapping[str, Any], threads: int, schema_json: str | None,
         approved: bool = False,
     ) -> dict[str, Any]:
-        """Start the task's query; with ``schema_json`` it reads the trial's channel, without it is a source.
-
-        Parameters
-        ----------
-        config : mapping of str to Any
-            Its config, canonical.
-        schema_json : str
-            The schema of the channel that it reads; none for a source.
-        approved : bool, optional
-            Whether this config is one of an approved version, so that effects and secrets are allowed.
-        """
+        """Start the task's query; with ``schema_json`` it reads the trial's channel, without it is a source."""
         around = self._around
         task = Task(MEASURED, task_type, config)
         inputs: list[str] = []

@@ -101,13 +101,7 @@ class KafkaWriter:
     def _tried(
         self, batch: Batch, keys: Sequence[bytes | None], values: Sequence[bytes], left_out: Mapping[int, RefusedRow]
     ) -> dict[int, RefusedRow]:
-        """A transaction that is ready to be committed; or what Kafka does not take of it, and it was given up.
-
-        Parameters
-        ----------
-        left_out : mapping
-            Rows that are known not to be taken.
-        """
+        """A transaction that is ready to be committed; or what Kafka does not take of it, and it was given up."""
         producer, topic = self._producer, self._topic
         failed: dict[int, Any] = {}
         self._ask(producer.begin_transaction)

@@ -39,15 +39,7 @@ KEPT_BLOCKS = 1_000  # that are outside, and kept to be written again
 
 
 class SinkRunner(Retried):
-    """Runs one sink, once ``start`` was called, until ``stop``.
-
-    Parameters
-    ----------
-    store : SinkStore
-        Where its events come from, and what it tells.
-    on_event : callable
-        Called with a kind and facts when it fails and when it works again.
-    """
+    """Runs one sink, once ``start`` was called, until ``stop``."""
 
     def __init__(
         self, sink: Sink, store: SinkStore, *, on_event: Callable[..., None] = lambda *_, **__: None

@@ -23,13 +23,7 @@ class WantedSink:
 def wanted_sinks(
     desired: DesiredState, task_types: Mapping[str, TaskType], *, let_go: Collection[str] = ()
 ) -> dict[str, WantedSink]:
-    """The sinks that a node's connector host writes, by channel. A paused sink still drains its channel.
-
-    Parameters
-    ----------
-    let_go : collection of str
-        The fragments of other nodes for which this node has let go what it held.
-    """
+    """The sinks that a node's connector host writes, by channel. A paused sink still drains its channel."""
     sinks: dict[str, WantedSink] = {}
     for fragment in (*desired.wanted.values(), *desired.outgoing.values()):
         last = fragment.tasks[-1]

@@ -62,13 +62,7 @@ class KeptBlock:
 
 
 class SinkStore:
-    """Sinks in the broker.
-
-    Parameters
-    ----------
-    broker : redis.Redis
-        A client that does not decode responses.
-    """
+    """Sinks in the broker."""
 
     def __init__(self, broker: redis.Redis) -> None:
         self._broker = broker
@@ -89,8 +83,6 @@ class SinkStore:
             Its task as JSON, so that what is in the channel is written also when nobody wants the sink any more.
         life : str, optional
             The life that the node has on its disk, for a broker that has lost it.
-        by_force : bool, optional
-            Take it from another node that is not heard of.
         """
         if not self.holding.take(channel, node, by_force=by_force):
             return None
@@ -148,13 +140,7 @@ class SinkStore:
         return Offset(text.decode()) if text else START
 
     def wait(self, channel: str, *, after: Offset, most: int, timeout_ms: int) -> list[SpilledBlock]:
-        """Blocks behind an entry; waits for the first of them.
-
-        Parameters
-        ----------
-        most : int
-            How many blocks at most.
-        """
+        """Blocks behind an entry; waits for the first of them."""
         answer = self._broker.xread({keys.channel(channel): after}, count=most, block=timeout_ms)
         return [_entry(entry, fields) for _, entries in answer or () for entry, fields in entries]
 
@@ -168,8 +154,6 @@ class SinkStore:
         ----------
         taken, passed : int
             How many events were taken since, and how many were taken or refused.
-        place : Offset
-            What is behind it is held in the channel.
         """
         pipeline = self._broker.pipeline(transaction=True)
         state = keys.sink(channel)
@@ -210,8 +194,6 @@ class SinkStore:
         ----------
         letters : sequence of tuple
             In their order: the block, the row in it, the reason, the event as a table of one row, and as JSON.
-        keep : int
-            How many of the newest are kept.
         """
         arguments: list[Any] = [keep, now_ms]
         for entry, row, reason, event, sample in letters:

@@ -147,13 +147,7 @@ def _compiled(
     spark: SparkSession, chain: Chain, *, config: ChannelConfig, task_types: Mapping[str, TaskType],
     take_fence: Callable[[str], int], folder: Path,
 ) -> CompiledQuery:
-    """The chain in the mode that it asks for, whether it can be worked on so or not.
-
-    Parameters
-    ----------
-    spark, chain, config, task_types, take_fence, folder
-        As `compile_chain` has them.
-    """
+    """The chain in the mode that it asks for, whether it can be worked on so or not."""
     schemas: list[str] = []
     folds: list[tuple[str, int]] = []
     frame: DataFrame | None = None
@@ -279,13 +273,7 @@ def _idle_ms(tasks: Sequence[Task]) -> int:
 
 
 def due_ms(source: Task, task_type: TaskType, number: int, *, folder: Path) -> int:
-    """When a source's number is due, in ms after number 0; of one behind the last, when the last is.
-
-    Parameters
-    ----------
-    folder : Path
-        The data folder, below which replayed files are.
-    """
+    """When a source's number is due, in ms after number 0; of one behind the last, when the last is."""
     pace = _pace(source, task_type, folder)
     schedule = TickSchedule(file=pace.pop("schedule_file", None), **pace)
     return schedule.due_of(number if schedule.size is None else min(number, max(0, schedule.size - 1)))

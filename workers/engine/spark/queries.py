@@ -53,8 +53,6 @@ def start(
 
     Parameters
     ----------
-    file_sink : Staging, optional
-        Where its files go, if it ends in such a sink.
     rests : callable, optional
         Only for a chain that was compiled for real-time mode: whether the fragment rests, once it was paused.
     still_ms : callable, optional

@@ -56,8 +56,6 @@ class Rehearsal:
     ----------
     who : str
         A name of its own: two that rehearse at the same time have different ones.
-    folder : Path
-        Where checkpoints may stand meanwhile.
     """
 
     def __init__(self, stage: RehearsalContext, *, who: str, folder: Path) -> None:

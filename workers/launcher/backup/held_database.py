@@ -103,11 +103,6 @@ def read(url: str, data_dir: Path) -> Iterator[DatabaseSnapshot]:
     ----------
     url : str
         ``DATABASE_URL``; empty for the SQLite file of the data folder.
-
-    Raises
-    ------
-    CannotStart
-        There is none, it does not answer, or it is of a kind that is not known.
     """
     if is_postgresql(url):
         with _postgresql(url) as connection:
@@ -120,13 +115,7 @@ def read(url: str, data_dir: Path) -> Iterator[DatabaseSnapshot]:
 
 
 def check_is_there(url: str, data_dir: Path) -> None:
-    """Whether there is a database of that system; before anything else of its folder is touched.
-
-    Raises
-    ------
-    CannotStart
-        There is none.
-    """
+    """Whether there is a database of that system; before anything else of its folder is touched."""
     if not is_postgresql(url) and not (path := sqlite_path(url, data_dir)).is_file():
         raise CannotStart(f"There is no database {path}: nothing was started there yet. Name another with --data-dir.")
 

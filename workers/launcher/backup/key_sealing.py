@@ -19,13 +19,7 @@ COST, BLOCK_SIZE, PARALLEL = 2**15, 8, 1  # 32 MB and about a tenth of a second 
 
 
 def passphrase_of(path: Path | None) -> str | None:
-    """The first line of a file; None where none is named.
-
-    Raises
-    ------
-    CannotStart
-        It cannot be read, or has fewer than eight characters.
-    """
+    """The first line of a file; None where none is named."""
     if path is None:
         return None
     try:
@@ -45,13 +39,7 @@ def seal(data_dir: Path, passphrase: str) -> bytes:
 
 
 def open_into(folder: Path, sealed: bytes, passphrase: str) -> list[str]:
-    """Put the keys back; their files' names.
-
-    Raises
-    ------
-    CannotStart
-        The passphrase is another one.
-    """
+    """Put the keys back; their files' names."""
     salt, token = sealed[:SALT_BYTES], sealed[SALT_BYTES:]
     try:
         files = json.loads(Fernet(_key(passphrase, salt)).decrypt(token))

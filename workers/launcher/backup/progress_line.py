@@ -17,8 +17,6 @@ class ProgressLine:
     ----------
     file : TextIO, optional
         Where it is shown; standard error, so that what a command prints stays clean.
-    clock : callable, optional
-        Seconds of a clock that only goes on.
     """
 
     def __init__(self, file: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:

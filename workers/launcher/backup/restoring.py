@@ -36,13 +36,7 @@ class Target:
 
 
 def check(path: Path, target: Target, *, progress: ProgressLine) -> Manifest:
-    """Whether an archive is whole, of a version that this one knows, and may go there; its manifest.
-
-    Raises
-    ------
-    CannotStart
-        It is not, or may not; the message says what to do.
-    """
+    """Whether an archive is whole, of a version that this one knows, and may go there; its manifest."""
     manifest = read_manifest(path)
     for name in manifest.files:  # a jar would be run, and users of the broker let in
         if name.split("/")[0] not in backup_layout.ARCHIVED:
@@ -63,13 +57,7 @@ def check(path: Path, target: Target, *, progress: ProgressLine) -> Manifest:
 
 
 def restore(path: Path, target: Target, *, progress: ProgressLine) -> Manifest:
-    """Put an archive into a data folder that is not there yet, or empty; whole or not at all.
-
-    Raises
-    ------
-    CannotStart
-        See ``check``.
-    """
+    """Put an archive into a data folder that is not there yet, or empty; whole or not at all."""
     manifest = check(path, target, progress=progress)
     place = target.data_dir
     folder = place.with_name(f".{place.name}.restoring-{os.getpid()}")

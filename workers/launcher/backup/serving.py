@@ -27,11 +27,6 @@ def of_system(data_dir: Path, *, given_url: str) -> Iterator[str]:
     ----------
     given_url : str
         ``REDIS_URL``; empty for the embedded one.
-
-    Raises
-    ------
-    CannotStart
-        No broker answers.
     """
     if given_url:
         if not embedded.answers(given_url):

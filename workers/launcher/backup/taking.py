@@ -59,13 +59,7 @@ class BackupRequest:
 
 
 def take(path: Path, wanted: BackupRequest, *, progress: ProgressLine) -> Manifest:
-    """Write a back-up of a system, which may run, into a file; its manifest.
-
-    Raises
-    ------
-    CannotStart
-        Something has to be settled first; the message says what.
-    """
+    """Write a back-up of a system, which may run, into a file; its manifest."""
     if not wanted.data_dir.is_dir():
         raise CannotStart(f"There is no data folder {wanted.data_dir}: name it with --data-dir.")
     held_database.check_is_there(wanted.database_url, wanted.data_dir)

@@ -65,12 +65,8 @@ def write(path: Path, manifest: Manifest, sources: Mapping[str, tuple[Path, int]
 
     Parameters
     ----------
-    path : Path
-        The archive; replaced where it is there.
     sources : mapping of str to tuple
         Of each file of the archive where it is now, and how many bytes of it count.
-    progress : callable
-        Told what is being done, and which part of it is.
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     total, done, entries = sum(size for _, size in sources.values()) or 1, 0, {}
@@ -132,11 +128,6 @@ def read_manifest(path: Path) -> Manifest:
 
 def extract(path: Path, manifest: Manifest, folder: Path | None, *, progress: Progress) -> None:
     """Write an archive's files into a folder, each checked while it is written; with None they are only checked.
-
-    Parameters
-    ----------
-    progress : callable
-        Told what is being done, and which part of it is.
 
     Raises
     ------

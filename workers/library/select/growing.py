@@ -103,8 +103,6 @@ class TextGrowth:
 
         Parameters
         ----------
-        names : mapping of int to str
-            What they are called.
         plain : collection of int
             Those that are columns of the input.
         starred : collection of str

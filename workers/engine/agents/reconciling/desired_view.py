@@ -16,13 +16,7 @@ Looking = Callable[[NodeStore], Callable[[], DesiredState]]  # by what of a node
 
 
 class DesiredView:
-    """The desired state as a slot knows it.
-
-    Parameters
-    ----------
-    cycle_ms : int
-        After how many milliseconds it is looked at again without a change having been told.
-    """
+    """The desired state as a slot knows it."""
 
     def __init__(self, newest: Callable[[], DesiredState], *, cycle_ms: int) -> None:
         self._newest = newest

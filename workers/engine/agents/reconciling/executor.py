@@ -40,10 +40,6 @@ class FragmentExecutor:
 
     Parameters
     ----------
-    around : SlotContext
-        Engine, broker, store and desired state of the slot.
-    clock_ms : callable
-        The time in ms since the epoch.
     on_violation : callable, optional
         Told of each invariant that a snapshot violates, by fragment and sentence, once; by default it is logged.
     """

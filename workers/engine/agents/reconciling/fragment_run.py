@@ -210,8 +210,6 @@ class FragmentRun:
 
         Parameters
         ----------
-        activate_at_ms : int, optional
-            When it is looked at whether routes are in force.
         trigger_ms : int, optional
             How far apart its batches were asked to begin.
         """

@@ -60,8 +60,6 @@ def stage_of(
 
     Parameters
     ----------
-    fragment_id : str
-        One of ``desired.outgoing``.
     begun, ended : collection of str
         The fragments that have left a record of their beginning (those of other nodes: that have said so), or of their
         end.
@@ -106,11 +104,6 @@ def upstream(
 
     Those that were cleared away wrote long ago; those that go on with this one's work will write there, but after it
     has ended.
-
-    Parameters
-    ----------
-    fragment_id : str
-        One of ``desired.outgoing``.
     """
     inputs = {item.channel for item in desired.outgoing[fragment_id].inputs}
     return tuple(

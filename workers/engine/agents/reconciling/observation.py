@@ -75,8 +75,6 @@ class Observer:
 
         Parameters
         ----------
-        desired : DesiredState
-            What the decision goes by; the caller has seen that no newer one is there.
         has_lock, has_handover_lock : bool
             Whether this slot may run the fragment, and may take over the work of others now.
 

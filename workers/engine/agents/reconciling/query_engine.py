@@ -98,13 +98,7 @@ class SparkEngine:
     def read_states(
         self, fragment_id: str, *, folds: int, batch: int, run_id: str | None = None
     ) -> Sequence[str | None]:
-        """As ``Engine`` has it.
-
-        Parameters
-        ----------
-        fragment_id, folds, batch, run_id
-            As ``Engine.read_states`` has them.
-        """
+        """As ``Engine`` has it."""
         return read_states(self.spark, self.store.checkpoint(fragment_id), folds=folds, batch=batch, run_id=run_id)
 
     def due_ms(self, source: Task, number: int) -> int:

@@ -36,8 +36,6 @@ class DesiredStateWatcher(threading.Thread):
 
     Parameters
     ----------
-    on_change : callable
-        Called without arguments once a change is kept.
     on_coming : callable, optional
         Called with what is desired before it is kept, so before any slot sees it.
     cycle_s : float

@@ -143,9 +143,10 @@ class BrokerUsers:
             self._broker.execute_command("ACL", "SAVE")
 
     def _fragments(self, coming: Collection[DesiredState]) -> Mapping[str, WantedFragment]:
-        """What the node works for, as the agent was told: what slots record says what is not cleared away yet, and
-        nothing more, for who breaks out of one writes there."""
-        recorded = {path.stem for path in self._store.folder.glob("slot-*/*.json")}
+        """What the node works for, as the agent was told: what slots record says what is not cleared away yet, also of
+        queries that stood by, and nothing more, for who breaks out of one writes there."""
+        standby = SlotStore(self._store.data_dir, self._store.folder).having("standby")
+        recorded = standby | {path.stem for path in self._store.folder.glob("slot-*/*.json")}
         if self._known is None:
             self._known = self._store.read_known()
         if self._known is None:  # of an earlier version

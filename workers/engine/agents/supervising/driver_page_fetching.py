@@ -69,13 +69,7 @@ class PageAddress:
 
 
 class DriverPages(OrderAnswers):
-    """Answers what the site asks of the drivers' pages.
-
-    Parameters
-    ----------
-    slots : callable
-        The node's slots as they are now.
-    """
+    """Answers what the site asks of the drivers' pages."""
 
     def __init__(
         self, broker: redis.Redis, settings: Settings, *, slots: Callable[[], Sequence[SlotProcess]],

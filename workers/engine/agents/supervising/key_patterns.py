@@ -66,11 +66,6 @@ def named_after(fragment: str, *, more: str = "") -> Iterator[str]:
     """Everything that is a fragment's: streams and their parts, valves, meters, what it leaves for an heir.
 
     Each kind of key is named: of the others some are read whoever is in the name, such as reports of nodes.
-
-    Parameters
-    ----------
-    more : str, optional
-        ``*`` for all fragments whose names begin so.
     """
     name = f"{escaped(fragment)}{more}"
     yield from (key(name) for key in _NAMED)
@@ -84,13 +79,7 @@ def of_channel(channel: str) -> Iterator[str]:
 
 
 def of_copies(node: str, own: Iterable[str], held: Mapping[str, str]) -> Iterator[str]:
-    """What slots touch of copies of state: of the node's own fragments those that go elsewhere, and those it holds.
-
-    Parameters
-    ----------
-    held : mapping of str to str
-        Of other nodes' fragments those whose state this one holds.
-    """
+    """What slots touch of copies of state: of the node's own fragments those that go elsewhere, and those it holds."""
     yield READ_ONLY + escaped(keys.copies_at(node))
     for name in own:
         yield escaped(keys.ahead(keys.copy_name(name, ""))) + "*"

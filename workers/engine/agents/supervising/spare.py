@@ -38,11 +38,6 @@ def wait_for_a_slot(settings: Settings, *, commands: TextIO, tell: LineWriter) -
 
     Where ``stop`` comes, or the input ends, before that, the process ends at once, whatever it was doing: nothing that
     it has begun is for anybody.
-
-    Parameters
-    ----------
-    commands : TextIO
-        What the agent says; what follows ``take`` is left in it.
     """
     tell({"state": "starting"})
     orders: queue.SimpleQueue[str] = queue.SimpleQueue()

@@ -41,8 +41,6 @@ class SlotProcess:
 
     Parameters
     ----------
-    name : str
-        The slot's index, as the desired state names it.
     argv : sequence of str
         What runs the slot: a process that reads ``poke`` and ``stop`` lines and writes reports, one JSON a line.
     on_news : callable
@@ -53,8 +51,6 @@ class SlotProcess:
         A driver that is kept ready, and takes the place of one that died.
     enclose : callable, optional
         Gives, by name and command, the command and environment behind a wall, at each start.
-    answer : callable, optional
-        Answers what the process asks for, with a line.
     works_for : callable, optional
         Whether a query is one that the process may tell of: by its id.
     log : callable, optional

@@ -47,8 +47,6 @@ class TrialRunner(threading.Thread):
 
     Parameters
     ----------
-    on_trial : callable, optional
-        Called with the name of a trial before a slot hears of it.
     apart : callable
         Does what it is given where slots write (`Confinement.apart`).
     """

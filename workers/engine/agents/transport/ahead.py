@@ -76,12 +76,8 @@ def how_far(
 
     Parameters
     ----------
-    is_ready : bool
-        Whether the heir stands by.
     is_over : bool
         Whether it was over before: a copy is not made again for an heir that was ready once.
-    still_ms : int
-        Since when nothing of it has come any further.
     """
     if not is_ready:
         return Ahead.WAIT
@@ -96,15 +92,7 @@ def how_far(
 
 
 def is_worth_another(lengths: Sequence[int], limits: CopyLimits) -> bool:
-    """Whether another round would leave less to be sent at the end.
-
-    Parameters
-    ----------
-    lengths : sequence of int
-        How many bytes the copy and each round after it took.
-    limits : CopyLimits
-        From where on it is not.
-    """
+    """Whether another round would leave less to be sent at the end."""
     *before, last = lengths
     if last <= limits.small_bytes or len(before) >= limits.most_rounds:
         return False
@@ -113,12 +101,5 @@ def is_worth_another(lengths: Sequence[int], limits: CopyLimits) -> bool:
 
 def goes_as_difference(*, copied: str | None, stored: bytes | None, is_refused: bool) -> bool:
     """Whether a record may be sent as the difference from a copy: the heir has just that, and has not found it broken.
-
-    Parameters
-    ----------
-    stored : bytes, optional
-        That of the one that the heir's node has.
-    is_refused : bool
-        Whether the heir asks for the whole record.
     """
     return copied is not None and stored == copied.encode() and not is_refused

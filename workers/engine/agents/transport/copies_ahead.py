@@ -30,13 +30,7 @@ Note = Callable[[str, object], int]  # how far something is on its way to an hei
 
 
 class CopySender:
-    """What goes ahead from one slot.
-
-    Parameters
-    ----------
-    news : News
-        The slot's side of what is new in records.
-    """
+    """What goes ahead from one slot."""
 
     def __init__(
         self, broker: redis.Redis, store: Any, news: News, parcels: Parcels, *, limits: CopyLimits
@@ -64,13 +58,7 @@ class CopySender:
         return self._how_far.get(heir) is Ahead.COPY and files.size(heir, kind) is None
 
     def turn(self, fragment_id: str, heir: str, *, is_ready: bool, note: Note) -> None:
-        """See how far the copy of a fragment's state is, and send what is there of it.
-
-        Parameters
-        ----------
-        is_ready : bool
-            Whether the heir stands by.
-        """
+        """See how far the copy of a fragment's state is, and send what is there of it."""
         before, has_copy = self._how_far.get(heir), self._parcel(heir, AHEAD) is not None
         # What was too little to go ahead may be enough after the batch that is under way.
         is_over = before is Ahead.OVER and (has_copy or heir in self._given_up)
@@ -92,13 +80,7 @@ class CopySender:
         return self._send(name)[0] if self._parcel(name, AHEAD) is not None else Sent()
 
     def on_both_nodes(self, heir: str, *, is_refused: bool) -> Parcel | None:
-        """What has gone ahead to an heir and is on both nodes; None where its record has to go whole.
-
-        Parameters
-        ----------
-        is_refused : bool
-            Whether it asks for the whole record.
-        """
+        """What has gone ahead to an heir and is on both nodes; None where its record has to go whole."""
         stored = self._broker.hget(keys.ahead(heir), STORED)
         copy, _ = self._advanced(heir, stored)
         copied = copy and copy.makes
@@ -150,13 +132,7 @@ class CopySender:
 
 
 class CopyReceiver:
-    """What comes ahead to one slot.
-
-    Parameters
-    ----------
-    news : News
-        The slot's side of what is new in records.
-    """
+    """What comes ahead to one slot."""
 
     def __init__(self, broker: redis.Redis, store: Any, news: News, manifests: Manifests) -> None:
         self._broker, self._store, self._news, self._manifests = broker, store, news, manifests

@@ -25,13 +25,7 @@ _WAVE = "wave:"
 
 
 def go_on_from_copy(broker: redis.Redis, files: Files, before: str, heir: WantedFragment, *, node: str) -> bool:
-    """Whether a fragment has what it begins with: the copy of another's state that this node holds.
-
-    Parameters
-    ----------
-    before : str
-        The fragment that it goes on with.
-    """
+    """Whether a fragment has what it begins with: the copy of another's state that this node holds."""
     copy = keys.copy_name(before, node)
     if files.size(copy, HELD) is not None and broker.hexists(keys.copies(before), node):
         files.write(heir.id, _ON_ITS_WAY, files.read(copy, HELD))

@@ -47,10 +47,6 @@ def text_round(last: bytes, text: bytes, *, base: str, most_share: float) -> byt
 
     Parameters
     ----------
-    last, text : bytes
-        The text as it went before, and as it is now.
-    base : str
-        The SHA-256 of the former.
     most_share : float
         Up to which share of the text its difference is worth sending.
     """
@@ -67,8 +63,6 @@ class News:
     ----------
     most_share : float
         Up to which share of a record its difference is worth sending.
-    keeps_stores : bool
-        Whether queries here keep state by key in stores.
     """
 
     def __init__(self, store: Any, *, most_share: float, keeps_stores: bool) -> None:
@@ -106,8 +100,6 @@ class News:
 
         Parameters
         ----------
-        heir : str
-            The fragment that is to go on with it.
         kind : str
             The kind of the file with it; the copy itself, where a slot was killed before it was told.
 
@@ -133,23 +125,12 @@ class News:
             files.rename(heir, kind, COPY)
 
     def record(self, name: str, check: str) -> bytes | None:
-        """The record of a copy that was taken, to go on with by itself; None where it is no such copy.
-
-        Parameters
-        ----------
-        check : str
-            The SHA-256 of what was taken last.
-        """
+        """The record of a copy that was taken, to go on with by itself; None where it is no such copy."""
         text = self._store.files.read(name, COPY)
         return self._copies.record(name, text, check=check) if is_of_stores(text[:MOST_OF_HEAD]) else text
 
     def put_together(self, heir: str, kind: str, manifest: Manifest) -> bytes:
         """The record, of what came ahead for an heir and what is new since.
-
-        Parameters
-        ----------
-        kind : str
-            The kind of the file with what is new.
 
         Raises
         ------

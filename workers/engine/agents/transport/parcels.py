@@ -48,8 +48,6 @@ class Files(Protocol):
 
         Parameters
         ----------
-        name, kind : str
-            The fragment and what the file is to it.
         first, length : int, optional
             Where the part begins, and how many bytes it has at most; -1 for all that are left.
         """
@@ -62,8 +60,6 @@ class Files(Protocol):
 
         Parameters
         ----------
-        name, kind : str
-            The fragment and what the file is to it.
         at : int
             Behind how many bytes; what is there later than that goes.
         """
@@ -103,13 +99,7 @@ class FilesBeside:
         return status.st_ino, status.st_mtime_ns, status.st_size
 
     def read(self, name: str, kind: str, first: int = 0, length: int = -1) -> bytes:
-        """As ``Files`` has it.
-
-        Parameters
-        ----------
-        name, kind, first, length
-            As ``Files.read`` has them.
-        """
+        """As ``Files`` has it."""
         with self._path(name, kind).open("rb") as file:
             file.seek(first)
             return file.read(length)
@@ -119,13 +109,7 @@ class FilesBeside:
         write_atomically(self._path(name, kind), text)
 
     def append(self, name: str, kind: str, text: bytes, *, at: int) -> None:
-        """As ``Files`` has it.
-
-        Parameters
-        ----------
-        name, kind, text, at
-            As ``Files.append`` has them.
-        """
+        """As ``Files`` has it."""
         path = self._path(name, kind)
         path.parent.mkdir(parents=True, exist_ok=True)
         with os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+b") as file:
@@ -314,8 +298,6 @@ def fetch(
 
     Parameters
     ----------
-    name, to : str
-        The fragment that it is for, and the kind that it is to be.
     expires_s : int
         After how many seconds the hash goes, where nobody offers it again.
     """

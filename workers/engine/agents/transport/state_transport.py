@@ -56,15 +56,7 @@ class Elsewhere:
 
 
 class Carrier:
-    """One slot's side of all handovers between its node and others.
-
-    Parameters
-    ----------
-    clock_ms : callable
-        The time in ms since the epoch.
-    keeps_stores : bool, optional
-        Whether queries here keep state by key in stores; else it comes as a text.
-    """
+    """One slot's side of all handovers between its node and others."""
 
     def __init__(
         self, broker: redis.Redis, store: Any, *, clock_ms: Callable[[], int], limits: CopyLimits = LIMITS,

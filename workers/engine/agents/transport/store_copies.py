@@ -66,11 +66,6 @@ class StoreCopies:
         base : str
             The SHA-256 of that copy or round.
 
-        Returns
-        -------
-        bytes or None
-            None where it cannot be told from them.
-
         Raises
         ------
         StateLost
@@ -106,13 +101,6 @@ class StoreCopies:
     def take(self, heir: str, text: bytes, *, check: str) -> None:
         """Make stores of a copy, or bring them to where a round has them; repeating it is safe.
 
-        Parameters
-        ----------
-        heir : str
-            The fragment that is to go on with them.
-        check : str
-            Its SHA-256.
-
         Raises
         ------
         StateLost
@@ -130,11 +118,6 @@ class StoreCopies:
     def record(self, heir: str, text: bytes, *, check: str) -> bytes | None:
         """The record that a copy has, with its pointers to the stores that `take` has made of it; None where it has
         none, for what it says is newer than any.
-
-        Parameters
-        ----------
-        heir, text, check
-            As `take` was given them last.
         """
         head = _head(text)
         if "record" not in head:
@@ -147,15 +130,6 @@ class StoreCopies:
 
     def put_together(self, heir: str, change: bytes, *, check: str) -> bytes:
         """Bring the stores to where the predecessor ended; the record, as its heir goes on with it.
-
-        Parameters
-        ----------
-        heir : str
-            As `take` was given it.
-        change : bytes
-            What `change` gave.
-        check : str
-            The SHA-256 of what went ahead last.
 
         Raises
         ------

@@ -129,13 +129,6 @@ def digest_of(jar: Path) -> str | None:
 def compile_java(compiler: str, sources: list[Path], *, into: Path, class_path: tuple[Path, ...] = ()) -> None:
     """Compile Java sources against PySpark's jars.
 
-    Parameters
-    ----------
-    compiler : str
-        Path of ``javac``.
-    into : Path
-        Folder of the class files; made where it is missing.
-
     Raises
     ------
     BuildFailed
