@@ -129,7 +129,7 @@ def test_an_approver_chooses_and_the_trail_says_so(world: World, other: Dataflow
 def test_the_page_the_api_and_the_command_say_what_it_means(world: World, other: DataflowRecord, client) -> None:
     client.force_login(world.ben)
     page = client.get(f"/dataflows/{other.pk}/").content.decode()
-    assert "its outputs are not those that it would have alone" in page and 'data-when-behind="spill"' in page
+    assert "its outputs differ from those it would have alone" in page and 'data-when-behind="spill"' in page
     client.post(f"/dataflows/{other.pk}/when-behind", {"choice": LOSE_OLDEST})
     assert 'data-when-behind="lose_oldest"' in client.get(f"/dataflows/{other.pk}/").content.decode()
     answer = client.post(
