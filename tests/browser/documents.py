@@ -49,7 +49,7 @@ LONG = json.dumps({
     "name": "Readings of all stations in the northern districts, cleaned and written to the lake",
     "tasks": [
         {"id": f"{_LONG}-in", "type": "files", "config": {
-            "path": "readings", "format": "ndjson", "columns": ["station_of_the_district: string", "value: double"]}},
+            "path": "readings", "format": "ndjson", "columns": ["station_of_the_district:string", "value:double"]}},
         {"id": f"{_LONG}-work", "alternates": [
             {"name": "everything-that-arrives", "type": "sql", "value": 2, "config": {
                 "query": "SELECT *, 'everything' AS kept FROM input"}},
