@@ -155,7 +155,7 @@ def test_what_its_team_chose_to_have_paused_is_paused_and_told_why(
     assert enacted(proposal).dataflow.status == "paused"
     assert DataflowRecord.objects.get(pk=record.pk).status == "running"
     finding = live_dataflow(viewer_of(world.mo), other.pk)["health"]["dataflow/speeds"]
-    assert "others need that stream" in finding["cause"] and finding["remedy"]
+    assert "a stream that others need" in finding["cause"] and finding["remedy"]
     assert "a stream that others need" in plan_of(proposal.plan).why
     assert AuditEntry.objects.filter(verb="dataflow.pause_slow", actor=None).count() == 1
     observe(monkeypatch)
