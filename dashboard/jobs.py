@@ -265,7 +265,7 @@ def slot_counters(
         return counters.read_counters(broker(settings.REDIS_URL), fragments)
     except redis.RedisError as error:
         raise BrokerAway(
-            "The broker does not answer, so nothing is measured.", remedy="What is used meanwhile is made up for.",
+            "The broker does not answer, so nothing is measured.", remedy="Use meanwhile is counted once it answers.",
         ) from error
 
 

@@ -168,12 +168,12 @@ def notes_of(schedule: Schedule, *, task_types: TaskTypes) -> list[str]:
         planned = coming[source] if given is None else given
         if coming[source] > planned * (1 + TOLERANCE):
             notes.append(
-                f"{source} makes {coming[source]:g} events/s, and the schedule is for {planned:g}: what is more than "
-                "it sustains is late.")
+                f"{source} makes {coming[source]:g} events/s, and the schedule is for {planned:g}: events beyond "
+                "what it sustains are late.")
         elif coming[source] < planned * (1 - TOLERANCE):
             notes.append(
-                f"{source} makes {coming[source]:g} events/s, and the schedule is for {planned:g}: that rate never "
-                "comes. It takes slots for events that do not come, and its outcome will miss the rate.")
+                f"{source} makes {coming[source]:g} events/s, and the schedule is for {planned:g}: it keeps slots "
+                "for events that never arrive, and its outcome will miss the rate.")
     if not schedule.prediction.keeps:
         limit = schedule.prediction.routed.limit
         why = f": {limit.reason}" if limit else ""

@@ -155,7 +155,7 @@ def plan_move(
                 remedy=f"Name one of {', '.join(sorted(own))}.", dataflow=dataflow_id, query=name)
     if node_of(slot) in silent:
         raise InvalidTransition(
-            f"{query} cannot be moved to {slot}: nothing is heard of {node_of(slot)}.",
+            f"{query} cannot be moved to {slot}: {node_of(slot)} does not report.",
             remedy=f"Choose a slot of another node, or start the agent of {node_of(slot)} and try again.",
             query=query, slot=slot)
     if slot in closed:
@@ -168,7 +168,7 @@ def plan_move(
         node = node_of(own[name][1].slot)
         if node in silent and name not in copied:
             raise InvalidTransition(
-                f"{name} cannot be moved: nothing is heard of {node}, which has its state.",
+                f"{name} cannot be moved: {node}, which has its state, does not report.",
                 remedy=f"Start the agent of {node} and try again.", query=name, slot=slot)
         _require_movable(estate, *own[name], slot, task_types=task_types, file_secrets=file_secrets)
     homes = {name: own[name][0] for name in queries}
@@ -185,8 +185,8 @@ def _notes(estate: EstateView, submitted: Submitted, homes: Mapping[str, Fragmen
     if not placed:
         return ()
     return (
-        f"A schedule says where {' and '.join(placed)} {'run' if placed[1:] else 'runs'}. What it promised is not held "
-        "to what is measured from now on, until the move is taken back or the dataflow is scheduled again.",)
+        f"A schedule says where {' and '.join(placed)} {'run' if placed[1:] else 'runs'}. Its promise is suspended "
+        "until the move is taken back or the dataflow is scheduled again.",)
 
 
 def _require_movable(

@@ -59,5 +59,5 @@ def _silent(plan: Plan, evidence: EnactmentEvidence, done: Collection[str]) -> d
         if fragment_id in routed:
             nodes |= set(evidence.awaited)
         if silent := sorted(nodes - set(evidence.reports)):
-            causes[fragment_id] = f"Nothing is heard of node {', '.join(silent)}: it goes on when that is back."
+            causes[fragment_id] = f"Not reporting: {', '.join(silent)}. The plan continues once that is back."
     return causes

@@ -211,21 +211,21 @@ CLOSE_OUTLET = StepKind(
     reverse="open_outlet", rank=0, unnoticed=True,
     is_done=_every_query(lambda seen: seen.query is not None and not seen.publishes))
 CLOSE_TAIL = StepKind(
-    name="close_tail", words="{fragment} goes on with {active} of its {active_before} tasks",
+    name="close_tail", words="Query {fragment} continues with {active} of its {active_before} tasks",
     reverse="open_tail", rank=1, is_done=_every_query(_tail_is_closed), unnoticed=True)
 STOP_FRAGMENT = StepKind(
-    name="stop_fragment", words="Stop query {fragment} on {slot}",
+    name="stop_fragment", words="Stop {tasks} on {slot}, query {fragment}",
     reverse="start_fragment", rank=2, unnoticed=True,
     is_done=_every_query(lambda seen: seen.query is None, leaving=True))
 PAUSE_FRAGMENT = StepKind(
-    name="pause_fragment", words="Pause query {fragment} on {slot}; its state is kept",
+    name="pause_fragment", words="Pause {tasks} on {slot}, query {fragment}; its state is kept",
     reverse="resume_fragment", rank=2, is_done=_every_query(_is_at_rest), unnoticed=True)
 HAND_OVER = StepKind(
-    name="hand_over", words="Hand {inherits} over to {fragment} on {slot}: {tasks}",
+    name="hand_over", words="Continue {tasks} on {slot}, query {fragment} in the place of {inherits}",
     reverse="hand_over", rank=3, is_done=_every_query(_has_taken_over), starts_query=True, interrupts=True,
     hands_over=True)
 START_FRAGMENT = StepKind(
-    name="start_fragment", words="Start {queries}: {tasks}",
+    name="start_fragment", words="Start {tasks}: {queries}",
     reverse="stop_fragment", rank=4, is_done=_every_query(lambda seen: seen.runs), starts_query=True, begins=True)
 RESUME_FRAGMENT = StepKind(
     name="resume_fragment", words="Resume query {fragment} on {slot} with {active} of its tasks",
@@ -247,7 +247,7 @@ HAND_OVER_BUNDLE = StepKind(
     reverse="hand_over_bundle", rank=6, is_done=_every_query(_has_taken_over), starts_query=True, of_bundles=True,
     interrupts=True, hands_over=True)
 TAKE_KEYS = StepKind(
-    name="take_keys", words="Let {bundle} on {place} go on with its keys of {task}, and their state",
+    name="take_keys", words="Let {bundle} on {place} continue with its keys of {task}, and their state",
     reverse="take_keys", rank=6, is_done=_every_query(_has_taken_over), starts_query=True, of_bundles=True,
     interrupts=True, hands_over=True)
 SET_FRAGMENT = StepKind(
@@ -263,7 +263,7 @@ POLICY = StepKind(
     name="policy", words="{task} is switched by another policy: {setting}",
     reverse="policy", rank=6, is_done=lambda step, fragment, evidence: True, of_policy=True)
 OPEN_TAIL = StepKind(
-    name="open_tail", words="{fragment} works on {active} of its tasks again",
+    name="open_tail", words="Query {fragment} works on {active} of its tasks again",
     reverse="close_tail", rank=7, is_done=_every_query(_tail_is_open), unnoticed=True)
 OPEN_OUTLET = StepKind(
     name="open_outlet", words="{fragment} publishes the stream of {task} to {reader}",
@@ -273,7 +273,7 @@ ROUTE = StepKind(
     reverse="route", rank=9, is_done=_is_routed, of_bundles=True, divides_streams=True)
 LEAVE_BUNDLE = StepKind(
     name="leave_bundle",
-    words="{bundle} on {place} gets no more of {task}; it reads what it has to the end, then stops",
+    words="{bundle} on {place} gets no more of {task}; it finishes its waiting events, then stops",
     reverse="start_bundle", rank=10, is_done=_every_query(_has_left), of_bundles=True)
 
 STEP_KINDS: Mapping[str, StepKind] = {

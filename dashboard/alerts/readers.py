@@ -169,7 +169,7 @@ def _silent_source(evidence: EvaluationScope) -> Readings | None:
             value=silence(points[line].values, MINUTE.step_s) if line in points else None, cause=f"source:{task}",
             dataflow=dataflow,
             text=f"{evidence.view.name_of(task)} has made no events for longer than ever in the last day.",
-            remedy="See whether what it reads has fallen silent, or raise the rule's threshold.")
+            remedy="Check whether the system that it reads has fallen silent, or raise the rule's threshold.")
         for line, (task, dataflow) in sources.items()}
 
 
@@ -265,8 +265,8 @@ def _broken_promise(evidence: EvaluationScope) -> Readings | None:
             f"{miss.what} of {miss.where}" if miss.where else str(miss.what) for miss in outcome.missed))
         readings[Element(DATAFLOW, key)] = AlertReading(
             value=1.0 if missed else 0.0, cause="promise", dataflow=key,
-            text=f"The schedule of {evidence.of_dataflow(key)} does not keep what was promised: {missed or 'nothing'}.",
-            remedy="Its schedule's page compares what was planned with what is measured.")
+            text=f"The schedule of {evidence.of_dataflow(key)} misses its promise: {missed or 'nothing'}.",
+            remedy="The page of its schedule compares planned and measured figures.")
     return readings
 
 
@@ -331,7 +331,7 @@ def _too_few_slots(evidence: EvaluationScope) -> Readings | None:
     return {Element(ESTATE, "slots"): AlertReading(
         value=1.0 if deployed.case == "lacking" else 0.0, cause="too_few_slots",
         text=f"{deployed.why} {lacking}".rstrip(),
-        remedy="Start an agent with more slots or on another machine, or pause or remove what is not needed.")}
+        remedy="Start an agent with more slots or on another machine, or pause or remove dataflows that nobody needs.")}
 
 
 READERS: Mapping[str, Callable[[EvaluationScope], Readings | None]] = {

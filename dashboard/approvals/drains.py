@@ -203,7 +203,7 @@ class _Seen:
     ) -> Hold | None:
         """What stands in the way whatever was tried."""
         if is_away:
-            return Hold(f"Nothing is heard of {self._node}: what is there can be handed over once its agent answers.")
+            return Hold(f"{self._node} does not report: its queries can be handed over once its agent answers.")
         if not running:
             return Hold("None of the dataflows that work in it is running: it goes for one that is.")
         for proposal in moves:

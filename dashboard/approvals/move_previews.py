@@ -168,7 +168,7 @@ def _require_heard(looked: Looked | None, slot: str) -> None:
     """Raise where the slot's node does not report now, though it did a moment ago."""
     if looked is None or node_of(slot) not in looked.view.reading.reports:
         raise InvalidTransition(
-            f"Nothing is heard of {node_of(slot)} now.", remedy="Wait until it reports, or choose another node.")
+            f"{node_of(slot)} does not report now.", remedy="Wait until it reports, or choose another node.")
 
 
 def _foreseen(
@@ -184,7 +184,7 @@ def _foreseen(
             TeamToAgree(each.team.slug, each.team.name, each.demand.approvals, each.demand.role)
             for each in team_demands(plan, own=record.team))}
     if looked is None:
-        return facts_of | {"risks": ("Nothing is heard of what runs, so nothing is known of loads and traffic.",)}
+        return facts_of | {"risks": ("No node reports, so loads and traffic are not known.",)}
     foreseen = foresee(
         looked.deployment, [name for name in queries if name in looked.deployment.bundles], slot, thresholds())
     return facts_of | {

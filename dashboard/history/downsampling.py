@@ -13,7 +13,7 @@ import numpy as np
 from django.db import transaction
 from numpy.typing import NDArray
 
-from dashboard.history import annotations
+from dashboard.history import annotations, query_lines
 from dashboard.history.block_layout import LAYOUTS, complete_until
 from dashboard.history.blocks import Matrix, decoded, encoded, sharded
 from dashboard.history.models import Block, SeriesRow
@@ -43,6 +43,7 @@ def prune(now_s: int) -> int:
     oldest_s = now_s - MINUTE.keep_s
     Block.objects.filter(grain_s=MINUTE.step_s, begins_s__lt=oldest_s - LAYOUTS[MINUTE].span_s).delete()
     annotations.forget(oldest_s)
+    query_lines.forget(oldest_s)
     return SeriesRow.objects.filter(seen_s__lt=oldest_s - SEEN_EVERY_S - LAYOUTS[MINUTE].span_s).delete()[0]
 
 

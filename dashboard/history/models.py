@@ -1,4 +1,4 @@
-"""The rows of kept history: which series there are, blocks of their points, and annotations."""
+"""The rows of kept history: which series there are, blocks of their points, annotations, and lines of queries."""
 
 from __future__ import annotations
 
@@ -56,3 +56,20 @@ class AnnotationRow(models.Model):
         ordering = ["at_s", "what", "kind", "subject"]
         constraints = [
             models.UniqueConstraint(fields=["kind", "subject", "at_s", "what", "text"], name="one_row_an_annotation")]
+
+
+class QueryLine(models.Model):
+    """A ``former`` query, which ended at ``at_s``, and one that has its place: directly (``distance`` 1) or by others.
+
+    ``is_main``: it is of the one line whose points are shown as the query's own; others were fused with it.
+    """
+
+    query = models.CharField(max_length=100)
+    former = models.CharField(max_length=100, db_index=True)
+    distance = models.PositiveSmallIntegerField()
+    is_main = models.BooleanField()
+    at_s = models.BigIntegerField(db_index=True)
+
+    class Meta:
+        ordering = ["query", "distance", "former"]
+        constraints = [models.UniqueConstraint(fields=["query", "former"], name="one_row_a_former_query")]

@@ -71,7 +71,7 @@ def _labelled(
 def _site(view: View, document: dict) -> Families:
     reading, counts = view.reading, document["counts"]
     yield _gauge("weir_broker_up", "Whether the broker answers.", float(reading.available))
-    yield _gauge("weir_worker_up", "Whether a worker does what is due.", float(reading.available and reading.worker))
+    yield _gauge("weir_worker_up", "Whether a worker runs.", float(reading.available and reading.worker))
     yield _gauge("weir_estate_generation", "Number of the estate's state.", view.estate.generation)
     yield _gauge("weir_running_tasks", "Running tasks that work.", counts["running_tasks"])
     yield _gauge("weir_tasks_without_reuse", "Tasks that would run if nothing were shared.", counts["without_reuse"])

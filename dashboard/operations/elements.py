@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from dashboard.catalog.permissions import dataflow_for
+from dashboard.history import query_lines
 from dashboard.operations.diagnosis.health import health
 from dashboard.operations.live_reader import live_stream
 from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.findings import Finding
 from dashboard.operations.live_view.live_documents import LiveStream
 from dashboard.operations.live_view.notable import Notable, notable_of
+from dashboard.operations.live_view.query_places import query_now
 from dashboard.operations.live_view.survival import copied, if_lost_in_words, survival_in_words
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport, checkpoint_age_ms
@@ -24,7 +26,8 @@ LOG_ENTRIES = 50
 
 @dataclass(frozen=True, slots=True)
 class QueryDetail:
-    """A query. ``tasks``: running task and name of each working one; ``dataflows`` of the viewer that work in it.
+    """A query. ``tasks``: running task and name of each working one; ``dataflows`` of the viewer that work in it;
+    ``before``: the queries whose place it took, the newest first.
 
     ``traceback`` is empty for whoever is of no team whose dataflow works in it: it may show values of events.
     """
@@ -40,6 +43,7 @@ class QueryDetail:
     traceback: str
     traceback_withheld: bool
     log: Sequence[Notable]
+    before: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +108,19 @@ class NodePlace:
 
 
 def query_of(viewer: Viewer, query_id: str) -> QueryDetail:
-    """A query by its id; ``NotFound`` where the viewer may not know of it."""
+    """A query by its id, or by that of one whose place it took; ``NotFound`` where the viewer may not know of it."""
     view = view_for(viewer)
-    fragment, bundle = _bundle(view, query_id)
+    if (place := query_now(view, query_id)) is None:
+        raise NotFound("There is no such query.", remedy="It may have ended: see the dataflow's page.")
+    fragment, bundle = place
+    before = query_lines.before([bundle.id])
     report, users = view.bundle_report(bundle), view.users(fragment.active_tasks)
     may_see = any(user["id"] in view.own for user in users)
     return QueryDetail(
         bundle.id, fragment.id, bundle.slot, node_of(bundle.slot),
         list(zip(fragment.active_tasks, _names_along(view, fragment), strict=True)), users, report,
         view.in_words(report.error or ""), view.in_words(report.traceback) if may_see else "",
-        bool(report.traceback) and not may_see, notable_of(view, {bundle.id}, count=LOG_ENTRIES))
+        bool(report.traceback) and not may_see, notable_of(view, {bundle.id, *before}, count=LOG_ENTRIES), before)
 
 
 def queries_of(viewer: Viewer, dataflow_id: UUID | str) -> list[QueryCheckpoint]:
@@ -194,12 +201,3 @@ def node_place(viewer: Viewer, name: str) -> NodePlace:
         name, view.node_report(name), [(slot, view.slot_report(slot)) for slot in slots],
         [finding for finding in health(view) if finding.name in concerned or finding.slot in concerned],
         if_lost_in_words(copied(reports), len(reports)))
-
-
-
-def _bundle(view: View, query_id: str) -> tuple[Fragment, RunningBundle]:
-    for fragment in view.fragments():
-        for bundle in fragment.queries:
-            if query_id == bundle.id:
-                return fragment, bundle
-    raise NotFound("There is no such query.", remedy="It may have moved or ended: see the dataflow's page.")

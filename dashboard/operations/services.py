@@ -53,8 +53,8 @@ def drain_node(*, name: str, actor: User | None = None) -> NodeRow:
     is_draining = node_row(name).draining_since is not None
     if not is_draining and not offered_slots().exclude(node=name).exists():
         raise NothingElsewhere(
-            f"What runs on {name} has nowhere to go: no other node has slots that are free to use.",
-            remedy="Start an agent on another machine, or free what is reserved, then try again.", node=name)
+            f"The queries on {name} cannot move: no other node has a free slot.",
+            remedy="Start an agent on another machine, or free a reserved slot, then try again.", node=name)
     return _set(name, actor=actor, drains=True)
 
 

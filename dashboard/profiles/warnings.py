@@ -117,8 +117,8 @@ def machine_warnings(schedule: Schedule) -> list[str]:
             classes = " and ".join(sorted({measured[task] for task in strange}))
             remarks.append(
                 f"{node} is another class of machine ({machine}) than {_named(strange)} "
-                f"{'were' if len(strange) > 1 else 'was'} measured on ({classes}): what is predicted of the bundles "
-                "there may not hold.")
+                f"{'were' if len(strange) > 1 else 'was'} measured on ({classes}): predictions for bundles there "
+                "may not hold.")
     return remarks
 
 

@@ -99,7 +99,7 @@ def _bundle(view: View, fragment: Fragment, bundle_id: str, slot: str, names: Ma
 def _silence(view: View, slot: str) -> str:
     """Why a slot's bundles do not report; empty where the slot runs, or where no report could be read at all."""
     if view.reading.reports.node(node_of(slot)) is None:
-        return f"nothing is heard of node {node_of(slot)}" if view.reading.available else ""
+        return f"node {node_of(slot)} does not report" if view.reading.available else ""
     report = view.reading.reports.slot(slot) or SlotReport(state="gone")
     return "" if report.state == RUNNING else f"the driver of slot {slot} is {report.state}"
 

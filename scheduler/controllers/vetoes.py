@@ -90,7 +90,7 @@ def _in_flight(controller: Controller, state: LoopState, decision: Decision) -> 
         if own and not waits and not (decision.alongside and rests):
             yield "The round before is still in flight."
         elif decision.moves_queries and loop_round.decision.moves_queries and loop_round.phase in MOVING:
-            yield "Queries are being changed already; one change at a time in the whole estate."
+            yield "Queries are being changed already, and the estate changes them one plan at a time."
         elif same or (loop_round.decision.target == decision.target and not waits and not (
                 decision.alongside and loop_round.phase == ASKED and loop_round.controller != controller.name)):
             yield f"A round of {loop_round.controller} about the same is in flight."
@@ -129,7 +129,7 @@ def _back_and_forth(state: LoopState, decision: Decision, policy: Policy, now_s:
     for change in decision.changes:
         for value, until_s in _values_had(state, change, now_s):
             if value == change.after and until_s > now_s - policy.cool_down_s:
-                return f"That would take back what was changed lately ({change.aspect} {change.subject})."
+                return f"That would undo a recent change ({change.aspect} {change.subject})."
     return ""
 
 
@@ -156,7 +156,7 @@ def _unwelcome(controller: Controller, state: LoopState, decision: Decision, now
         same = {(change.what, change.after) for change in loop_round.decision.changes} & {
             (change.what, change.after) for change in decision.changes}
         if loop_round.phase in {ROLLED_BACK, BROKEN, STUCK} and same:
-            return "The same change did not bring what it promised within the last day."
+            return "The same change broke its promise within the last day."
     return ""
 
 

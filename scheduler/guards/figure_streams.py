@@ -30,7 +30,7 @@ DATAFLOW_FIGURES: Mapping[str, TaskFigure] = {
     "cpu": TaskFigure(DATAFLOW, "cpu", "cores that its tasks take, its part of what it shares"),
     "price_per_h": TaskFigure(DATAFLOW, "cpu", "what these cores cost an hour"),
     "limits_missed": TaskFigure(DATAFLOW, "latency_limit_ms", "how many of its latency limits are not met"),
-    "slots_lost": TaskFigure(SLOT, "cpu", "how many of its slots are not heard of"),
+    "slots_lost": TaskFigure(SLOT, "cpu", "how many of its slots do not report"),
 }
 
 

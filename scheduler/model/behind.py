@@ -16,9 +16,9 @@ PAUSE = "pause"  # its dataflow is paused
 LOSE_OLDEST = "lose_oldest"  # it goes on with the newest events; what it had not read is lost and counted
 CHOICES = (SPILL, PAUSE, LOSE_OLDEST)
 WORDS: Mapping[str, str] = {
-    SPILL: "goes on from disk: it misses nothing and is late until it has caught up",
-    PAUSE: "is paused, and goes on with new events when it is resumed",
-    LOSE_OLDEST: "loses the oldest events that it has not read: its outputs are not those that it would have alone",
+    SPILL: "continues from disk: it misses nothing and is late until it has caught up",
+    PAUSE: "is paused, and continues with new events when it is resumed",
+    LOSE_OLDEST: "loses the oldest events that it has not read: its outputs differ from those it would have alone",
 }
 
 

@@ -145,10 +145,18 @@ export class Graph {
     new ResizeObserver(() => this.resized()).observe(this.canvas);
   }
 
-  /** What is behind another tab is drawn once it has a place. */
+  /** What is behind another tab is drawn once it has a place; a window that was turned gets another layout. */
   resized() {
-    if (!this.waits || !this.stage.clientWidth) this.cy?.resize();
-    else this.draw(this.given);
+    const hasPlace = this.stage.clientWidth > 0;
+    const isTurned = this.cy && window.innerWidth !== this.windowWidth && this.shape().direction !== this.direction;
+    if (!hasPlace || !(this.waits || isTurned)) {
+      this.cy?.resize();
+      return;
+    }
+    const chosen = this.cy?.nodes(":selected").first().id();
+    this.kept = false;
+    this.draw(this.given);
+    if (chosen) this.select(chosen);
   }
 
   draw(graph) {
@@ -160,7 +168,7 @@ export class Graph {
     }
     ruler.font = `500 12px ${getComputedStyle(document.body).fontFamily}`;
     const shape = this.shape();
-    this.given = graph;
+    [this.given, this.direction, this.windowWidth] = [graph, shape.direction, window.innerWidth];
     this.graph = measured(graph, shape.direction === "DOWN", graph.large ? new Set() : this.open);
     this.byId = new Map(this.graph.tasks.map((task) => [task.id, task]));
     this.show(layOut(this.graph, shape));

@@ -10,13 +10,13 @@ def entry(name: str, *, estimated: float, measured: float, basis: str) -> dict:
 
 
 def test_what_was_not_metered_for_long_enough_is_held_to_nothing(capsys) -> None:
-    _print_later([entry("a", estimated=0.1, measured=0.1, basis="estimated")])
+    assert _print_later([entry("a", estimated=0.1, measured=0.1, basis="estimated")])
     printed = capsys.readouterr().out
     assert "1 of 1 were not metered" in printed and "within" not in printed
 
 
 def test_estimates_are_held_to_what_was_metered(capsys) -> None:
-    _print_later([
+    assert not _print_later([
         entry("a", estimated=0.1, measured=0.1, basis="estimated"),
         entry("b", estimated=0.1, measured=0.12, basis="measured"),
         entry("c", estimated=0.1, measured=0.3, basis="measured"), {"dataflow": "d"}])

@@ -43,6 +43,25 @@ rates: {sensors: 40}
 """
 SHARED = 3  # tasks that both have
 
+# As long as names may well be; with a live source, alternates, and a sink that writes to another system.
+_LONG = "readings-of-all-stations-in-the-northern-districts"
+LONG = json.dumps({
+    "name": "Readings of all stations in the northern districts, cleaned and written to the lake",
+    "tasks": [
+        {"id": f"{_LONG}-in", "type": "files", "config": {
+            "path": "readings", "format": "ndjson", "columns": ["station_of_the_district:string", "value:double"]}},
+        {"id": f"{_LONG}-work", "alternates": [
+            {"name": "everything-that-arrives", "type": "sql", "value": 2, "config": {
+                "query": "SELECT *, 'everything' AS kept FROM input"}},
+            {"name": "only-what-is-larger-than-twenty", "type": "sql", "guard": "latency_ms > 2000", "config": {
+                "query": "SELECT *, 'large' AS kept FROM input WHERE value > 20"}}]},
+        {"id": f"{_LONG}-lake", "type": "to_delta", "config": {"folder": "readings"}},
+        {"id": f"{_LONG}-out", "type": "output", "config": {"name": f"{_LONG}"[:50]}}],
+    "streams": [{"from": f"{_LONG}-{one}", "to": f"{_LONG}-{other}"}
+                for one, other in (("in", "work"), ("work", "lake"), ("work", "out"))],
+    "rates": {f"{_LONG}-in": 5}})
+LONG_SOURCE, LONG_SINK = f"{_LONG}-in", f"{_LONG}-lake"
+
 BROKEN = """\
 name: Broken
 tasks:

@@ -25,7 +25,9 @@ PAGES = {
     "wall": "/wall/", "pacing": "/estate/pacing", "tenancy": "/estate/tenancy",
     "task-types": "/task-types/", "audit": "/audit/", "teams": "/teams/", "people": "/people/", "help": "/help/start",
     "help-documents": "/help/documents", "help-words": "/help/words", "password": "/password/",
-    "not-found": "/no-such-page",
+    "own-data": "/dataflows/own-data/?type=kafka", "rules": "/teams/city/rules", "profiles": "/profiles/",
+    "measure": "/profiles/measure?type=senml_parse", "graph": "/estate/graph", "overlap": "/estate/overlap",
+    "queries": "/fragmentation/", "not-found": "/no-such-page",
 }
 LISTED = {"dataflow": ("/dataflows/", "a.row-link"), "proposal": ("/proposals/", "a.row-link")}
 LIVE_MS = 2500  # long enough for a snapshot, a delta and a drawn graph
@@ -58,6 +60,7 @@ def _take(chromium: Browser, given: argparse.Namespace, theme: str, width: int, 
     for name, path in {**PAGES, **_listed(page, url)}.items():
         if given.only and not any(name.startswith(only) for only in given.only):
             continue
+        page.goto("about:blank")  # else an address that differs by its tab alone is not loaded
         page.goto(f"{url}{path}")
         if name != "not-found":
             settled(page)
@@ -78,6 +81,8 @@ def _listed(page: Page, url: str) -> dict[str, str]:
         addresses |= {"log": f"{addresses['dataflow-0']}log", "savepoints": f"{addresses['dataflow-0']}savepoints",
             "schedule": f"{addresses['dataflow-0']}schedule",
             "outcome": f"{addresses['dataflow-0']}schedule/outcome"}
+        addresses |= {f"dataflow-0-{tab}": f"{addresses['dataflow-0']}#{tab}"
+                      for tab in ("data", "performance", "costs", "versions", "settings")}
     return addresses
 
 

@@ -8,6 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from tests.browser.conftest import PageOf
+from tests.browser.documents import LONG, LONG_SINK, LONG_SOURCE
 from tests.browser.drive import drawn, settled
 from tests.browser.site import RunningSite
 
@@ -19,17 +20,23 @@ PLACES = [
     "/dataflows/own-data/?type=kafka",
     "/proposals/", "/bills/", "/profiles/", "/profiles/import", "/profiles/measure?type=senml_parse", "/task-types/",
     "/task-types/?family=source-io", "/audit/", "/alerts/", "/alerts/rules", "/alerts/notifications", "/controllers/",
-    "/controllers/defragmentation/", "/estate/pacing", "/estate/tenancy",
-    "/teams/", "/help/start", "/help/documents", "/password/", "/no-such-page"]
+    "/controllers/defragmentation/", "/controllers/defragmentation/dry-run?team=city", "/estate/pacing",
+    "/estate/tenancy", "/teams/", "/teams/city/rules", "/password/", "/no-such-page",
+    "/help/start", "/help/documents", "/help/words"]
+OF_ADMINISTRATORS = ["/people/", "/estate/nodes/n1/log/0"]
 # The short run measures every page; axe looks at one of so many of them, and at the contrast of fewer: that takes
 # longer than all other rules. The markup of every page is checked by tests/pages/test_every_page.py, too.
 EVERY, EVERY_CONTRAST = 4, 8
+WIDTHS, THEMES = (400, 1280), ("light", "dark")
+CONTRAST = "color-contrast"
 
 
-def options(*, contrast: bool) -> dict:
+def options(*, contrast: bool, alone: bool = False) -> dict:
     """What axe looks at. Names that are not their labels are experimental there, and were found before."""
+    if alone:
+        return {"resultTypes": ["violations"], "runOnly": {"type": "rule", "values": [CONTRAST]}}
     return {"resultTypes": ["violations"], "rules": {
-        "label-content-name-mismatch": {"enabled": True}, "color-contrast": {"enabled": contrast}}}
+        "label-content-name-mismatch": {"enabled": True}, CONTRAST: {"enabled": contrast}}}
 
 
 _WITH_PROFILES = """
@@ -49,7 +56,9 @@ print(profile.pk, proposal.dataflow_id, child.id, child.parents[0], current_esta
 
 @pytest.fixture(scope="module")
 def addresses(site: RunningSite, merged: dict[str, str]) -> list[str]:
-    """Every kind of page, of dataflows that run, that wait, and that have a schedule to choose."""
+    """Every kind of page, of dataflows that run, that wait, and that have a schedule to choose, with long names too."""
+    (site.data_dir / "inbox" / "readings").mkdir(parents=True, exist_ok=True)
+    long, long_proposal = (urlsplit(address).path for address in site.runs(LONG, "ana", team="city"))
     profile, scheduled, task, parent, query = site.python(_WITH_PROFILES).split()
     etl, stats = (urlsplit(merged[name]).path for name in ("etl", "stats"))
     return [
@@ -59,33 +68,42 @@ def addresses(site: RunningSite, merged: dict[str, str]) -> list[str]:
         f"/estate/tasks/{task}", f"/estate/streams/{parent}/{task}", f"/estate/queries/{query}",
         f"{etl}simulate", f"{urlsplit(merged['etl-proposal']).path}replay", f"{etl}adaptation",
         f"{etl}?range=1h#plots", f"{etl}savepoints", f"{etl}log",
-        f"/estate/overlap/{etl.split('/')[2]}/{stats.split('/')[2]}"]
+        f"/estate/overlap/{etl.split('/')[2]}/{stats.split('/')[2]}",
+        long, long_proposal, *(f"{long}#{tab}" for tab in ("data", "performance", "costs", "versions", "settings")),
+        f"{long}dynamic", f"{long}versions/1", f"{long}dead-letters/{LONG_SOURCE}", f"{long}sinks/{LONG_SINK}",
+        f"/dataflows/new?of={long.split('/')[2]}"]
 
 
-@pytest.mark.parametrize(("opened", "width", "themes"), [
-    (400, 1280, ("light", "dark")),  # every page once: its width, then axe at the desk, in the one theme or the other
-    pytest.param(1280, 1280, ("light",), marks=pytest.mark.long),
-    pytest.param(400, 400, ("dark",), marks=pytest.mark.long)])
+@pytest.mark.parametrize("is_whole", [False, pytest.param(True, marks=pytest.mark.long)], ids=["some", "all"])
 def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_the_screen(
-    opened: int, width: int, themes: tuple[str, ...], addresses: list[str], site: RunningSite, page_of: PageOf
+    is_whole: bool, addresses: list[str], site: RunningSite, page_of: PageOf
 ) -> None:
-    page, whole = page_of(width=opened, color_scheme=themes[0], at=None), opened == width
+    """Each page is loaded once: its width on a phone, then axe at the desk; of all of them at both widths and in both
+    themes, of which the second one changes colours alone."""
     axe, failing, too_wide = Axe(), {}, {}
-    for number, address in enumerate(addresses):
-        page.set_viewport_size({"width": opened, "height": 860})
-        page.emulate_media(color_scheme=themes[number // EVERY_CONTRAST % len(themes)])
+    still = {"at": None, "reduced_motion": "reduce"}  # or axe sees colours on their way from one theme to the other
+    pages = {"carla": page_of(**still), "admin": page_of("admin", **still)}
+    for number, address in enumerate([*addresses, *OF_ADMINISTRATORS]):
+        page = pages["admin" if address in OF_ADMINISTRATORS else "carla"]
+        theme = THEMES[number // EVERY_CONTRAST % 2]
+        page.set_viewport_size({"width": WIDTHS[0], "height": 860})
+        page.emulate_media(color_scheme=theme)
+        page.goto("about:blank")  # else an address that differs by its tab alone is not loaded
         page.goto(site.url + address)
         if address != "/no-such-page":
             settled(page)
             drawn(page)
-        if over := page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"):
+        if (over := page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")) > 0:
             too_wide[address] = over
-        if not whole and number % EVERY:
-            continue
-        page.set_viewport_size({"width": width, "height": 860})
-        contrast = whole or not number % EVERY_CONTRAST
-        violations = axe.run(page, options=options(contrast=contrast)).response["violations"]
-        failing |= {f"{address} {violation['id']}": [node["target"] for node in violation["nodes"]]
-                  for violation in violations}
+        looks = [(WIDTHS[1], theme, options(contrast=not number % EVERY_CONTRAST))] if not number % EVERY else []
+        if is_whole:
+            looks = [(width, theme, options(contrast=True, alone=theme != THEMES[0]))
+                     for width in WIDTHS for theme in THEMES]
+        for width, theme, looked_at in looks:
+            page.set_viewport_size({"width": width, "height": 860})
+            page.emulate_media(color_scheme=theme)
+            violations = axe.run(page, options=looked_at).response["violations"]
+            failing |= {f"{address} {width} {theme} {violation['id']}": [node["target"] for node in violation["nodes"]]
+                        for violation in violations}
     assert failing == {}
-    assert {address: over for address, over in too_wide.items() if over > 0} == {}
+    assert too_wide == {}

@@ -355,6 +355,9 @@ def test_a_graph_is_there_with_its_page(merged: dict[str, str], page_of: PageOf)
         page.goto(address)
         drawn(page)
     assert requests == []
+    page.set_viewport_size({"width": 400, "height": 860})
+    spread = "(({ w, h }) => h - w)(weirGraphs[0].cy.nodes().boundingBox())"
+    until(lambda: page.evaluate(spread) > 0, "on a window that was turned it reads downwards")
 
 
 @pytest.mark.long

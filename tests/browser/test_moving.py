@@ -116,7 +116,7 @@ def shown(page: Page, site: RunningSite) -> None:
         page.goto(f"{site.url}/estate/deployment/")
         settled(page)
         return page.locator("[data-slot='n2/1']").count() > 0 and page.locator(
-            "[data-slot='n2/1'] .deploy-closed", has_text="nothing is heard").count() == 0
+            "[data-slot='n2/1'] .deploy-closed", has_text="does not report").count() == 0
 
     until(is_heard, "the other node reports")
 
@@ -186,9 +186,9 @@ register_node(name="n3", slots=1)
     try:
         page.reload()
         settled(page)
-        expect(page.locator("[data-slot='n3/0'] .deploy-closed")).to_contain_text("nothing is heard of n3")
+        expect(page.locator("[data-slot='n3/0'] .deploy-closed")).to_contain_text("n3 does not report")
         card = drag(page, query_on(page, "interpolate"), "n3/0")
-        expect(card.locator("[data-note='move-not-now']")).to_contain_text("Nothing is heard of n3")
+        expect(card.locator("[data-note='move-not-now']")).to_contain_text("n3 does not report")
         expect(card.get_by_role("button")).to_have_count(0)
         assert moves(site) == before
     finally:

@@ -152,7 +152,7 @@ def test_what_did_not_bring_what_was_promised_is_taken_back(world: World, loop: 
     assert phases() == ["rolled_back"]
     loop.run(later_s=3600)
     assert phases() == ["rolled_back"], "the same is not tried again"
-    assert "did not bring what it promised" in ReasonRow.objects.first().why
+    assert "broke its promise" in ReasonRow.objects.first().why
 
 
 def test_later_events_break_a_promise_as_well(loop: Loop, fragmented: DataflowRecord):

@@ -88,7 +88,7 @@ def test_an_agent_can_be_stopped_once_it_has_nothing_more_to_do(world: World, se
         leaving, is_empty, page, words = seen(report)
         assert (leaving, is_empty) == (1, False) and "1 query is still handed over" in page
         assert "1 query still handed over" in words
-    assert seen(None)[:2] == (None, False) and "Nothing is heard of its agent" in seen(None)[2]
+    assert seen(None)[:2] == (None, False) and "Its agent does not report" in seen(None)[2]
     assert seen({"slots": {"0": {"state": "running", "fragments": {}}}})[:2] == (0, True)
 
 

@@ -325,7 +325,7 @@ def test_a_broker_without_its_replica_is_told_and_serves(world, monkeypatch) -> 
     monkeypatch.setattr(jobs, "lacks_replica", lambda _: True)
     answer = Client().get("/readyz")
     assert (answer.status_code, answer.json()["checks"]["broker"]) == (200, "alone")
-    assert "dies with its machine" in {finding.state: finding for finding in health.health(
+    assert "new events are lost" in {finding.state: finding for finding in health.health(
         view_for(viewer_of(world.carla)))}["away"].cause
 
 

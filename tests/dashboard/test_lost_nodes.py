@@ -78,7 +78,7 @@ def test_a_query_without_a_copy_waits_for_its_node(
     monkeypatch.setattr(lost_nodes, "holders_of", lambda *_, **__: {})
     assert turn() is None and not declared
     [outgoing] = outgoing_of(current_estate(), "n1", at=timezone.now())
-    assert "Nothing is heard of n1" in outgoing.hold.why
+    assert "n1 does not report" in outgoing.hold.why
 
 
 def test_a_copy_on_a_node_that_is_silent_too_is_none(

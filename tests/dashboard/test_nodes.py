@@ -122,7 +122,7 @@ def test_nodes_are_listed_and_taken_out(world: World, reports):
     with pytest.raises(CommandError, match="reports still"):
         node("remove", "n2")
     del reports["n2"]
-    assert "n2: 2 slots, cpu-b, last heard of" in node("list")
+    assert "n2: 2 slots, cpu-b, last reported" in node("list")
     assert "no slots" in node("remove", "n2")
     assert {slot.node for slot in load_estate().slots} == {"n1"}
     with pytest.raises(CommandError, match="no node n3"):

@@ -155,9 +155,9 @@ def test_what_did_not_come_is_taken_back_and_not_tried_again(
     played.run(120)
     assert rounds() == ["rolled_back"] and not opened(record)
     assert ReasonRow.objects.get(controller=OPEN_BATCHES, dataflow=record).why.startswith(
-        "The same change did not bring what it promised within the last day.")
+        "The same change broke its promise within the last day.")
     remedy = told(world, record)["remedies"][0]
-    assert remedy["kind"] == "open" and "did not bring what it promised" in remedy["words"]
+    assert remedy["kind"] == "open" and "broke its promise" in remedy["words"]
 
 
 def test_a_team_may_be_asked_first(world: World, played: Played, record: DataflowRecord, client: Client) -> None:

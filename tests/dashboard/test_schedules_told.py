@@ -84,8 +84,8 @@ def test_nodes_of_another_class_than_was_measured_on_are_told(profiled: World, m
     else:
         verb = "were" if len(measured_there) > 1 else "was"
         assert notes == [
-            f"n2 is another class of machine (small) than {', '.join(measured_there)} {verb} measured on (big): what "
-            "is predicted of the bundles there may not hold."]
+            f"n2 is another class of machine (small) than {', '.join(measured_there)} {verb} measured on (big): "
+            "predictions for bundles there may not hold."]
 
 
 def test_doubts_about_two_profiles_of_a_type_are_both_told(profiled: World):

@@ -129,7 +129,7 @@ def test_an_approver_chooses_and_the_trail_says_so(world: World, other: Dataflow
 def test_the_page_the_api_and_the_command_say_what_it_means(world: World, other: DataflowRecord, client) -> None:
     client.force_login(world.ben)
     page = client.get(f"/dataflows/{other.pk}/").content.decode()
-    assert "its outputs are not those that it would have alone" in page and 'data-when-behind="spill"' in page
+    assert "its outputs differ from those it would have alone" in page and 'data-when-behind="spill"' in page
     client.post(f"/dataflows/{other.pk}/when-behind", {"choice": LOSE_OLDEST})
     assert 'data-when-behind="lose_oldest"' in client.get(f"/dataflows/{other.pk}/").content.decode()
     answer = client.post(
@@ -155,8 +155,8 @@ def test_what_its_team_chose_to_have_paused_is_paused_and_told_why(
     assert enacted(proposal).dataflow.status == "paused"
     assert DataflowRecord.objects.get(pk=record.pk).status == "running"
     finding = live_dataflow(viewer_of(world.mo), other.pk)["health"]["dataflow/speeds"]
-    assert "others need that stream" in finding["cause"] and finding["remedy"]
-    assert "others need that stream" in plan_of(proposal.plan).why
+    assert "a stream that others need" in finding["cause"] and finding["remedy"]
+    assert "a stream that others need" in plan_of(proposal.plan).why
     assert AuditEntry.objects.filter(verb="dataflow.pause_slow", actor=None).count() == 1
     observe(monkeypatch)
     assert guard(at=timezone.now()) == []

@@ -107,7 +107,7 @@ def test_a_plan_that_waits_for_a_silent_node_says_so_and_is_done_where_that_is_t
     execution.advance_proposals()
     removal.refresh_from_db()
     (failure,) = removal.progress["failing"].values()
-    assert removal.status == "executing" and "Nothing is heard of node n1" in failure["cause"]
+    assert removal.status == "executing" and "Not reporting: n1" in failure["cause"]
     report(broker)
     execution.advance_proposals()
     removal.refresh_from_db()

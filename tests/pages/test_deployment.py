@@ -230,7 +230,7 @@ def test_nothing_goes_to_a_silent_node(
     client_of("carla").post(f"/dataflows/{halves.pk}/move", {"query": fragment.id, "slot": "n2/0"})
     proposal = prepared(Proposal.objects.get(plan__kind="move"))
     assert proposal.status == UNPLANNABLE and proposal.plan.error["code"] == "invalid_transition"
-    assert "nothing is heard of n2" in proposal.plan.error["message"] and "n2" in proposal.plan.error["remedy"]
+    assert "n2 does not report" in proposal.plan.error["message"] and "n2" in proposal.plan.error["remedy"]
 
 
 def test_a_move_that_is_approved_once_its_target_is_silent_does_not_begin(
@@ -243,7 +243,7 @@ def test_a_move_that_is_approved_once_its_target_is_silent_does_not_begin(
     NodeRow.objects.filter(name="n3").update(seen=timezone.now() - 2 * SILENT_AFTER)
     assert approved(proposal, world.ana).status == STALE
     proposal = Proposal.objects.get(pk=proposal.pk)
-    assert "heard of n3" in proposal.plan.error["message"] and proposal.plan.error["remedy"]
+    assert "n3" in proposal.plan.error["message"] and proposal.plan.error["remedy"]
     assert fragment.id in load_estate().fragments
 
 

@@ -81,7 +81,7 @@ def test_a_preview_says_who_agrees_and_what_may_go_wrong(
     unknown = " ".join(preview(client_of, record, fragment.id, "n2/0")["risks"])
     assert "not measured yet" in unknown and "may be large" in unknown
     monkeypatch.setattr(jobs, "read_live", lambda *_: reported(state_kb=12))
-    assert "goes along: 12 kB" in " ".join(preview(client_of, record, fragment.id, "n2/0")["risks"])
+    assert "moves along: 12 kB" in " ".join(preview(client_of, record, fragment.id, "n2/0")["risks"])
 
 
 def test_a_preview_is_refused_as_the_proposal_would_be(
@@ -94,7 +94,7 @@ def test_a_preview_is_refused_as_the_proposal_would_be(
     NodeRow.objects.filter(name="n3").update(seen=timezone.now() - 2 * SILENT_AFTER)
     for slot, words in {
             "n1/0": "runs in n1/0 already", "n1/1": "a measurement has it to itself", "n2/0": "n2 is drained",
-            "n3/0": "nothing is heard of n3", "n9/0": "no slot n9/0"}.items():
+            "n3/0": "n3 does not report", "n9/0": "no slot n9/0"}.items():
         refused = preview(client_of, halves, query, slot)
         assert words in refused["refused"] and not refused["is_planned"] and refused["slots"] == []
     assert "has no query f9-9" in preview(client_of, halves, "f9-9", "n1/0")["refused"]
@@ -102,11 +102,11 @@ def test_a_preview_is_refused_as_the_proposal_would_be(
     closed = {slot["slot"]: slot["closed"] for slot in client_of("carla").get("/api/deployment").json()["slots"]}
     assert closed == {
         "n1/0": "", "n1/1": "a measurement has it to itself", "n2/0": "n2 is drained", "n2/1": "n2 is drained",
-        "n3/0": "nothing is heard of n3", "n4/0": "nothing is heard of n4"}
+        "n3/0": "n3 does not report", "n4/0": "n4 does not report"}
     NodeRow.objects.update(seen=timezone.now())
     hears(monkeypatch, "n1", "n2")
     not_now = preview(client_of, halves, query, "n3/0")
-    assert "Nothing is heard of n3 now" in not_now["refused"] and not_now["is_planned"] and not_now["slots"]
+    assert "n3 does not report now" in not_now["refused"] and not_now["is_planned"] and not_now["slots"]
 
 
 def test_a_move_while_another_plan_is_enacted_is_looked_at_and_not_proposed(

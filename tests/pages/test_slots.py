@@ -282,10 +282,10 @@ def test_a_plan_says_where_its_slots_have_no_cores_of_their_own(
     measured(world, slots=16)
     live(pinned("few_cores", s0={}))
     first = planned(world.carla, world.city, linear())
-    assert not any("held to cores" in note for note in plan_of(first.plan).notes), "it has no schedule"
+    assert not any("pinned to cores" in note for note in plan_of(first.plan).notes), "it has no schedule"
     client_of("carla").post(reverse("schedule_propose", args=[first.dataflow_id]), {"pair": "MBA-SAM", "rate": "90"})
-    [note] = [note for note in plan_of(prepare_proposal(proposal_id=first.pk).plan).notes if "held to cores" in note]
-    assert note.startswith("The slots of n1 are not held to cores of their own (it has no more cores than slots")
+    [note] = [note for note in plan_of(prepare_proposal(proposal_id=first.pk).plan).notes if "pinned to cores" in note]
+    assert note.startswith("The slots of n1 are not pinned to cores of their own (it has no more cores than slots")
 
 
 def test_slots_of_a_node_that_nothing_is_heard_of_are_free_nowhere(

@@ -51,7 +51,7 @@ def test_a_query_goes_on_elsewhere_with_its_channels_and_readers() -> None:
 def test_nothing_moves_to_a_node_of_which_nothing_is_heard() -> None:
     estate = submit(Estate(slots=TWO_NODES), LINE)
     by = {"query": "f1-0", "task_types": TYPES, "prices": PRICES, "silent": {"n2"}}
-    with pytest.raises(InvalidTransition, match="nothing is heard of n2") as raised:
+    with pytest.raises(InvalidTransition, match="n2 does not report") as raised:
         plan_move(estate, "line", slot="n2/0", **by)
     assert "n2" in raised.value.remedy
     assert plan_move(estate, "line", slot="n1/1", **by)
@@ -61,7 +61,7 @@ def test_nothing_moves_off_a_node_of_which_nothing_is_heard() -> None:
     estate = submit(Estate(slots=TWO_NODES), LINE)
     by = {"query": "f1-0", "task_types": TYPES, "prices": PRICES, "silent": {"n1"}}
     for slot in ("n2/0", "n1/1"):
-        with pytest.raises(InvalidTransition, match="nothing is heard of n1") as raised:
+        with pytest.raises(InvalidTransition, match=r"n1.* does not report") as raised:
             plan_move(estate, "line", slot=slot, **by)
         assert "n1" in raised.value.remedy
 

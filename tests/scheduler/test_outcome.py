@@ -202,10 +202,10 @@ def test_a_failing_query_comes_before_all_else() -> None:
 def test_a_silent_node_comes_before_what_fails_for_want_of_it() -> None:
     before = behind(0)
     silent = replace(before, bundles=before.bundles | {
-        "f1-0": BundleSeen(failing="no such host"), "f1-3": BundleSeen(silent="nothing is heard of node n2")})
+        "f1-0": BundleSeen(failing="no such host"), "f1-3": BundleSeen(silent="node n2 does not report")})
     (reason,) = {miss.reason for miss in misses(PROMISE, silent) if miss.what == "rate"}
     assert (reason.cause, reason.task, reason.remedy) == ("silent", "fetch", "wait")
-    assert reason.why == "nothing is heard of node n2, where fetch is placed"
+    assert reason.why == "node n2 does not report, where fetch is placed"
 
 
 def test_events_that_pile_up_are_seen_before_any_channel_is_full() -> None:

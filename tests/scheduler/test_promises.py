@@ -99,8 +99,8 @@ def test_a_source_that_runs_already_and_makes_more_is_told_of_too():
     plan = submitted(estate, two, rate_per_s=20)
     assert {bundle.task for bundle in plan.promise.bundles} == {"by", "out"}
     too_little, too_much = plan.notes
-    assert too_little.startswith("one makes 10 events/s, and the schedule is for 20: that rate never comes")
-    assert too_much == "other makes 30 events/s, and the schedule is for 20: what is more than it sustains is late."
+    assert too_little.startswith("one makes 10 events/s, and the schedule is for 20: it keeps slots")
+    assert too_much == "other makes 30 events/s, and the schedule is for 20: events beyond what it sustains are late."
     assert submitted(estate, two).notes == submitted(estate, two, rate_per_s=10).notes[1:] == ()
 
 

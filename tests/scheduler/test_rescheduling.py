@@ -277,7 +277,7 @@ def test_a_task_with_state_that_reads_a_divided_stream_is_told_of():
 def test_a_schedule_for_less_than_comes_is_told_of():
     plan = submitted(ESTATE, rate_per_s=20)
     assert plan.notes == (
-        "in makes 100 events/s, and the schedule is for 20: what is more than it sustains is late.",)
+        "in makes 100 events/s, and the schedule is for 20: events beyond what it sustains are late.",)
 
 
 def test_tasks_that_work_on_several_slots_for_the_first_time_are_told_of_once():

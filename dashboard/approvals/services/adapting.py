@@ -160,7 +160,7 @@ class PlanActuator:
             return False
         options = own.options(row.decision)
         if options is None:
-            row.stuck = "What it is about is there no more."
+            row.stuck = "Its dataflow or task no longer exists."
             row.save(update_fields=["stuck"])
             return False
         proposal = open_proposal(audit, record, own.kind.name, options=options, loop_round=row)
@@ -272,7 +272,7 @@ def _held_meanwhile(row: RoundRow, proposal: Proposal) -> str:
     """Who holds a task that was to be switched; empty where nobody does."""
     tasks = [change["subject"] for change in row.decision["changes"]]
     hold = AlternateHold.objects.filter(pk__in=tasks, until__gt=loop_time()).select_related("by").first()
-    return "" if hold is None else f"{hold.by.username} holds what was to be switched."
+    return "" if hold is None else f"{hold.by.username} holds an alternate of these tasks by hand."
 
 
 @dataclass(frozen=True, slots=True)

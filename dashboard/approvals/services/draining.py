@@ -113,7 +113,7 @@ def _propose(outgoing: Outgoing, *, node: str, at: datetime) -> Proposal | None:
         if silent_nodes().filter(name=node).exists():
             options[FROM_COPY] = True
             options["why"] = (
-                f"Nothing is heard of {node}. It goes on from the copy of its state on {node_of(outgoing.slot)}. "
+                f"{node} does not report. The query continues from the copy of its state on {node_of(outgoing.slot)}. "
                 "No output changes.")
         if outgoing.attempt > 1:
             options[ATTEMPT] = outgoing.attempt

@@ -26,11 +26,11 @@ from scheduler.contracts.reports import Reports
 from scheduler.model import behind
 
 WHY_PAUSED = (
-    "It read a stream more slowly than events came, and others need that stream: its team chose that it is paused "
-    "then. Resume it when it can keep up; what came meanwhile is not made up for.")
+    "It read a stream that others need more slowly than events arrived, and its team chose to pause it then. Resume "
+    "it when it can keep up. Events that arrived meanwhile are not processed.")
 WHY_FAILED_PAUSED = (
-    "A task of it failed in the same way too often to be tried again, and others wait for what it reads or for tasks "
-    "of the same query. Resume it when the cause is mended; what came meanwhile is not made up for.")
+    "One of its tasks failed in the same way too often to be retried, and other dataflows wait for the same stream or "
+    "query. Resume it when the cause is mended. Events that arrived meanwhile are not processed.")
 
 
 def guard(*, at: datetime) -> list[Proposal]:

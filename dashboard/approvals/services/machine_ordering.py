@@ -106,7 +106,7 @@ def _followed(order: MachineOrder, *, at: datetime) -> tuple[str, Mapping[str, o
                          "why_back": f"Its agent did not report within {late_s:g} s of the order."}
     if order.state == SERVING and silent_nodes().filter(
             name=order.node, seen__lt=at - timedelta(seconds=late_s)).exists():
-        return LEAVING, {"gave_up": True, "next_try": at, "why_back": f"Nothing was heard of it for {late_s:g} s."}
+        return LEAVING, {"gave_up": True, "next_try": at, "why_back": f"It has not reported for {late_s:g} s."}
     if order.state == LEAVING and has_reported:
         drain_node(name=order.node)
     if order.state == STOPPED and at >= order.next_try:

@@ -108,17 +108,17 @@ def _site(view: View) -> Iterator[Finding]:
             "Start it, or check REDIS_URL. Running dataflows wait and go on when it answers.")
     elif view.reading.broker_full:
         yield Finding(
-            "broker", "broker", FULL, BAD, "The disk of the broker is full: it takes nothing in.",
-            "Make room there. Running dataflows, nodes and the worker wait, and go on by themselves.")
+            "broker", "broker", FULL, BAD, "The disk of the broker is full: it accepts no events.",
+            "Make room there. Running dataflows, nodes and the worker wait, and continue by themselves.")
     elif not view.reading.worker:
         yield Finding(
-            "worker", "worker", "away", BAD, "No worker does what is due: plans are neither made nor carried out.",
-            "`./weir up` starts one. Running dataflows go on without it.")
+            "worker", "worker", "away", BAD, "No worker runs: plans are neither made nor carried out.",
+            "`./weir up` starts one. Running dataflows continue without it.")
     if view.reading.broker_alone:
         yield Finding(
             "broker", "replica", "away", WARN,
-            "The broker has no replica online: what it takes in now dies with its machine.",
-            "Start a replica. Running dataflows go on, unless the broker's min-replicas-to-write lets nothing in.")
+            "The broker has no replica online: if its machine dies, new events are lost.",
+            "Start a replica. Running dataflows continue, unless the broker's min-replicas-to-write refuses events.")
     finding = view.worked.once("disk", site_disk)
     if finding is not None:
         yield finding
@@ -241,8 +241,8 @@ def _sink(view: View, fragment: Fragment, bundle: RunningBundle) -> Finding | No
         return None
     return Finding(
         "sink", task, report.state, BAD, f"{view.name_of(task)} cannot be written. {report.error or ''}".strip(),
-        "Weir tries again, less and less often, and goes on where it was. What waits holds up nothing but what is "
-        "only for this sink.", slot=bundle.slot, since_ms=report.since_ms, retry_at_ms=report.retry_at_ms,
+        "Weir retries, less and less often, and continues where it stopped. Waiting events hold up only what serves "
+        "this sink alone.", slot=bundle.slot, since_ms=report.since_ms, retry_at_ms=report.retry_at_ms,
         dataflows=view.users([task]))
 
 

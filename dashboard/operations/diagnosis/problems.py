@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from django.utils import timezone
 
+from dashboard.history import query_lines
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.health import health
 from dashboard.operations.live_view.estate_view import View, view_for
@@ -86,6 +87,7 @@ def problems(viewer: Viewer) -> EstateProblems:
     wrong = health(view)
     history = DatabaseHistory()
     queries = {bundle.id for fragment in view.fragments() for bundle in fragment.queries}
+    queries |= {*query_lines.before(queries, since_s=now_s - LOOKED_BACK_S)}
     notes = _by_subject(history.annotations(
         begin_s=now_s - LOOKED_BACK_S, end_s=now_s + 1, subjects=_subjects(view, queries),
         teams=slugs_known_to(viewer)))

@@ -23,10 +23,10 @@ _MEND = (
     "Read how it failed in its notable events. Submit a version that names a mended package or another config, or mend "
     "what the task reads; then resume it.")
 _GOES_ON = {
-    SPILL: "It goes on from disk, so that nobody waits for it.",
-    PAUSE: "Its dataflow is being paused, as its team chose; until then it goes on from disk.",
-    LOSE_OLDEST: "It loses the oldest events and goes on with the newest, as its team chose: its outputs are not those "
-                 "that it would have alone.",
+    SPILL: "It continues from disk, so that nobody waits for it.",
+    PAUSE: "Its dataflow is being paused, as its team chose; until then it continues from disk.",
+    LOSE_OLDEST: "It loses the oldest events and continues with the newest, as its team chose: its outputs differ from "
+                 "those it would have alone.",
 }
 _FULL = {
     "full": "what WEIR_SPILL_MB allows is used up", "team_full": "what WEIR_SPILL_TEAM_MB allows its team is used up"}

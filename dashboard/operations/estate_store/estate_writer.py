@@ -12,7 +12,9 @@ from functools import partial
 from types import MappingProxyType
 
 from django.db.models import BooleanField, ExpressionWrapper, F, Q
+from django.utils import timezone
 
+from dashboard.history import query_lines
 from dashboard.operations.estate_store.estate_loader import fragments_on, fragments_where
 from dashboard.operations.estate_store.estate_reader import are_teams_apart, slots_gone, task_of
 from dashboard.operations.estate_store.fragment_settings import (
@@ -25,6 +27,7 @@ from dashboard.operations.estate_store.generation import advance, state_for_upda
 from dashboard.operations.estate_store.reservations import require_unreserved
 from dashboard.operations.models import BundleSlot, FragmentRow, NodeRow, RunningTaskRow, SlotRow, TeamUse, Use
 from dashboard.teams.models import Team
+from scheduler.history.successions import successions
 from scheduler.model.errors import StalePlan, WeirError
 from scheduler.model.estate import Submitted
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
@@ -65,6 +68,7 @@ def store_plan(plan: Plan) -> None:
     store_settings(changed_settings(plan.settings_before, others, settings_of(list(others))))
     _store_places(before, after, besides={task.id for task in plan.started})
     _store_loads(loads)
+    query_lines.store(successions(plan), at_s=int(timezone.now().timestamp()))
     advance(state)
 
 

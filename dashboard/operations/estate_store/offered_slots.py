@@ -35,7 +35,7 @@ def closed_slots(names: Collection[str] | None = None) -> dict[str, str]:
         elif reserved_for:
             closed[name] = "a measurement has it to itself"
         elif node in silent:
-            closed[name] = f"nothing is heard of {node}"
+            closed[name] = f"{node} does not report"
     return closed
 
 

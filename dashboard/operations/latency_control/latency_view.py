@@ -146,7 +146,7 @@ def _why_young(warm_at: Mapping[str, datetime]) -> str:
     whose = f"{1 + len(others)} drivers on its path have" if others else f"The driver of {first} has"
     does = "compile" if others else "compiles"
     return (f"{whose} run for less than {WARM.total_seconds() / 60:.0f} minutes and still {does}: batches take "
-            f"longer than they will. What is said here holds from {max(warm_at.values()):%H:%M} UTC on.")
+            f"longer than they will. The figures here hold from {max(warm_at.values()):%H:%M} UTC on.")
 
 
 def _longest(path: list[dict[str, Any]]) -> str:

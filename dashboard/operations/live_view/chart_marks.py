@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from dashboard.history import query_lines
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.live_view.estate_history import require_known
 from dashboard.operations.live_view.estate_view import View, view_for
+from dashboard.operations.live_view.query_places import query_now
 from dashboard.teams.permissions import Viewer
 from dashboard.teams.selectors import slugs_known_to
 from scheduler.history.series import ALARM, DATAFLOW, ESTATE, NODE, OVER, QUERY, SLOT, STREAM, TASK, Annotation
@@ -45,9 +47,12 @@ def marks_of(
     """What happened in a time to a subject and to what it runs on, the oldest first; each thing once."""
     view = view or view_for(viewer)
     require_known(viewer, kind, subject, view=view)
+    subjects = {(kind, subject), *related(view, kind, subject)}
+    queries = [name for part, name in subjects if part == QUERY]
+    if queries:
+        subjects |= {(QUERY, former) for former in query_lines.before(queries, since_s=begin_s)}
     notes = DatabaseHistory().annotations(
-        begin_s=begin_s, end_s=end_s, subjects=sorted({(kind, subject), *related(view, kind, subject)}),
-        teams=slugs_known_to(viewer))
+        begin_s=begin_s, end_s=end_s, subjects=sorted(subjects), teams=slugs_known_to(viewer))
     own_first = sorted(notes, key=lambda note: (note.at_s, (note.kind, note.subject) != (kind, subject)))
     return _newest([_mark(view, note) for note in _each_once(own_first)])
 
@@ -107,12 +112,9 @@ def _of_dataflow(view: View, dataflow: str) -> Iterator[Subject]:
 
 
 def _of_query(view: View, query: str) -> Iterator[Subject]:
-    fragment = view.fragment_of.get(query)
-    if fragment is not None:
-        yield QUERY, fragment.id
-        for bundle in fragment.queries:
-            if query in (bundle.id, fragment.id):
-                yield from ((SLOT, bundle.slot), (NODE, node_of(bundle.slot)))
+    if place := query_now(view, query):
+        fragment, bundle = place
+        yield from ((QUERY, fragment.id), (QUERY, bundle.id), (SLOT, bundle.slot), (NODE, node_of(bundle.slot)))
 
 
 def _on_slots(view: View, slots: Collection[str]) -> Iterator[Subject]:

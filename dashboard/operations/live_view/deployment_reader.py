@@ -135,7 +135,7 @@ def _slots(looked: Looked, queries: Mapping[str, list[dict[str, Any]]]) -> Itera
         heard = node in looked.view.reading.reports
         yield {
             "slot": slot, "node": node, "cores": round(cores, 3), "load": load_of(cores, limits),
-            "closed": closed.get(slot, "" if heard else f"nothing is heard of {node}"),
+            "closed": closed.get(slot, "" if heard else f"{node} does not report"),
             "queries": sorted(queries.get(slot, ()), key=lambda row: (-(row["cores"] or 0.0), row["id"]))}
 
 

@@ -10,8 +10,10 @@ import numpy as np
 from django.utils import timezone
 
 from dashboard.catalog.permissions import dataflow_for
+from dashboard.history import query_lines
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.live_view.estate_view import View, view_for
+from dashboard.operations.live_view.query_places import query_now
 from dashboard.teams.models import Team
 from dashboard.teams.permissions import Viewer
 from dashboard.teams.selectors import slugs_known_to
@@ -80,7 +82,8 @@ def history_of(
     kind : str
         One of ``scheduler.history.series.KINDS``.
     subject : str
-        Its id; of the estate there is one, the sum of what the viewer may know of.
+        Its id; of the estate there is one, the sum of what the viewer may know of. A query has one history with those
+        whose place it took, by any of their ids.
     metrics : sequence of str, optional
         Which series; all that are known where none is named.
 
@@ -92,8 +95,13 @@ def history_of(
         The viewer may not know of the subject.
     """
     _check(kind, span, metrics)
+    if kind == QUERY:
+        view = view or view_for(viewer)
     require_known(viewer, kind, subject, view=view)
     subjects = _scopes_of(viewer) if kind == ESTATE else [subject]
+    if kind == QUERY and view is not None and (place := query_now(view, subject)):
+        subjects = list(dict.fromkeys((
+            place[1].id, *query_lines.before([place[1].id], since_s=span.begin_s), subject)))
     history = DatabaseHistory()
     lines = [line for line in history.series_of(kind, subjects) if not metrics or line.metric in metrics]
     grain = span.grain or grain_for(
@@ -105,8 +113,11 @@ def history_of(
     by_metric: dict[str, list[tuple[Series, Points]]] = {}
     for line, points in history.read(lines, grain, begin_s=span.begin_s, end_s=span.end_s).items():
         by_metric.setdefault(line.metric, []).append((line, points))
+    as_one = _together if kind == ESTATE else _in_turn
     thinned = {
-        metric: coarser(_together([points for _, points in some], some[0][0].fold), span.most_points, some[0][0].fold)
+        metric: coarser(
+            as_one([points for _, points in sorted(some, key=lambda each: subjects.index(each[0].subject))],
+                   some[0][0].fold), span.most_points, some[0][0].fold)
         for metric, some in by_metric.items()}
     first = next(iter(thinned.values()), None) or coarser(_nothing(span, grain), span.most_points, "mean")
     notes = history.annotations(
@@ -141,6 +152,14 @@ def _together(some: Sequence[Points], fold: Fold) -> Points:
     return replace(some[0], values=values.astype(np.float32))
 
 
+def _in_turn(some: Sequence[Points], _: Fold) -> Points:
+    """Points of queries that took each other's place, the newest first, as one: while two worked, the newer one's."""
+    values = some[0].values
+    for points in some[1:]:
+        values = np.where(np.isnan(values), points.values, values)
+    return replace(some[0], values=values)
+
+
 def _nothing(span: Range, grain: Grain) -> Points:
     first_s, count = grid(span.begin_s, span.end_s, grain.step_s)
     return Points(first_s, grain.step_s, np.full(count, np.nan, dtype=np.float32))
@@ -170,8 +189,7 @@ def _nobody(view: View, subject: str) -> bool:
 _KNOWN: Mapping[str, Callable[[View, str], bool]] = {
     TASK: lambda view, task: task in view.tasks,
     STREAM: lambda view, stream: set(stream.split(">")) <= view.tasks,
-    QUERY: lambda view, query: any(
-        query == bundle.id for fragment in view.fragments() for bundle in fragment.queries),
+    QUERY: lambda view, query: query_now(view, query) is not None,
     SLOT: lambda view, slot: slot in {place.name for place in view.estate.slots},
     NODE: lambda view, node: node in {place.node for place in view.estate.slots},
 }

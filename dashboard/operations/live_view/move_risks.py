@@ -40,12 +40,12 @@ def _of_state(view: View, fragment: Fragment, state_kb: int | None) -> Iterator[
         return
     names = ", ".join(stateful)
     if state_kb is None:
-        yield f"The state of {names} goes along, and may be large: how much it is, is not measured."
+        yield f"The state of {names} moves along. Its size is not measured and may be large."
     elif 1024 * state_kb < GOES_AHEAD_BYTES:
-        yield f"The state of {names} goes along: {state_kb} kB."
+        yield f"The state of {names} moves along: {state_kb} kB."
     else:
-        yield (f"The state of {names} goes along: {1024 * state_kb / MB:.1f} MB. It is copied before the query is "
-               "held, which makes the move longer and not the pause; what is written meanwhile goes in the pause.")
+        yield (f"The state of {names} moves along: {1024 * state_kb / MB:.1f} MB. It is copied before the query "
+               "pauses, which lengthens the move, not the pause; changes made meanwhile are copied in the pause.")
 
 
 def _of_connectors(view: View, fragment: Fragment, node: str) -> Iterator[str]:

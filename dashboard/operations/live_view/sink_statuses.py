@@ -105,8 +105,8 @@ def _since_ms(what: str, since: str, understood: bool) -> int | None:
         raise BadInput(f"“{what}” cannot be written again.", remedy=f"Choose {REFUSED} or {SINCE}.")
     if not understood:
         raise BadInput(
-            "What is written again may stand there twice.",
-            remedy="Say that this is understood. A sink with a key replaces rows, and has none twice.")
+            "Events that are written again may be there twice.",
+            remedy="Confirm that you understand this. A sink with a key replaces rows, so none is there twice.")
     if not since:
         return 0
     try:

@@ -41,7 +41,7 @@ _WORDS = {
     "declined": "not done", "stuck": "cannot be taken back",
     "taking": "being taken",
     "approve": "approved", "reject": "rejected", "backoff": "failing", "gave_up": "failed",
-    "silent": "not reporting", "spill": "goes on from disk", "pause": "is paused", "lose_oldest": "loses the oldest",
+    "silent": "not reporting", "spill": "continues from disk", "pause": "is paused", "lose_oldest": "loses the oldest",
 }
 
 _ENDED = {"done": "finished", "failed": "could not finish, still retrying", "rolled_back": "was rolled back"}
@@ -62,7 +62,7 @@ _DEEDS = {
     "dataflow.propose_move": "proposed to move a query of", "dataflow.propose_set": "proposed other settings for",
     "dataflow.propose_schedule": "proposed a schedule for", "dataflow.try_again": "tried again the failed queries of",
     "source.look": "looked at a source with a secret of",
-    "dataflow.write_again": "let a sink write again what it keeps of",
+    "dataflow.write_again": "let a sink write again the kept events of",
     "dataflow.recommend_defragmentation": "recommended to defragment",
     "dataflow.recommend_deployment": "recommended to move a query of",
     "dataflow.recommend_chaining": "recommended to chain the queries of",
@@ -72,7 +72,7 @@ _DEEDS = {
     "estate.choose_tenancy": "chose whether teams share slots in",
     "dataflow.choose_goals": "chose the goals of", "dataflow.recommend_adaptation": "recommended alternates of",
     "dataflow.choose_latency": "chose the latency limit of", "team.set_freshness": "set the freshness of",
-    "savepoint.take": "began to take", "savepoint.delete": "deleted", "savepoint.follow": "noted what became of",
+    "savepoint.take": "began to take", "savepoint.delete": "deleted", "savepoint.follow": "recorded the state of",
     "proposal.choose_joining": "chose how to reuse state in", "team.set_defragmentation": "set the defragmentation of",
     "controller.set": "set the limits of", "controller.begin": "began", "controller.carry_out": "carried out",
     "controller.not_taken_back": "could not take back", "controller.asked": "asked about",
@@ -93,7 +93,7 @@ _DEEDS = {
     "sweep.cancel": "cancelled measuring",
     "proposal.comment": "commented on", "proposal.edit_comment": "edited a comment on",
     "proposal.resolve": "resolved a thread on", "proposal.reopen": "reopened a thread on",
-    "user.create": "added", "proposal.enact_held": "enacted what was held of",
+    "user.create": "added", "proposal.enact_held": "enacted the held plan of",
     "user.deactivate": "deactivated", "user.reactivate": "reactivated",
     "user.change_password": "changed the password of",
     "user.sign_on": "signed on", "user.link": "linked single sign-on to",

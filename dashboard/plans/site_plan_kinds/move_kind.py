@@ -52,10 +52,10 @@ def _hindrance(plan: Plan) -> WeirError | None:
         return None
     if silent in reached:
         return InvalidTransition(
-            f"Nothing is heard of {silent} any more, to which it would move something.",
+            f"{silent}, where something would move to, does not report.",
             remedy="Move it to another node, or start that one's agent and compute the plan again.")
     return InvalidTransition(
-        f"Nothing is heard of {silent} any more, off which it would move something.",
+        f"{silent}, where something would move from, does not report.",
         remedy="Start its agent, and compute the plan again.")
 
 

@@ -26,8 +26,8 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         words = parser.add_subparsers(dest="word", required=True)
-        words.add_parser("list", help="name, slots, class of machine, and when it was heard of")
-        words.add_parser("machines", help="those that were ordered for adaptation, and what became of them")
+        words.add_parser("list", help="name, slots, class of machine, and when it last reported")
+        words.add_parser("machines", help="machines ordered for adaptation, and their state")
         for word, text in (("order", "start a machine that is recommended for adaptation"),
                            ("decline", "do not start it; none is recommended for a day")):
             answer = words.add_parser(word, help=text)
@@ -108,8 +108,8 @@ class Command(BaseCommand):
     def _list(self) -> None:
         reports = jobs.read_live((), {}).reports
         for node in nodes():
-            seen = "reports" if node.name in reports else f"last heard of {node.seen:%Y-%m-%d %H:%M} UTC" if node.seen \
-                else "never heard of"
+            seen = "reports" if node.name in reports else f"last reported {node.seen:%Y-%m-%d %H:%M} UTC" if node.seen \
+                else "never reported"
             report = unpinned(reports.node(node.name))
             held = f", slots not held to cores of their own: {report}" if report else ""
             own = reports.node(node.name)
