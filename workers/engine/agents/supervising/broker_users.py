@@ -42,6 +42,7 @@ COMMANDS = (
         "setrange", "setbit", "bitfield", "zrangestore", "geosearchstore", "georadius", "georadiusbymember", "pfadd",
         "xgroup", "xreadgroup", "xclaim", "xautoclaim")))
 UNKNOWN = ("?",)  # rules that no user has
+CROWDED = key_patterns.READ_ONLY + key_patterns.escaped(keys.CROWDED)
 TOPICS = (f"&{keys.channel('')}*", f"&{keys.valve('')}*")
 
 
@@ -93,8 +94,8 @@ class BrokerUsers:
                 sinks = [name.decode() for name in self._broker.smembers(keys.sinks(self._store.node))]
                 shown, trial = (self._passing.get(what, frozenset()) for what in (_SHOWN, _TRIAL))
                 copies = self._of_copies(fragments) if self._has_copies else ()
-                self._set(SLOTS, {*own, *rehearsal, *shown, *trial, *copies})
-                self._set(CONNECTORS, {*own, *key_patterns.of_connectors(self._store.node, sinks)})
+                self._set(SLOTS, {*own, *rehearsal, *shown, *trial, *copies, CROWDED})
+                self._set(CONNECTORS, {*own, *key_patterns.of_connectors(self._store.node, sinks), CROWDED})
                 self._set(LOOKS, self._passing.get(LOOKS, frozenset()))
             except redis.ResponseError as error:
                 self.is_refused = not self._rules  # what it let the agent do once, it will again
