@@ -266,9 +266,9 @@ def test_who_has_the_brokers_password_loads_for_itself(broker):
 ])
 def test_no_config_takes_the_wall_away_or_lets_models_of_others_be_had(broker, broker_url, tmp_path, type_, config):
     store = NodeStore(tmp_path, "n1")
-    store.write_desired(DESIRED_STATES.read({"version": 1, "node": "n1", "generation": 1, "slots": {"0": {"fragments": [{
-        "id": "f1-0", "inputs": [], "outlets": {}, "active": 1, "trigger_ms": 500,
-        "tasks": [{"id": "t", "type": type_, "config": config}]}]}}}))
+    store.write_desired(DESIRED_STATES.read({"version": 1, "node": "n1", "generation": 1, "slots": {"0": {"fragments": [
+        {"id": "f1-0", "inputs": [], "outlets": {}, "active": 1, "trigger_ms": 500,
+         "tasks": [{"id": "t", "type": type_, "config": config}]}]}}}))
     broker.zadd(f"{ModelName('others', 'rides').key}", {"v": 1})
     made = BrokerUsers(broker, broker_url, store)
     made.expect()

@@ -43,8 +43,7 @@ def test_queries_wait_at_a_full_broker_and_give_each_event_once(
         # As when somebody fills it at once, without the agent having looked.
         fill(broker)
         full_at_s, written = time.monotonic(), len(rig.numbers(wanted))
-        wait_until(
-            lambda: time.monotonic() - full_at_s > 1.5 * PATIENCE_S, what="longer than a broker may be away", alive=both)
+        wait_until(lambda: time.monotonic() - full_at_s > 1.5 * PATIENCE_S, what="some time", alive=both)
         assert len(rig.numbers(wanted)) <= written + 200, "nothing more is taken in"
         make_room(broker)
         before = len(rig.numbers(arrived))
