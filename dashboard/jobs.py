@@ -35,7 +35,7 @@ from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
 from workers.broker_client import connect, lacks_replica
 from workers.engine import counters, observed, qos_store, sealed_secrets, taps, trial_store, turns, waiting
-from workers.engine.broker_memory import memory_of, set_even_where_full, why_refused
+from workers.engine.broker_room import memory_of, set_even_where_full, why_refused
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import EVENTS_KEPT
 from workers.engine.channels.channel_registry import Channels

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import redis
 
-from workers.engine.broker_memory import memory_of
+from workers.engine.broker_room import memory_of
 
 SIZES = (500_000, 5_000, 50)
 

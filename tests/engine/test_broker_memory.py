@@ -16,7 +16,7 @@ from workers.engine.agents.node_store import NodeStore
 from workers.engine.agents.supervising.broker_sync import ReportPublisher
 from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from workers.engine.agents.supervising.lease import Lease, LeaseState
-from workers.engine.broker_memory import keep_room, largest, why_refused
+from workers.engine.broker_room import keep_room, largest, why_refused
 from workers.engine.channels import keys, scripts
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.connectors.intake import IntakeStore

@@ -30,7 +30,7 @@ from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot,
 from scheduler.model.ring import Ring
 from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.task_types import TaskType
-from workers.engine.broker_memory import EVEN_WHERE_FULL
+from workers.engine.broker_room import EVEN_WHERE_FULL
 from workers.engine.channels import keys
 
 # An older state never replaces a newer one, whichever of two publishers comes last.

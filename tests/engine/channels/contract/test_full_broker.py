@@ -12,7 +12,7 @@ import redis
 from tests.engine.filled_broker import bounded, fill, make_room
 from workers.engine.agents.node_store import NodeStore
 from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
-from workers.engine.broker_memory import keep_room
+from workers.engine.broker_room import keep_room
 
 from .rig import EVERYTHING, Rig, wait_until
 

@@ -13,7 +13,7 @@ import redis
 
 from scheduler.contracts.desired import DesiredState
 from workers import broker_client
-from workers.engine import broker_memory, desired_publishing
+from workers.engine import broker_room, desired_publishing
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import EVENTS_KEPT
 from workers.engine.observed import REPORT_LIVES_S
@@ -158,10 +158,10 @@ class ReportPublisher(threading.Thread):
     def _keep_room(self) -> None:
         """Let sources wait where the broker is nearly full; once, say what holds most."""
         with suppress(redis.RedisError):  # it is away, or says nothing of its memory
-            if (memory := broker_memory.keep_room(self._broker)) is not None:
+            if (memory := broker_room.keep_room(self._broker)) is not None:
                 logger().warning(
                     "the broker is nearly full: sources wait", held_mb=memory.held >> 20, most_mb=memory.most >> 20,
-                    largest_kb={name: size >> 10 for name, size in broker_memory.largest(self._broker).items()})
+                    largest_kb={name: size >> 10 for name, size in broker_room.largest(self._broker).items()})
 
     def _flush(self) -> None:
         with self._lock:
@@ -169,7 +169,7 @@ class ReportPublisher(threading.Thread):
             events, self._events = self._events, []
         pipeline = self._broker.pipeline(transaction=False)
         if report is not None:
-            broker_memory.set_even_where_full(
+            broker_room.set_even_where_full(
                 pipeline, keys.observed(self._node), json.dumps(report), ex=REPORT_LIVES_S)
         for event in events:
             fields = {name: json.dumps(value) for name, value in event.items()}

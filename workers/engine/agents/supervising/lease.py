@@ -8,7 +8,7 @@ from pathlib import Path
 
 import redis
 
-from workers.engine.broker_memory import EVEN_WHERE_FULL
+from workers.engine.broker_room import EVEN_WHERE_FULL
 
 TTL_MS = 10_000
 
