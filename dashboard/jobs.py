@@ -24,6 +24,7 @@ from dashboard import queue
 from scheduler.contracts.qos import QosSetup
 from scheduler.contracts.reports import Reports
 from scheduler.contracts.trials import SECONDS, WARM_UP_S, TrialOrder, TrialProgress, TrialResult
+from scheduler.model.broker_memory import NO_BOUND, BrokerMemory
 from scheduler.model.columns import Columns
 from scheduler.model.errors import WeirError
 from scheduler.model.estate import Estate
@@ -34,6 +35,7 @@ from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
 from workers.broker_client import connect, lacks_replica
 from workers.engine import counters, observed, qos_store, sealed_secrets, taps, trial_store, turns, waiting
+from workers.engine.broker_room import memory_of, set_even_where_full, why_refused
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import EVENTS_KEPT
 from workers.engine.channels.channel_registry import Channels
@@ -67,6 +69,7 @@ class LiveReading:
     flows: observed.Flows = field(default_factory=observed.Flows)
     worker: bool = True  # a worker does what is due
     broker_full: bool = False  # the broker refuses what would write, since its disk is full
+    broker_memory: BrokerMemory = NO_BOUND
     broker_alone: bool = False  # it should have a replica, and has none online
     measured: bool = False  # two readings have been taken, so rates mean something
 
@@ -197,11 +200,12 @@ def read_live(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ..
     try:
         reading = _window(settings.REDIS_URL).read(list(fragments), parents)
         is_heard, is_full, is_alone = worker_is_heard(), broker_is_full(), lacks_replica(broker(settings.REDIS_URL))
+        memory = memory_of(broker(settings.REDIS_URL))
     except redis.RedisError as error:
         return LiveReading(available=False, reason=f"The broker does not answer ({type(error).__name__}).")
     return LiveReading(
         reports=reading.reports, flows=reading.flows, measured=reading.measured, worker=is_heard,
-        broker_full=is_full, broker_alone=is_alone)
+        broker_full=is_full, broker_alone=is_alone, broker_memory=memory)
 
 
 def worker_is_heard() -> bool:
@@ -217,7 +221,7 @@ def broker_is_full() -> bool:
 def worker_works() -> None:
     """Let the site know that a worker does what is due; for nobody where the broker is away."""
     with suppress(redis.RedisError):
-        broker(settings.REDIS_URL).set(keys.WORKER, "1", ex=WORKER_HEARD_S)
+        set_even_where_full(broker(settings.REDIS_URL), keys.WORKER, "1", ex=WORKER_HEARD_S)
 
 
 def read_part(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ...]]) -> observed.Flows:
@@ -257,16 +261,10 @@ def selectivities(fragments: Iterable[Fragment], *, least: int) -> dict[str, flo
     return observed.selectivities(meters, running, least=least)
 
 
-def slot_counters(
-    fragments: Callable[[Collection[str]], Mapping[str, Fragment]]
-) -> dict[str, dict[str, Any]]:
+def slot_counters(fragments: Callable[[Collection[str]], Mapping[str, Fragment]]) -> dict[str, dict[str, Any]]:
     """Counters of what every slot that reports has used so far; ``BrokerAway`` where the broker does not answer."""
-    try:
+    with broker_needed("so nothing is measured; use meanwhile is counted once it answers."):
         return counters.read_counters(broker(settings.REDIS_URL), fragments)
-    except redis.RedisError as error:
-        raise BrokerAway(
-            "The broker does not answer, so nothing is measured.", remedy="Use meanwhile is counted once it answers.",
-        ) from error
 
 
 def output_tail(channel: str, count: int) -> list[dict[str, Any]]:
@@ -375,7 +373,8 @@ def broker_needed(consequence: str) -> Iterator[None]:
     try:
         yield
     except redis.RedisError as error:
-        raise BrokerAway(f"The broker does not answer, {consequence}", remedy="Try again soon.") from error
+        why, remedy = why_refused(error)
+        raise BrokerAway(f"{why}, {consequence}", remedy=remedy) from error
 
 
 @lru_cache(maxsize=4)

@@ -67,6 +67,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_SPARK_MASTER", "", "Master of a Spark cluster for every slot, `spark://host:7077`; empty: none."),
     Declared("WEIR_SLOT_CORES", "4", "Cores that each slot takes of a Spark cluster: tasks at a time."),
     Declared("WEIR_SLOT_THREADS", "160", "Threads of a slot's Spark driver, where the master is this machine."),
+    Declared("WEIR_BROKER_MEMORY_MB", "0", "What the embedded broker may hold, in MB; 0: a third of the machine's."),
     Declared("WEIR_CONNECTOR_MEMORY_MB", "0", "Memory of the process that reads live sources, in MB; 0: half of all."),
     Declared("WEIR_SLOT_MEMORY_MB", "1024", "Heap of a slot's JVM; Python workers and state come on top."),
     Declared("WEIR_HOLD_S", "10", "Seconds for which a slow reader may hold back a stream that others need."),

@@ -18,7 +18,9 @@ from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.http.multipartparser import MultiPartParserError
 from django.template.loader import select_template
+from redis.exceptions import OutOfMemoryError
 
+from scheduler.model.broker_memory import REMEDY
 from scheduler.model.errors import NotFound, PermissionDenied, WeirError
 
 log = structlog.get_logger(__name__)
@@ -61,7 +63,7 @@ HTTP_STATUS: Mapping[str, HTTPStatus] = {
         HTTPStatus.TOO_MANY_REQUESTS: ("asked_too_often", "source_full", "too_many_logins"),
         HTTPStatus.INTERNAL_SERVER_ERROR: ("internal_error", "invalid_contract", "invalid_setting", "planning_failed"),
         HTTPStatus.SERVICE_UNAVAILABLE: (
-            "broker_away", "database_away", "database_busy", "no_node_reports", "source_paused"),
+            "broker_away", "broker_full", "database_away", "database_busy", "no_node_reports", "source_paused"),
         HTTPStatus.INSUFFICIENT_STORAGE: ("disk_full",),
     }.items() for code in codes
 }
@@ -101,6 +103,12 @@ class DiskFull(WeirError):
     """What was asked could not be stored: a disk is full."""
 
     code = "disk_full"
+
+
+class BrokerFull(WeirError):
+    """What was asked needs the broker, whose memory is full."""
+
+    code = "broker_full"
 
 
 class DatabaseBusy(WeirError):
@@ -153,6 +161,8 @@ def as_weir_error(error: Exception) -> WeirError:
         return DiskFull(
             "A disk is full, so nothing can be stored. Nothing was changed.",
             remedy="Make room on the file system of the data folder or the database, and try again.")
+    if isinstance(error, OutOfMemoryError):
+        return BrokerFull("The memory of the broker is full.", remedy=REMEDY)
     if is_database_busy(error):
         return DatabaseBusy()
     if is_database_away(error):

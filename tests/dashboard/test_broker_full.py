@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import redis
+from django.test import Client
 
 from dashboard import jobs
 from dashboard.config.environment import ROOT
@@ -20,8 +21,10 @@ from dashboard.operations.live_view.estate_view import view_for
 from dashboard.queue import app
 from dashboard.teams.permissions import viewer_of
 from tests.dashboard.building import World
+from tests.engine.filled_broker import bounded
+from tests.engine.filled_broker import fill as fill_broker
 from tests.small_disk import fill, small_disk
-from workers.engine.spark.failure_messages import BROKER_DISK_IS_FULL, explain_error
+from workers.engine.spark.failure_messages import BROKER_DISK_IS_FULL, BROKER_IS_FULL, explain_error
 from workers.launcher import broker as embedded
 from workers.processes import spawn, stop
 
@@ -84,6 +87,34 @@ def test_it_is_named_with_a_remedy_and_passes_by_itself(small_broker, world: Wor
     ballast.unlink()
     until(lambda: writes(client))
     assert not jobs.broker_is_full()
+
+
+def test_a_full_memory_is_named_with_a_remedy_and_passes_by_itself(broker_url, broker, settings, world: World) -> None:
+    settings.REDIS_URL = broker_url
+    jobs._window.cache_clear()
+
+    def named() -> list[tuple[str, str]]:
+        return [(finding.part, finding.name) for finding in findings(view_for(viewer_of(world.root)))
+                if finding.part in ("broker", "node")]
+
+    def broker_check() -> str:
+        return Client().get("/readyz").json()["checks"]["broker"]
+
+    before = named()
+    with bounded(broker, more_mb=20):
+        fill_broker(broker)
+        with pytest.raises(redis.exceptions.OutOfMemoryError) as refusal:
+            broker.set("x", "y" * 1_000)
+        assert as_weir_error(refusal.value).code == "broker_full"
+        assert str(explain_error(refusal.value)) == BROKER_IS_FULL
+        with pytest.raises(jobs.BrokerAway, match="memory of the broker is full"), jobs.broker_needed("so it is."):
+            broker.set("x", "y" * 1_000)
+        jobs._window.cache_clear()
+        assert set(named()) - set(before) == {("broker", "memory")} and broker_check() == "full"
+        jobs.worker_works()
+        assert jobs.worker_is_heard(), "who works says so at a full broker"
+    jobs._window.cache_clear()
+    assert named() == before and broker_check() == "ok"
 
 
 def test_a_worker_does_not_end_for_it() -> None:

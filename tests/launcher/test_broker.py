@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import stat
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 import redis
 
 from workers.launcher import broker as embedded
-from workers.launcher.state_folder import broker_url_file, surroundings
+from workers.launcher.state_folder import CannotStart, broker_url_file, surroundings
 from workers.processes import spawn, stop
 
 from .waiting import wait_until
@@ -44,7 +46,7 @@ def test_what_was_written_and_the_address_survive_a_restart(tmp_path: Path) -> N
 
 def test_answers_that_nobody_takes_end_their_connection_and_fill_nothing(tmp_path: Path) -> None:
     prepared = embedded.prepare(tmp_path)
-    assert "maxmemory-clients 1gb" in Path(prepared.argv[1]).read_text()
+    assert re.search(r"(?m)^maxmemory-clients [1-9][0-9]+mb$", Path(prepared.argv[1]).read_text())
     most_mb, size, times = 64, 1_000_000, 1_000  # of a gigabyte that is asked for in 40 kB
     process = spawn([*prepared.argv, "--maxmemory-clients", f"{most_mb}mb"])
     try:
@@ -59,6 +61,25 @@ def test_answers_that_nobody_takes_end_their_connection_and_fill_nothing(tmp_pat
             assert client.get("large") == b"x" * size, "who takes its answers goes on"
     finally:
         stop(process, timeout_s=5)
+
+
+@pytest.mark.parametrize(("text", "most_mb", "clients_mb"), [("64", 64, 16), ("100000", 100_000, 1_024)])
+def test_it_may_hold_what_is_set_and_drops_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, most_mb: int, clients_mb: int
+) -> None:
+    monkeypatch.setenv("WEIR_BROKER_MEMORY_MB", text)
+    lines = Path(embedded.prepare(tmp_path).argv[1]).read_text().splitlines()
+    assert {f"maxmemory {most_mb}mb", "maxmemory-policy noeviction", f"maxmemory-clients {clients_mb}mb"} <= {*lines}
+
+
+def test_without_a_setting_it_may_hold_a_third_of_the_machine() -> None:
+    assert 0 < embedded.memory_mb({}) <= psutil.virtual_memory().total >> 20
+
+
+@pytest.mark.parametrize("text", ["63", "-1", "1gb", "1" * 10])
+def test_a_bound_that_is_none_ends_the_start(text: str) -> None:
+    with pytest.raises(CannotStart, match="WEIR_BROKER_MEMORY_MB"):
+        embedded.memory_mb({"WEIR_BROKER_MEMORY_MB": text})
 
 
 def test_a_taken_port_moves_the_broker_to_another(tmp_path: Path) -> None:

@@ -8,7 +8,15 @@ import pytest
 import redis
 
 from workers.library import predicting
-from workers.library.model_store import ModelName, StoredVersion, connected, store_version, stored_text, stored_versions
+from workers.library.model_store import (
+    ModelName,
+    StoredVersion,
+    connected,
+    model_versions,
+    store_version,
+    stored_text,
+    stored_versions,
+)
 from workers.library.outside import NotAnswered
 from workers.library.predicting import StoredModel, predict_stored
 
@@ -111,3 +119,17 @@ def test_a_broker_that_is_away_leaves_the_model_that_was_read(store, broker_url,
     assert ask()[0] == 1.0
     with pytest.raises(NotAnswered, match="broker"):
         Asking(broker_url)()
+
+
+@pytest.mark.parametrize("text", [
+    "", "x", "[]", "{}", "1e999", "[" * 50_000, b"\xff\xfe", json.dumps({"kind": "linear_regression"}),
+    line("1-0", 1.0).replace('"features"', '"events": "many", "features"'),
+    line("1-0", 1.0).replace('"features"', '"target": [], "features"'), "x" * 1_100_000])
+@pytest.mark.parametrize("born", [1.0, float("inf"), float("-inf")])
+def test_what_a_slot_wrote_that_is_no_model_is_left_out_of_the_teams_list(store, broker, text, born):
+    honest = put(store, 1, born_ms=1)
+    broker.sadd("weir:models:city", "forged", b"\xff")
+    for member in ("1|forged", "forged", b"\xff|\xfe"):
+        broker.zadd(ModelName("city", "forged").key, {member: born})
+    broker.hset(ModelName("city", "forged").texts, mapping={"forged": text, "": text, b"\xfe": text})
+    assert [(model.name, model.version) for model in model_versions(store, "city")] == [("fares", honest)]

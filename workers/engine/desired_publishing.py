@@ -30,10 +30,11 @@ from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot,
 from scheduler.model.ring import Ring
 from scheduler.model.settings_of_fragments import USUAL
 from scheduler.model.task_types import TaskType
+from workers.engine.broker_room import EVEN_WHERE_FULL
 from workers.engine.channels import keys
 
 # An older state never replaces a newer one, whichever of two publishers comes last.
-_PUBLISH = """
+_PUBLISH = EVEN_WHERE_FULL + """
 local current = redis.call('GET', KEYS[1])
 if current then
   local stands = cjson.decode(current)

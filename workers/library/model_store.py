@@ -7,11 +7,13 @@ the same versions in the same places.
 
 from __future__ import annotations
 
-import json
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+from .models import UnreadableModel, read_model
 
 if TYPE_CHECKING:
     import redis
@@ -52,7 +54,8 @@ def connected(url: str) -> redis.Redis:
     """A client that gives up soon."""
     from workers import broker_client
 
-    return broker_client.connect(url, socket_connect_timeout=2.0, socket_timeout=5.0, decode_responses=True)
+    return broker_client.connect(
+        url, socket_connect_timeout=2.0, socket_timeout=5.0, decode_responses=True, encoding_errors="replace")
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,18 +121,25 @@ def stored_versions(broker: redis.Redis, team: str) -> dict[str, list[StoredVers
         models[name] = [
             StoredVersion(version, int(born), texts[version])
             for member, born in reversed(broker.zrange(model.key, 0, -1, withscores=True))
-            if (version := member.partition("|")[2]) in texts]
+            if (version := member.partition("|")[2]) in texts and math.isfinite(born)]
     return models
 
 
 def model_versions(broker: redis.Redis, team: str) -> tuple[ModelVersion, ...]:
-    """The models of a team, by name and the newest version first."""
+    """The models of a team, by name and the newest version first; what slots wrote that is no model is left out."""
     return tuple(
-        _described(name, stored) for name, versions in stored_versions(broker, team).items() for stored in versions)
+        described for name, versions in stored_versions(broker, team).items() for stored in versions
+        if (described := _described(name, stored)) is not None)
 
 
-def _described(name: str, stored: StoredVersion) -> ModelVersion:
-    model = json.loads(stored.text)
+def _described(name: str, stored: StoredVersion) -> ModelVersion | None:
+    try:
+        model = read_model(stored.text)
+    except UnreadableModel:
+        return None
+    target, events = model.get("target", ""), model.get("events", 0)
+    if not isinstance(target, str) or type(events) is not int:
+        return None
     return ModelVersion(
-        name, stored.version, model["kind"], tuple(model["features"]), model.get("target", ""), model.get("events", 0),
-        stored.born_ms, len(stored.text))
+        name, stored.version, model["kind"], tuple(model["features"]), target, events, stored.born_ms,
+        len(stored.text))

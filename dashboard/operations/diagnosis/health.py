@@ -35,6 +35,7 @@ from dashboard.operations.live_view.sink_statuses import report_of as sink_repor
 from scheduler.contracts.reports import FAILING, RUNNING, STALLED, NodeReport, QueryReport, SlotReport
 from scheduler.latency.limits_met import IMPOSSIBLE
 from scheduler.latency.wanted_modes import WantedModes
+from scheduler.model import broker_memory
 from scheduler.model.fragment import Fragment, RunningBundle
 from scheduler.model.latency_limits import from_json
 
@@ -112,8 +113,9 @@ def _site(view: View) -> Iterator[Finding]:
             "Make room there. Running dataflows, nodes and the worker wait, and continue by themselves.")
     elif not view.reading.worker:
         yield Finding(
-            "worker", "worker", "away", BAD, "No worker runs: plans are neither made nor carried out.",
+            "worker", "worker", "away", BAD, "No worker does what is due: plans are neither made nor carried out.",
             "`./weir up` starts one. Running dataflows continue without it.")
+    yield from _broker_memory(view.reading.broker_memory)
     if view.reading.broker_alone:
         yield Finding(
             "broker", "replica", "away", WARN,
@@ -127,6 +129,19 @@ def _site(view: View) -> Iterator[Finding]:
             "package", problem.entry_point, "unreadable", WARN,
             f"Task types of {problem.package} are left out: {problem.message}",
             "Mend or remove that package, then start Weir again. Other task types work.")
+
+
+def _broker_memory(memory: broker_memory.BrokerMemory) -> Iterator[Finding]:
+    if memory.is_crowded():
+        yield Finding(
+            "broker", "memory", FULL, BAD,
+            f"The memory of the broker is nearly full ({memory.held >> 20:,} of {memory.most >> 20:,} MB): sources "
+            "wait until there is room. Nothing is lost.", broker_memory.REMEDY)
+    if memory.loses:
+        yield Finding(
+            "broker", "policy", "low", BAD,
+            f"The broker drops what it holds when its memory is full (maxmemory-policy {memory.policy}): events "
+            "would be lost.", "Set its maxmemory-policy to noeviction.")
 
 
 def _nodes(view: View) -> Iterator[Finding]:
@@ -292,6 +307,9 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryR
     elif report.state == RECOVERING:
         part, severity, cause = "query", WARN, f"The query of {tasks} is coming back after a restart."
         remedy = "It goes on from its checkpoint by itself."
+    elif report.state == THROTTLED and report.throttled_by == broker_memory.OF_BROKER:
+        part, severity = "source", WARN
+        cause, remedy = f"{tasks} waits: the memory of the broker is nearly full.", broker_memory.REMEDY
     elif report.state == THROTTLED:
         part, severity = "channel", WARN
         cause = f"{_held_by(view, report.throttled_by or '')} reads more slowly than {tasks} writes, which waits."

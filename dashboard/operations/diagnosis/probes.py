@@ -62,9 +62,11 @@ def _broker() -> dict[str, str]:
     try:
         if jobs.broker_is_full():
             return {"broker": FULL, "worker": "unknown"}
+        live = jobs.read_live((), {})
+        is_alone = jobs.lacks_replica(jobs.broker(settings.REDIS_URL))
         return {
-            "broker": "alone" if jobs.lacks_replica(jobs.broker(settings.REDIS_URL)) else "ok",
+            "broker": FULL if live.broker_memory.is_crowded() else "alone" if is_alone else "ok",
             "worker": "ok" if jobs.worker_is_heard() else "away",
-            "walls": "missing" if any(report.unwalled for report in jobs.read_live((), {}).reports.values()) else "ok"}
+            "walls": "missing" if any(report.unwalled for report in live.reports.values()) else "ok"}
     except redis.RedisError:
         return {"broker": "away", "worker": "unknown"}

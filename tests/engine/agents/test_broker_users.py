@@ -86,7 +86,7 @@ CHANNEL = tuple(of("f1-0.0") for of in (keys.channel, keys.meta, keys.readers))
 VALVE = (keys.valve("f1-0"),)
 HOLD = (keys.meter("f1-0"), keys.channel_meters("f1-0"))  # the script is told which keys
 CALLS: dict[str, tuple[tuple[str, ...], tuple[object, ...], object]] = {  # of each script: keys, arguments, its answer
-    "backpressure": (VALVE, (keys.channel(""), "f1-0.0"), [0, b"", 0, -1, 0]),
+    "backpressure": (VALVE, (keys.channel(""), keys.CROWDED, "f1-0.0"), [0, b"", 0, -1, 0]),
     "claim": ((keys.handover("f1-0"),), ("manifest", "f2-0"), 0),
     "close_tail": (VALVE, ("1", "2"), 1),
     "commit": (CHANNEL, ("f1-0", "0-1"), 0),

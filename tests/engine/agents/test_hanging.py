@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from scheduler.contracts.reports import QUERY_REPORTS
+from tests.engine.channels.played_redis import PlayedRedis
 from workers.engine.agents.backoff import HEALTHY_MS
 from workers.engine.agents.hanging import HANGS_MS, WANDERS_MS, Doing, HangingQueries, HangingWatch, hangs
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
 from workers.engine.agents.reconciling.reconcile import FragmentState
+from workers.engine.channels import keys
 from workers.engine.spark.failure_messages import FragmentFailed
 from workers.engine.spark.listener import QueryListener
 
@@ -118,14 +120,19 @@ class Stacks:
         return self._frames
 
 
-@pytest.mark.parametrize("throttled", [{}, {"f1-0": "f1-0.0"}], ids=["hangs", "waits for room"])
-def test_a_query_that_hangs_is_stopped_and_begun_again(throttled: dict[str, str]) -> None:
-    run, failures = FragmentRun("f1-0", now_ms=0), []
+@pytest.mark.parametrize(
+    ("throttled", "is_crowded"), [({}, False), ({"f1-0": "f1-0.0"}, False), ({}, True)],
+    ids=["hangs", "waits for room in a channel", "waits for room in the broker"])
+def test_a_query_that_hangs_is_stopped_and_begun_again(throttled: dict[str, str], is_crowded: bool) -> None:
+    run, failures, waits = FragmentRun("f1-0", now_ms=0), [], bool(throttled or is_crowded)
     run.begin(FragmentState.STARTING, now_ms=0)
     run.end()
     query = Query()
     run.runs(query, "r1", outlets={}, routes={}, active=1, now_ms=0)
-    watch = HangingWatch(None, QueryListener(lambda run_id: None))
+    broker = PlayedRedis()
+    if is_crowded:
+        broker.set(keys.CROWDED, 1)
+    watch = HangingWatch(broker, QueryListener(lambda run_id: None))
     watch._listener.listening = True
 
     def on_hang(run: FragmentRun, failure: FragmentFailed) -> None:
@@ -134,8 +141,8 @@ def test_a_query_that_hangs_is_stopped_and_begun_again(throttled: dict[str, str]
 
     for now_ms in range(LOOK_MS, 2 * HANGS_MS, LOOK_MS):
         watch.look(Driver(), [run], throttled=throttled, now_ms=now_ms, on_hang=on_hang)
-        assert failures or watch.is_behind("f1-0", now_ms=now_ms) is (not throttled and now_ms > 3 * LOOK_MS)
-    if throttled:
+        assert failures or watch.is_behind("f1-0", now_ms=now_ms) is (not waits and now_ms > 3 * LOOK_MS)
+    if waits:
         assert not failures and run.query is query
         return
     [failure] = failures

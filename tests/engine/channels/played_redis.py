@@ -280,6 +280,7 @@ def _answered(command: Callable[[], Any]) -> Any:
 @cache
 def _compiled(text: str) -> Any:
     """The script as a function of its keys, its arguments and the two libraries that Redis gives it."""
+    text = text.removeprefix("#!lua flags=allow-oom\n")  # its first line, which is no Lua
     return _LUA.eval(f"function(KEYS, ARGV, redis, cjson) {text}\nend".encode())
 
 

@@ -77,7 +77,7 @@ def actions(client: Any, channels: Channels) -> dict[str, Callable[..., Any]]:
         "route": lambda *step: change_route(channels, *step),
         "activate": lambda batch: channels.activate("f", done_batch=batch),
         "backpressure": lambda: scripts.run(
-            client, "backpressure", [keys.valve("f")], [keys.channel(""), "f.0", "f.1"]),
+            client, "backpressure", [keys.valve("f")], [keys.channel(""), "", "f.0", "f.1"]),
     }
 
 

@@ -69,7 +69,7 @@ class TestParts:
     def test_a_full_part_holds_its_writer_back_while_it_gets_events(self, broker, channels) -> None:
         def backpressure() -> tuple[bool, str]:
             """Whether the writer is paused, and which channel is full."""
-            names = [keys.channel(""), "f.0", "f.1"]
+            names = [keys.channel(""), "", "f.0", "f.1"]
             paused, full, *_ = scripts.run(broker, "backpressure", [keys.valve("f")], names)
             return bool(paused), full.decode()
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from paho.mqtt import publish as publishing
 
 from scheduler.model.bounds import PACKET_BYTES
 from workers.engine.connectors import mqtt_source
-from workers.engine.connectors.contract import Message, Opening, SourceRefused
+from workers.engine.connectors.contract import MOST_BYTES, MOST_MESSAGES, Message, Opening, SourceRefused
 from workers.engine.connectors.formats import SAMPLE_BYTES
 from workers.engine.connectors.mqtt_source import LastMessages, MqttReader, open_mqtt
 
@@ -124,6 +127,41 @@ def test_what_may_be_unacknowledged_becomes_one_block(generous, monkeypatch):
         reader.written()
     assert messages == bodies and max(sizes) > 20
     reader.close(for_good=True)
+
+
+@contextmanager
+def flooding(packet: bytes) -> Iterator[int]:
+    """A server that takes every client, and then sends one packet on and on, whatever is acknowledged; its port."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        def serve() -> None:
+            with suppress(OSError):
+                client, _ = server.accept()
+                with client:
+                    client.recv(4_096)
+                    client.sendall(b"\x20\x02\x00\x00")  # CONNACK
+                    mid = client.recv(4_096)[2:4]
+                    client.sendall(b"\x90\x03" + mid + b"\x01")  # SUBACK, with QoS 1
+                    while True:
+                        client.sendall(packet * 100)
+
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()[1]
+
+
+@pytest.mark.parametrize("packet", [
+    b"\x30\x07\x00\x01tbody", b"\x32\x09\x00\x01t\x00\x07body", b"\x30\xcb\x86\x03\x00\x01t" + b"b" * 49_992],
+    ids=["with QoS 0", "more than may be unacknowledged", "large ones"])
+def test_while_a_source_waits_a_server_that_sends_on_fills_no_memory(monkeypatch, packet):
+    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "127.0.0.1")
+    with flooding(packet) as port:
+        reader = MqttReader(Opening("t", {
+            "server": f"127.0.0.1:{port}", "topics": ["t"], "qos": 1, "version": "3.1.1", "tls": False, "ca": None,
+            "certificate": None, "private_key": None, "username": None, "password": None, "include": ()}))
+        for _ in range(5_000):
+            reader.rest(0.0)
+        assert 0 < len(reader._got) <= MOST_MESSAGES and reader._got_bytes <= MOST_BYTES + len(packet)
+        assert reader.poll(1).messages, "and what came is given"
+        reader._client.disconnect()
 
 
 def test_an_encrypted_server_is_read_by_certificates_of_both_sides(encrypted, authority, monkeypatch):

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import redis
 from py4j.protocol import Py4JError
 
+from workers.engine.channels import keys
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.spark import queries
 from workers.engine.spark.failure_messages import FragmentFailed
@@ -111,8 +112,8 @@ def hangs(stack: str) -> FragmentFailed:
 class HangingWatch:
     """Watches the queries of a slot, and ends those that hang."""
 
-    def __init__(self, channels: Channels, listener: QueryListener) -> None:
-        self._channels, self._listener = channels, listener
+    def __init__(self, broker: redis.Redis, listener: QueryListener) -> None:
+        self._broker, self._channels, self._listener = broker, Channels(broker), listener
         self._hanging = HangingQueries()
         self.is_behind = self._hanging.is_behind
 
@@ -120,7 +121,8 @@ class HangingWatch:
         self, spark: SparkSession, runs: Iterable[FragmentRun], *, throttled: Mapping[str, str], now_ms: int,
         on_hang: Callable[[FragmentRun, FragmentFailed], None],
     ) -> None:
-        """Look at the queries that run, but for those that wait for room, are being changed, or stay open.
+        """Look at the queries that run, but for those that wait for room, are being changed, or stay open; at
+        none while the broker is nearly full, for which all of them may wait.
 
         Parameters
         ----------
@@ -130,7 +132,7 @@ class HangingWatch:
             Told of each that hangs, once its query is being stopped. Its thread may not end: Spark gives up waiting.
         """
         watched = {
-            run.id: run for run in runs
+            run.id: run for run in (() if self._is_crowded() else runs)
             if run.query is not None and run.state is FragmentState.RUNNING and not run.actual().busy
             and run.id not in throttled and not isinstance(run.query, queries.OpenQuery)}
         doing = {name: self._doing(spark, run) for name, run in watched.items()}
@@ -140,6 +142,12 @@ class HangingWatch:
             threading.Thread(target=_stop, args=(run.query,), name="stop", daemon=True).start()
             run.query = None
             on_hang(run, hangs(stack))
+
+    def _is_crowded(self) -> bool:
+        try:
+            return bool(self._broker.exists(keys.CROWDED))
+        except redis.RedisError:  # one that is away: queries wait for that one, too
+            return True
 
     def _doing(self, spark: SparkSession, run: FragmentRun) -> Doing:
         progress, run_id = self._listener.progress(run.query), run.query.runId

@@ -101,7 +101,7 @@ class SlotLoop:
         self._reported, self._throttled = None, dict[str, str]()  # by fragment, the full channel that it waits for
         self._long_batches, self._rates, self._heap, self._log = LongBatches(), Rates(), HeapSampler(), logger()
         self._state_sizes, self._listener = StateSizes(self._store.state_bytes), QueryListener(self._on_end)
-        self._hanging = HangingWatch(Channels(self._broker), self._listener)
+        self._hanging = HangingWatch(self._broker, self._listener)
         self._host: Host | None = None  # of trials, once the driver is there
         self._trials = ThreadPoolExecutor(1, thread_name_prefix="trials")
         self._runs = {name: FragmentRun(name, now_ms=_now_ms()) for name in self._store.records()}

@@ -13,6 +13,7 @@ COPY_MARK = "--"  # in the name of a copy, between fragment and node
 _COPIES = "~copies"  # as in ``unregister.lua``
 SINK = "sink"  # the reader of a channel that is written to another system
 LOST = f"{PREFIX}lost"  # the hash of nodes whose queries go on elsewhere, from copies of their state
+CROWDED = f"{PREFIX}crowded"  # is there while the broker is nearly full (``broker_room``)
 HOLDERS = f"{PREFIX}holders"  # of copies of state, by node: fault zone and room (JSON)
 SECRETS = f"{PREFIX}secrets"  # sealed values by team/name
 

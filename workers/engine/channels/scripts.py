@@ -17,8 +17,9 @@ from pathlib import Path
 import redis
 
 FOLDER = Path(__file__).parent / "lua"
-SHARED = "trim"
+SHARED, FREES = "trim", "frees"
 NEEDS_TRIM = frozenset({"write", "commit", "register", "unregister", "spill", "skip", "intake", "waiting"})
+MAKES_ROOM = frozenset({"commit", "unregister", "spill", "skip"})  # they run while the broker is full, too
 PATIENCE_S = 10.0  # of who may load none, with a broker that has lost them: its agent looks every few seconds
 ASKS_AGAIN_S = 0.1
 
@@ -26,14 +27,14 @@ ASKS_AGAIN_S = 0.1
 @cache
 def source(name: str) -> str:
     """The text of a script, with what it shares with others in front."""
-    text = (FOLDER / f"{name}.lua").read_text(encoding="utf-8")
-    return (FOLDER / f"{SHARED}.lua").read_text(encoding="utf-8") + text if name in NEEDS_TRIM else text
+    parts = (*((FREES,) if name in MAKES_ROOM else ()), *((SHARED,) if name in NEEDS_TRIM else ()), name)
+    return "".join((FOLDER / f"{part}.lua").read_text(encoding="utf-8") for part in parts)
 
 
 @cache
 def digests() -> dict[str, str]:
     """The digest of each script, by its name."""
-    names = sorted(path.stem for path in FOLDER.glob("*.lua") if path.stem != SHARED)
+    names = sorted(path.stem for path in FOLDER.glob("*.lua") if path.stem not in (SHARED, FREES))
     return {name: hashlib.sha1(source(name).encode()).hexdigest() for name in names}
 
 

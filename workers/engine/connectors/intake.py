@@ -188,12 +188,13 @@ class IntakeStore:
             for task, values, is_open in zip(tasks, answers[::2], answers[1::2], strict=True)}
 
     def is_full(self, task: str) -> bool:
-        """Whether the channel has no room: for more blocks, or for more bytes."""
+        """Whether the channel has no room, for more blocks or for more bytes, or the broker is nearly full."""
         channel = keys.intake(task)
         pipeline = self._broker.pipeline(transaction=False)
         pipeline.xlen(keys.channel(channel)).hget(keys.meta(channel), "capacity").hget(keys.connector(task), "block")
-        blocks, capacity, block_bytes = pipeline.execute()
-        return blocks > int(capacity or 0) or blocks * float(block_bytes or 0) > CAPACITY_BYTES
+        pipeline.exists(keys.CROWDED)
+        blocks, capacity, block_bytes, is_crowded = pipeline.execute()
+        return bool(is_crowded) or blocks > int(capacity or 0) or blocks * float(block_bytes or 0) > CAPACITY_BYTES
 
     def is_resting(self, task: str) -> bool:
         """Whether nobody reads the source now, or it is not open."""

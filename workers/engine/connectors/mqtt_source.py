@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from scheduler.model.bounds import PACKET_BYTES
+from scheduler.model.bounds import DEAD_LETTERS, PACKET_BYTES
 from workers.library.reach import host_and_port, require_allowed
 
 from .certificates import tls_context
@@ -164,13 +164,18 @@ class MqttReader:
     def position(self) -> None:
         return None
 
+    @property
+    def _has_plenty(self) -> bool:
+        """Whether what came, and was not taken yet, is as much as a poll gives."""
+        return len(self._got) >= MOST_MESSAGES or self._got_bytes >= MOST_BYTES or len(self._lost) >= DEAD_LETTERS.most
+
     def poll(self, timeout_s: float) -> Polled:
         deadline = time.monotonic() + timeout_s
         while not self._got and not self._lost and (left := deadline - time.monotonic()) > 0:
             self._turn(left)
         if self._got:
             deadline = time.monotonic() + LINGER_S
-            while len(self._got) < MOST_MESSAGES and self._got_bytes < MOST_BYTES:
+            while not self._has_plenty:
                 left, before = deadline - time.monotonic(), len(self._got)
                 if left <= 0:
                     break
@@ -195,8 +200,9 @@ class MqttReader:
         self._turn(0)
 
     def rest(self, timeout_s: float) -> None:
-        """With QoS 1 and 2 what is not acknowledged bounds what comes; with QoS 0 nothing is read meanwhile."""
-        if self._config["qos"]:
+        """With QoS 1 and 2 what is not acknowledged bounds what comes, as long as the other broker keeps to that and
+        sends nothing with QoS 0; beyond a poll's worth, and with QoS 0, nothing is read meanwhile."""
+        if self._config["qos"] and not self._has_plenty:
             self._turn(timeout_s)
             time.sleep(timeout_s / 10)
         else:

@@ -18,6 +18,8 @@ DISK_IS_FULL = (
     "The disk of this node's data folder is full. Make room: the query goes on from its checkpoint by itself.")
 BROKER_DISK_IS_FULL = (
     "The disk of the broker is full. Make room: the query goes on from its checkpoint by itself.")
+BROKER_IS_FULL = (
+    "The memory of the broker is full. Make room, or give it more: the query goes on from its checkpoint by itself.")
 EXECUTOR_IS_LOST = (
     "The slot's executor on the Spark cluster was lost, or its worker. The query goes on from its checkpoint by itself "
     "when the cluster has given the slot another.")
@@ -26,13 +28,14 @@ _REFUSED = (
     "dataflow, or remove it; then “Try again” starts what shares the query.")
 _EXECUTOR_LOST = re.compile(r"ExecutorLostFailure|SparkContext was shut down")
 _BROKER_FULL = re.compile(r"MISCONF")
+_BROKER_MEMORY = re.compile(r"OutOfMemoryError: command not allowed|OOM command not allowed")
 _DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|database or disk is full")  # the last: SQLite
 _WRONG_CONFIG = f"{InvalidConfig.__module__}.{InvalidConfig.__qualname__}: "
 _TRACEBACK = "Traceback (most recent call last):"
 _FRAME = re.compile(r'^\s+File "(?P<file>[^"]+)", line \d+, in (?P<function>\S+)')
 _BROKER_AWAY = re.compile(
     r"Connection refused|Connection reset|ConnectionError|SocketTimeout|SocketException|ConnectException"
-    r"|Broken pipe|Error \d+ connecting|LOADING|broker",
+    r"|Broken pipe|Error \d+ connecting|LOADING|broker|command not allowed when used memory",
     re.IGNORECASE,
 )
 
@@ -101,7 +104,7 @@ def explain(causes: Sequence[Cause], task_code: Sequence[TaskCode]) -> FragmentF
         tasks = _tasks_in(files, task_code)
         wrong = reason.startswith(_WRONG_CONFIG)  # it is wrong whatever the task reaches
         reason = reason.removeprefix(_WRONG_CONFIG)
-        may_pass = bool(_full_disk(text)) or (not wrong and any(
+        may_pass = bool(_what_is_full(text)) or (not wrong and any(
             task.reaches_out for task in task_code if task.task in tasks or not tasks))
         return FragmentFailed(
             _located(reason, tasks), may_pass=may_pass or is_broker_away(reason), tasks=tasks,
@@ -110,7 +113,7 @@ def explain(causes: Sequence[Cause], task_code: Sequence[TaskCode]) -> FragmentF
         return failure
     root = causes[-1] if causes else Cause("unknown", "the query ended without saying why")
     reason = f"{root.kind.rpartition('.')[2]}: {_first_paragraph(root.message)}"
-    if full := _full_disk(" ".join(cause.message for cause in causes)):
+    if full := _what_is_full(" ".join(cause.message for cause in causes)):
         return FragmentFailed(full, may_pass=True)
     if any(_EXECUTOR_LOST.search(cause.message) for cause in causes):
         return FragmentFailed(EXECUTOR_IS_LOST, may_pass=True)
@@ -145,7 +148,7 @@ def explain_error(
         return error
     message = error.full_message if isinstance(error, WeirError) else str(error)
     text = f"{type(error).__name__}: {_first_paragraph(f'{message} {_REFUSED}' if is_final else message)}"
-    if full := _full_disk(text):
+    if full := _what_is_full(text):
         return FragmentFailed(full, may_pass=True)
     tasks = [task] if task else []
     return FragmentFailed(
@@ -154,10 +157,12 @@ def explain_error(
         traceback="".join(traceback.format_exception(error)))
 
 
-def _full_disk(text: str) -> str:
-    """Whose disk is full, in a sentence; empty where none is."""
+def _what_is_full(text: str) -> str:
+    """What is full, a disk or the memory of the broker, in a sentence; empty where nothing is."""
     if _BROKER_FULL.search(text):
         return BROKER_DISK_IS_FULL
+    if _BROKER_MEMORY.search(text):
+        return BROKER_IS_FULL
     return DISK_IS_FULL if _DISK_FULL.search(text) else ""
 
 

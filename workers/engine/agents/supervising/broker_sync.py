@@ -6,13 +6,14 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import redis
 
 from scheduler.contracts.desired import DesiredState
 from workers import broker_client
-from workers.engine import desired_publishing
+from workers.engine import broker_room, desired_publishing
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import EVENTS_KEPT
 from workers.engine.observed import REPORT_LIVES_S
@@ -149,7 +150,16 @@ class ReportPublisher(threading.Thread):
             if time.monotonic() >= renew_at:
                 self._on_lease_state(self._lease.renew())
                 renew_at = time.monotonic() + RENEW_S
+                self._keep_room()
             self._flush()
+
+    def _keep_room(self) -> None:
+        """Let sources wait where the broker is nearly full; once, say what holds most."""
+        with suppress(redis.RedisError):  # it is away, or says nothing of its memory
+            if (memory := broker_room.keep_room(self._broker)) is not None:
+                logger().warning(
+                    "the broker is nearly full: sources wait", held_mb=memory.held >> 20, most_mb=memory.most >> 20,
+                    largest_kb={name: size >> 10 for name, size in broker_room.largest(self._broker).items()})
 
     def _flush(self) -> None:
         with self._lock:
@@ -157,7 +167,8 @@ class ReportPublisher(threading.Thread):
             events, self._events = self._events, []
         pipeline = self._broker.pipeline(transaction=False)
         if report is not None:
-            pipeline.set(keys.observed(self._node), json.dumps(report), ex=REPORT_LIVES_S)
+            broker_room.set_even_where_full(
+                pipeline, keys.observed(self._node), json.dumps(report), ex=REPORT_LIVES_S)
         for event in events:
             fields = {name: json.dumps(value) for name, value in event.items()}
             pipeline.xadd(keys.EVENTS, fields, maxlen=EVENTS_KEPT, approximate=True)

@@ -42,7 +42,13 @@ COMMANDS = (
         "setrange", "setbit", "bitfield", "zrangestore", "geosearchstore", "georadius", "georadiusbymember", "pfadd",
         "xgroup", "xreadgroup", "xclaim", "xautoclaim")))
 UNKNOWN = ("?",)  # rules that no user has
+CROWDED = key_patterns.READ_ONLY + key_patterns.escaped(keys.CROWDED)
 TOPICS = (f"&{keys.channel('')}*", f"&{keys.valve('')}*")
+
+
+def _may_make_none(error: redis.ResponseError) -> bool:
+    """Whether a broker refuses users as such, and not for what they are."""
+    return isinstance(error, redis.exceptions.NoPermissionError) or "unknown command" in str(error).lower()
 
 
 class BrokerUsers:
@@ -93,11 +99,12 @@ class BrokerUsers:
                 sinks = [name.decode() for name in self._broker.smembers(keys.sinks(self._store.node))]
                 shown, trial = (self._passing.get(what, frozenset()) for what in (_SHOWN, _TRIAL))
                 copies = self._of_copies(fragments) if self._has_copies else ()
-                self._set(SLOTS, {*own, *rehearsal, *shown, *trial, *copies})
-                self._set(CONNECTORS, {*own, *key_patterns.of_connectors(self._store.node, sinks)})
+                self._set(SLOTS, {*own, *rehearsal, *shown, *trial, *copies, CROWDED})
+                self._set(CONNECTORS, {*own, *key_patterns.of_connectors(self._store.node, sinks), CROWDED})
                 self._set(LOOKS, self._passing.get(LOOKS, frozenset()))
             except redis.ResponseError as error:
-                self.is_refused = not self._rules  # what it let the agent do once, it will again
+                # What it let the agent do once, it will again; and what else is wrong opens nothing to the processes.
+                self.is_refused = not self._rules and _may_make_none(error)
                 logger().warning("the broker did not let users be made", error=str(error), given_up=self.is_refused)
 
     def works_for(self, query: str) -> bool:
@@ -132,7 +139,7 @@ class BrokerUsers:
 
     def _set(self, role: str, patterns: Collection[str]) -> None:
         """Make a user, or bring it up to date; nothing is sent to a broker that has it so."""
-        name, rules = self.name(role), tuple(sorted(patterns))
+        name, rules = self.name(role), tuple(sorted(filter(key_patterns.can_be_given, patterns)))
         if self._rules.get(role) == rules and self._broker.execute_command("ACL", "GETUSER", name) is not None:
             return
         self._broker.execute_command(

@@ -7,15 +7,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.model.alternates import is_dynamic
+from scheduler.model.dataflow import Task
 from scheduler.model.secrets import NAME, TEAM, is_owned
 from workers.engine.channels import keys
 from workers.library.model_store import PREFIX as MODELS
 from workers.library.model_store import ModelName
+from workers.library.registry import task_types
 
 READ_ONLY = "%R~"  # before the pattern of a key that may be read alone
 _NAMED = (
     keys.valve, keys.meter, keys.channel_meters, keys.key_meters, keys.tap, keys.try_again, keys.handover, keys.ahead,
     keys.heir, keys.ranges, keys.copies)
+_BLANK = re.compile(r"[\s\0]")
 _SPECIAL = re.compile(r"([\\*?\[\]])")
 
 
@@ -56,10 +59,18 @@ def _of_fragment(fragment: WantedFragment) -> Iterator[str]:
         if is_dynamic(task.type):
             yield from map(escaped, (keys.switches(task.id), keys.key_switches(task.id), keys.waves(task.id)))
             yield READ_ONLY + escaped(keys.keyed(task.id))
-        for model in filter(is_owned, task.config.values()):
+        for model in _models_of(task):
             yield escaped(f"{MODELS}{model[TEAM]}")
             yield escaped(ModelName(model[TEAM], model[NAME]).key)
             yield escaped(ModelName(model[TEAM], model[NAME]).texts)
+
+
+def _models_of(task: Task) -> Iterator[Mapping[str, str]]:
+    """The models that a task's type declares; what only looks like one, as in arguments of a function, is none."""
+    declared = task_types().get(task.type)
+    for parameter in declared.parameters if declared is not None else ():
+        if parameter.of_team and is_owned(value := task.config.get(parameter.name)):
+            yield value
 
 
 def named_after(fragment: str, *, more: str = "") -> Iterator[str]:
@@ -94,6 +105,12 @@ def of_connectors(node: str, sinks: Collection[str]) -> Iterator[str]:
     yield from (f"{keys.connector('')}*", f"{keys.sink('')}*", f"{keys.channel('in-')}*")
     for channel in sinks:
         yield from of_channel(channel)
+
+
+def can_be_given(pattern: str) -> bool:
+    """Whether the broker takes it for a pattern. With a blank, which no key of Weir's has, it takes none, and refuses
+    all others of the user as well."""
+    return _BLANK.search(pattern) is None
 
 
 def escaped(key: str) -> str:

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import redis
 
+from workers.engine.broker_room import EVEN_WHERE_FULL
+
 TTL_MS = 10_000
 
-_TAKE = """
+_TAKE = EVEN_WHERE_FULL + """
 local owner = redis.call('GET', KEYS[1])
 if owner and owner ~= ARGV[1] then return owner end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])

@@ -1,7 +1,8 @@
 -- What may keep a source from planning its next batch.  KEYS: valve, tap
--- ARGV: what the keys of streams begin with, the channels that its query writes...
+-- ARGV: what the keys of streams begin with, the key that is there while the broker is nearly full ('' for who reads
+-- channels), the channels that its query writes...
 -- Returns 1 where it is paused, else 0; and the first channel that is full of those, and of the parts that get events
--- by what was asked for last ('' for none); and how many ms apart its batches begin at least. A channel that is not
+-- by what was asked for last ('' for none; 'broker' where the broker is nearly full); and how many ms apart its batches begin at least. A channel that is not
 -- open cannot be full. Then, for a batch that is open: the newest batch from which a change is in force (2^52 where one
 -- has no first batch yet), and 1 where somebody looks at the streams.
 local valve, prefix = KEYS[1], ARGV[1]
@@ -40,7 +41,8 @@ for i = 1, #state, 2 do
 end
 
 local tapped = KEYS[2] and redis.call('EXISTS', KEYS[2]) or 0
-for i = 2, #ARGV do
+if ARGV[2] ~= '' and redis.call('EXISTS', ARGV[2]) == 1 then return {paused, 'broker', pace, boundary, tapped} end
+for i = 3, #ARGV do
   if is_full(ARGV[i]) then return {paused, ARGV[i], pace, boundary, tapped} end
 end
 for _, change in pairs(newest) do

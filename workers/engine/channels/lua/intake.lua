@@ -26,6 +26,7 @@ if key ~= '' and redis.call('ZSCORE', posted, key) then
 end
 if token == '' then
   if redis.call('HLEN', readers) == 0 then return refuse('WEIRPAUSED', 'nobody reads it') end
+  if redis.call('EXISTS', 'weir:crowded') == 1 then return refuse('WEIRFULL', 'the broker is nearly full') end
   local blocks = redis.call('XLEN', stream)
   local bytes = blocks * tonumber(redis.call('HGET', state, 'block') or 0)
   if blocks > tonumber(channel[1]) or bytes > tonumber(ARGV[10]) then return refuse('WEIRFULL', 'it is full') end

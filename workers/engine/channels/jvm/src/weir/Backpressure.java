@@ -9,7 +9,7 @@ import java.util.concurrent.ConcurrentHashMap;
 
 /**
  * What keeps a source from planning its next batch: a pause of its query, or a full channel that the query writes, or a
- * full part of one; and its pace. The broker is asked only when there is something to plan, in the same round trip as the
+ * full part of one, or, of a source that makes its events, a broker that is nearly full; and its pace. The broker is asked only when there is something to plan, in the same round trip as the
  * question for it.
  */
 final class Backpressure {
@@ -21,6 +21,7 @@ final class Backpressure {
   private final Broker broker;
   private final String reader;
   private final List<String> channels;
+  private final String crowded; // the key that is there while the broker is nearly full; empty for who reads channels
   final Pace pace;
   private long askedAt;
   private final String key;
@@ -33,7 +34,9 @@ final class Backpressure {
   private volatile long busyMs; // for how long it has been at work
   private volatile long movedAt; // when the open batch last took an event or looked for one; 0 while none is open
 
-  Backpressure(Broker broker, String reader, String channels) {
+  /** A query that reads channels goes on where the broker is nearly full: it frees what it has read. */
+  Backpressure(Broker broker, String reader, String channels, boolean readsChannels) {
+    crowded = readsChannels ? "" : Keys.CROWDED;
     this.broker = broker;
     this.reader = reader;
     this.channels = split(channels);
@@ -57,7 +60,7 @@ final class Backpressure {
 
   /** The question, to be sent first in a pipeline; its reply is for {@link #applies}. */
   Object[] question() {
-    List<String> arguments = new ArrayList<>(List.of(Keys.channel("")));
+    List<String> arguments = new ArrayList<>(List.of(Keys.channel(""), crowded));
     arguments.addAll(channels);
     return Broker.Script.BACKPRESSURE.command(List.of(Keys.valve(reader), Keys.tap(reader)), arguments.toArray());
   }

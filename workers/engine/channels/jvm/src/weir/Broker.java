@@ -14,7 +14,8 @@ import java.util.concurrent.ConcurrentHashMap;
 
 /**
  * The broker at one URL as this JVM sees it: pooled connections, the Lua scripts, {@link Arrivals} and {@link Meters}.
- * A broker that is away is tried again for {@link #PATIENCE_MS} before the query fails (and is restarted by its slot).
+ * A broker that is away is tried again for {@link #PATIENCE_MS} before the query fails (and is restarted by its slot). For one
+ * that is full a query waits as for a full channel: a restart would find no more room.
  */
 final class Broker {
   private static final long PATIENCE_MS = 10_000;
@@ -82,6 +83,7 @@ final class Broker {
           isBack = true;
           deadline = System.currentTimeMillis() + PATIENCE_MS;
         }
+        if (away instanceof Redis.Full) deadline = System.currentTimeMillis() + PATIENCE_MS;
         if (System.currentTimeMillis() > deadline) throw new IllegalStateException("the broker does not answer: " + away.getMessage(), away);
         pause(100);
       }
@@ -159,8 +161,8 @@ final class Broker {
   /** A Lua script of {@code workers/engine/channels/lua}, run by its digest, and loaded where the broker has lost it. */
   enum Script {
     WRITE("trim", "write"),
-    COMMIT("trim", "commit"),
-    SKIP("trim", "skip"),
+    COMMIT("frees", "trim", "commit"),
+    SKIP("frees", "trim", "skip"),
     RANGE("range"),
     BACKPRESSURE("backpressure");
 

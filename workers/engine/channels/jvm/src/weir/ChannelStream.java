@@ -77,7 +77,7 @@ final class ChannelStream
     reader = options.get("reader");
     spill = options.getOrDefault("spill", "");
     channels = Backpressure.split(options.get("channels"));
-    backpressure = new Backpressure(broker, reader, options.get("writes"));
+    backpressure = new Backpressure(broker, reader, options.get("writes"), true);
     waitMs = options.getLong("wait_ms", 0);
     maxBlocks = options.getInt("max_blocks", 64);
     maxRows = options.getLong("max_rows", 100_000);

@@ -2,6 +2,9 @@ package weir;
 
 /** Names of what channels keep in the broker; the registry ({@code workers/engine/channels/keys.py}) uses the same names. */
 final class Keys {
+  /** Is there while the broker is nearly full ({@code broker_room.py}). */
+  static final String CROWDED = "weir:crowded";
+
   private Keys() {}
 
   /** The stream of blocks, and the topic on which its readers hear of a new one. */

@@ -88,6 +88,7 @@ final class Meters {
     List<Object[]> commands = new ArrayList<>();
     Map<String, Map<String, Long>> taken;
     Map<String, Map<String, Long>> takenByChannel;
+    Map<String, String> takenThrottled;
     synchronized (this) {
       if (counts.isEmpty() && byChannel.isEmpty() && throttled.isEmpty() && others.isEmpty()) return;
       commands.addAll(others);
@@ -104,6 +105,7 @@ final class Meters {
       throttled.forEach((fragment, channel) -> commands.add(channel.isEmpty()
           ? new Object[] {"HDEL", Keys.meter(fragment), "throttled_by"}
           : new Object[] {"HSET", Keys.meter(fragment), "throttled_by", channel}));
+      takenThrottled = new HashMap<>(throttled);
       throttled.clear();
     }
     taken.forEach((fragment, fields) -> fields.forEach((field, difference) ->
@@ -118,6 +120,9 @@ final class Meters {
     } catch (IOException | RuntimeException away) {
       taken.forEach(this::add);
       takenByChannel.forEach(this::addByChannel);
+      synchronized (this) {
+        takenThrottled.forEach(throttled::putIfAbsent);
+      }
     }
   }
 }

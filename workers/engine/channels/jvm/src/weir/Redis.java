@@ -38,6 +38,13 @@ final class Redis implements Closeable {
     }
   }
 
+  /** The broker's memory is full: it takes no more until others have freed some, however long that takes. */
+  static final class Full extends IOException {
+    Full(String message) {
+      super(message);
+    }
+  }
+
   // Of a server that is no primary, or not yet, or takes nothing without its replicas: it is as good as away.
   private static final List<String> AWAY = List.of("READONLY", "NOREPLICAS", "LOADING", "MASTERDOWN", "UNBLOCKED");
   private static final Pattern SENTINELS = Pattern.compile("redis\\+sentinel://(?:([^@/]*)@)?([^@/?#]+)/([A-Za-z0-9._-]+)(?:/(\\d+))?/?");
@@ -212,6 +219,7 @@ final class Redis implements Closeable {
   }
 
   private static Refusal refusal(String message) throws IOException {
+    if (message.startsWith("OOM ")) throw new Full(message);
     if (AWAY.contains(message.split(" ", 2)[0])) throw new IOException(message);
     return new Refusal(message);
   }

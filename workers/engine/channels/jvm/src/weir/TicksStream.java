@@ -51,7 +51,7 @@ final class TicksStream
   TicksStream(CaseInsensitiveStringMap options, String checkpoint) {
     broker = Broker.at(options.get("redis_url"));
     schedule = Schedule.of(options);
-    backpressure = new Backpressure(broker, options.get("reader"), options.get("writes"));
+    backpressure = new Backpressure(broker, options.get("reader"), options.get("writes"), false);
     bell = broker.arrivals.subscribe(backpressure.topics());
     waitMs = options.getLong("wait_ms", 0);
     maxRows = options.getLong("max_rows", 100_000);

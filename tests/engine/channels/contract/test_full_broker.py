@@ -1,0 +1,64 @@
+"""A broker whose memory is full, by real queries of a slot: they wait, and go on with each event once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import redis
+
+from tests.engine.filled_broker import bounded, fill, make_room
+from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
+from workers.engine.broker_room import keep_room
+
+from .rig import EVERYTHING, Rig, wait_until
+
+pytestmark = [pytest.mark.spark, pytest.mark.broker]
+SOURCE, COPY = "rehearsal-n1-a", "rehearsal-n1-b"  # a slot of that node reaches what is named so
+PATIENCE_S = 10.0  # of a query with a broker that is away; with one that is full it has more
+
+
+@pytest.fixture
+def users(broker: redis.Redis, broker_url: str, tmp_path: Path) -> Iterator[BrokerUsers]:
+    made = BrokerUsers(broker, broker_url, NodeStore(tmp_path, "n1"))
+    made.expect()
+    yield made
+    for role in (SLOTS, CONNECTORS, LOOKS):
+        broker.execute_command("ACL", "DELUSER", made.name(role))
+
+
+def test_queries_wait_at_a_full_broker_and_give_each_event_once(
+    rig: Rig, broker: redis.Redis, users: BrokerUsers
+) -> None:
+    slot, arrived, wanted = rig.with_config(redis_url=users.url(SLOTS)), f"{COPY}.0", f"{SOURCE}.0"
+    ticks = slot.ticks(SOURCE, rate_per_s=200, writes=(wanted,))
+    source = slot.start(slot.publish(ticks, SOURCE, readers=(COPY,), retain=EVERYTHING), SOURCE)
+    copy = slot.start(slot.publish(slot.read(COPY, wanted), COPY), COPY)
+    both = (source, copy)
+    wait_until(lambda: rig.numbers(arrived), what="events", alive=both)
+    with bounded(broker, more_mb=40):
+        # As when somebody fills it at once, without the agent having looked.
+        fill(broker)
+        full_at_s, written = time.monotonic(), len(rig.numbers(wanted))
+        wait_until(lambda: time.monotonic() - full_at_s > 1.5 * PATIENCE_S, what="some time", alive=both)
+        assert len(rig.numbers(wanted)) <= written + 200, "nothing more is taken in"
+        make_room(broker)
+        before = len(rig.numbers(arrived))
+        wait_until(lambda: len(rig.numbers(arrived)) > before + 1_000, what="further events", alive=both)
+
+        # Before it is full, the agent lets sources wait; what reads channels works on, and makes room.
+        fill(broker, until_left=0.1)
+        assert keep_room(broker) is not None
+        wait_until(
+            lambda: rig.channels.meters(SOURCE).get("throttled_by") == "broker", what="a source that waits", alive=both)
+        wait_until(lambda: rig.numbers(arrived) == rig.numbers(wanted), what="what was taken in", alive=both)
+        make_room(broker)
+        keep_room(broker)
+        before = len(rig.numbers(arrived))
+        wait_until(lambda: len(rig.numbers(arrived)) > before + 200, what="further events", alive=both)
+    numbers = rig.numbers(arrived)
+    assert numbers == list(range(len(numbers)))
+    assert rig.channels.meters(COPY).get("throttled_by", "") == ""

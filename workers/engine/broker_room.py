@@ -1,0 +1,69 @@
+"""How full the broker's memory is, and who waits for room.
+
+A broker with a bound (``maxmemory``) refuses what would take more. Before it comes to that, sources wait: what was
+taken in is then worked off, which frees it. What is left above their mark is for queries that write before they free
+what they read, and for all that is no event. What the estate needs to go on at all (leases, reports, desired states,
+places of readers) is written at a full broker, too.
+"""
+
+from __future__ import annotations
+
+import itertools
+
+import redis
+
+from scheduler.model.broker_memory import REMEDY, BrokerMemory
+from workers.engine.channels import keys
+
+TOLD_FOR_S = 15  # an agent looks every three seconds
+LOOKED_AT, NAMED = 20_000, 5  # keys: among so many are the largest looked for, and so many are named
+EVEN_WHERE_FULL = "#!lua flags=allow-oom\n"  # before a script that stores little, of a size that does not grow
+_SET = EVEN_WHERE_FULL + "return redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])"
+
+
+def memory_of(broker: redis.Redis) -> BrokerMemory:
+    """How full the broker is; ``redis.RedisError`` where it does not say."""
+    facts = broker.info("memory")
+    return BrokerMemory(
+        int(facts["used_memory"]) - int(facts.get("mem_not_counted_for_evict", 0)), int(facts.get("maxmemory", 0)),
+        str(facts.get("maxmemory_policy", "noeviction")))
+
+
+def why_refused(error: redis.RedisError) -> tuple[str, str]:
+    """What an error says of the broker, and what helps."""
+    if isinstance(error, redis.exceptions.OutOfMemoryError):
+        return "The memory of the broker is full", REMEDY
+    return "The broker does not answer", "Try again soon."
+
+
+def set_even_where_full(client: redis.Redis, key: str, value: object, *, ex: int) -> None:
+    """Store a value for so many seconds, also by a pipeline, and at a broker that is full."""
+    client.eval(_SET, 1, key, value, ex)
+
+
+def keep_room(broker: redis.Redis) -> BrokerMemory | None:
+    """Let sources wait where the broker is nearly full, and go on where it is not; how full, where that begins now.
+
+    Raises
+    ------
+    redis.RedisError
+        The broker does not answer, or does not say.
+    """
+    memory, was = memory_of(broker), bool(broker.exists(keys.CROWDED))
+    if memory.is_crowded(was=was):
+        set_even_where_full(broker, keys.CROWDED, memory.most, ex=TOLD_FOR_S)
+        return None if was else memory
+    if was:
+        broker.delete(keys.CROWDED)
+    return None
+
+
+def largest(broker: redis.Redis) -> dict[str, int]:
+    """The keys that hold most, with their bytes: of the first 20,000."""
+    names = list(itertools.islice(broker.scan_iter(count=1_000), LOOKED_AT))
+    pipeline = broker.pipeline(transaction=False)
+    for name in names:
+        pipeline.memory_usage(name)
+    sizes = dict(zip(names, pipeline.execute() if names else (), strict=True))
+    most = sorted(((size or 0, name) for name, size in sizes.items()), reverse=True)[:NAMED]
+    return {name.decode(errors="replace"): size for size, name in most}
