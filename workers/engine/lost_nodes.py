@@ -14,6 +14,7 @@ from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import TICKS, freed_in
 from workers.engine.channels.channel_info import texts
 from workers.engine.channels.channel_registry import Channels
+from workers.engine.observed import read_heartbeats
 
 
 def zones(broker: redis.Redis) -> dict[str, str]:
@@ -57,6 +58,12 @@ def holders_of(broker: redis.Redis, queries: Iterable[str], *, living: Collectio
         if copy is not None:
             holders[name] = copy.holder
     return holders
+
+
+def heartbeats(broker: redis.Redis, nodes: Iterable[str]) -> dict[str, float | None]:
+    """How many seconds ago each of these nodes, and of those that hold copies, was heard; None of one that is not."""
+    holders = {name.decode() for name in broker.hkeys(keys.HOLDERS)}
+    return read_heartbeats(broker, sorted(holders.union(nodes)))
 
 
 def lost_nodes(broker: redis.Redis) -> frozenset[str]:
