@@ -21,7 +21,7 @@ from scheduler.elasticity.heartbeats import HeartbeatWatch
 
 
 class MissedNodes:
-    """One process's watch: others may watch, too, and then write the same.
+    """One process's watch. Others may watch, too: they write the same.
 
     Parameters
     ----------
@@ -31,23 +31,26 @@ class MissedNodes:
 
     def __init__(self, clock_s: Callable[[], float] = time.monotonic) -> None:
         self._clock_s, self._watch = clock_s, HeartbeatWatch(settings.NODE_LOST_S)
+        self._missed: dict[str, datetime] = {}  # as the rows have it, since when
 
     def look(self) -> bool:
         """Note who is missed and who is back; whether anybody is missed so newly that moves are to begin at once."""
-        missed = dict(NodeRow.objects.exclude(missed_since=None).values_list("name", "missed_since"))
-        began_s = self._clock_s()
+        before, began_s = self._watch, self._clock_s()
         try:
-            ages_s = node_calls.heartbeats(missed)
-            self._watch = self._watch.look(ages_s, began_s=began_s, ended_s=self._clock_s())
-            missed = self._noted(missed)
+            ages_s = node_calls.heartbeats(self._missed)
+            self._watch = before.look(ages_s, began_s=began_s, ended_s=self._clock_s())
+            if self._watch.since_s != before.since_s:  # another process may have watched meanwhile
+                self._missed = dict(
+                    NodeRow.objects.exclude(missed_since=None).values_list("name", "missed_since"))
+            self._missed = self._noted(self._missed)
         except BrokerAway:
-            self._watch = self._watch.fail()
-        return any(since > timezone.now() - SILENT_AFTER for since in missed.values())
+            self._watch = before.fail()
+        return any(since > timezone.now() - SILENT_AFTER for since in self._missed.values())
 
     def _noted(self, known: Mapping[str, datetime]) -> dict[str, datetime]:
         """Who is missed now, of those who were and of whoever else has copies elsewhere."""
         watch = self._watch
-        heard = {name for name in known if watch.heard_s[name] > watch.since_s} - watch.missed
+        heard = {name for name in known if watch.heard_s.get(name, watch.since_s) > watch.since_s} - watch.missed
         if heard:
             NodeRow.objects.filter(name__in=heard).update(missed_since=None)
         missed = {name: since for name, since in known.items() if name not in heard}
