@@ -170,6 +170,15 @@ def test_a_node_is_missed_early_only_where_a_living_one_has_copies(
     assert hearts.look(for_s=0.5)
 
 
+def test_a_node_that_is_long_gone_is_not_looked_up_for_ever(
+    hearts: Hearts, declared: set[str], django_assert_num_queries
+) -> None:
+    hearts.ages_s["n3"] = None  # it has left the estate
+    hearts.look(for_s=50)
+    with django_assert_num_queries(0):
+        assert not hearts.look(for_s=5)
+
+
 def test_pages_say_how_many_machines_a_querys_state_survives(
     world: World, client: Client, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

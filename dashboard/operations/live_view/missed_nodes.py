@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from dashboard import node_calls
 from dashboard.jobs import BrokerAway
-from dashboard.operations.estate_store.offered_slots import SILENT_AFTER, silent_nodes
+from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
 from dashboard.operations.models import FragmentRow, NodeRow
 from scheduler.elasticity.heartbeats import HeartbeatWatch
 
@@ -54,11 +54,10 @@ class MissedNodes:
         if heard:
             NodeRow.objects.filter(name__in=heard).update(missed_since=None)
         missed = {name: since for name, since in known.items() if name not in heard}
-        if not watch.missed - known.keys():
-            return missed
-        silent = set(silent_nodes().values_list("name", flat=True))
-        living = watch.heard_s.keys() - watch.missed - silent
-        for name in sorted(watch.missed - known.keys() - silent):
+        living = watch.heard_s.keys() - watch.missed
+        for name in sorted(watch.missed - known.keys()):
+            if watch.looked_s - watch.heard_s[name] > SILENT_AFTER.total_seconds():
+                continue  # it counts as silent by now, or has left the estate
             queries = list(FragmentRow.objects.filter(slot__startswith=f"{name}/").values_list("id", flat=True))
             if queries and node_calls.copy_holders(queries, living=living):
                 missed[name] = timezone.now()
