@@ -78,6 +78,15 @@ def copy_holders(queries: Iterable[str], *, living: Collection[str]) -> dict[str
         return lost.holders_of(broker(settings.REDIS_URL), queries, living=living)
 
 
+def heartbeats(nodes: Iterable[str]) -> dict[str, float | None]:
+    """How many seconds ago each of these nodes, and of those that hold copies, was heard; None of one that is not.
+
+    Raises ``BrokerAway``.
+    """
+    with broker_needed("so it is not known which nodes are there."):
+        return lost.heartbeats(broker(settings.REDIS_URL), nodes)
+
+
 def lost_nodes() -> frozenset[str]:
     """The nodes whose queries go on elsewhere; raises ``BrokerAway``."""
     with broker_needed("so it is not known which nodes are lost."):

@@ -7,6 +7,7 @@ fusing and cutting (paper [4] stops a task and starts it again elsewhere).
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -107,8 +108,9 @@ def slots_for(
 
 
 def plan_move(
-    estate: EstateView, dataflow_id: str, *, query: str, slot: str, along: Sequence[str] = (), task_types: TaskTypes,
-    prices: Prices, why: str = "", file_secrets: FileSecrets = frozenset(), silent: Collection[str] = frozenset(),
+    estate: EstateView, dataflow_id: str, *, query: str, slot: str, along: Sequence[str] = (),
+    others: Mapping[str, str] = MappingProxyType({}), task_types: TaskTypes, prices: Prices, why: str = "",
+    file_secrets: FileSecrets = frozenset(), silent: Collection[str] = frozenset(),
     closed: Mapping[str, str] = MappingProxyType({}), copied: Collection[str] = frozenset(),
 ) -> Plan:
     """Plan that one query of a submitted dataflow, or several, go on in another slot.
@@ -119,6 +121,9 @@ def plan_move(
         A fragment that no schedule divides, or a bundle.
     along : sequence of str, optional
         Those that go there with it: all of them or none.
+    others : mapping of str to str, optional
+        Undivided queries, of whatever dataflows, that go on from copies by the same plan, and the slot of each. One
+        that cannot is left out.
     why : str, optional
         What it is for, for those who look at the plan.
     file_secrets : collection of (str, str), optional
@@ -128,9 +133,9 @@ def plan_move(
         with it.
     closed : mapping of str to str, optional
         Slots that nothing more may go to though they are there, and why, in words that follow "cannot be moved to it:".
-
     copied : collection of str, optional
-        Queries of whose state the slot's node has a copy: they go on from that where nothing is heard of their node.
+        Queries of whose state the node of their slot has a copy: they go on from that where nothing is heard of their
+        own node.
 
     Raises
     ------
@@ -153,6 +158,46 @@ def plan_move(
             raise NotFound(
                 f"{submitted.name} has no query {name}.",
                 remedy=f"Name one of {', '.join(sorted(own))}.", dataflow=dataflow_id, query=name)
+    _require_open(estate, query, slot, silent=silent, closed=closed)
+    for name in queries:
+        node = node_of(own[name][1].slot)
+        if node in silent and name not in copied:
+            raise InvalidTransition(
+                f"{name} cannot be moved: {node}, which has its state, does not report.",
+                remedy=f"Start the agent of {node} and try again.", query=name, slot=slot)
+        _require_movable(estate, *own[name], slot, task_types=task_types, file_secrets=file_secrets)
+    homes = {name: own[name][0] for name in queries}
+    slots = dict.fromkeys(queries, slot)
+    for name, place in others.items():
+        fragment = estate.fragments.get(name)
+        if fragment is None or fragment.divided or name not in copied or name in homes:
+            continue
+        with suppress(InvalidTransition, NotFound):
+            _require_open(estate, name, place, silent=silent, closed=closed)
+            _require_movable(estate, fragment, fragment.queries[0], place, task_types=task_types,
+                             file_secrets=file_secrets)
+            homes[name], slots[name] = fragment, place
+    change = moved_in(
+        estate, slots, outputs=shown_outputs(estate, homes.values(), task_types), homes=homes)
+    return plan_of_rearrangement(
+        MOVE, estate, submitted, change, heads=heads_of(homes.values()), task_types=task_types, prices=prices,
+        queries_started=len(slots), queries_stopped=len(slots), notes=_notes(estate, submitted, homes), why=why)
+
+
+def _notes(estate: EstateView, submitted: Submitted, homes: Mapping[str, Fragment]) -> tuple[str, ...]:
+    """What reviewers should know of queries that leave the place that a schedule gave them."""
+    placed = [name for name, fragment in homes.items() if is_placed(estate, fragment, [submitted])]
+    if not placed:
+        return ()
+    return (
+        f"A schedule says where {' and '.join(placed)} {'run' if placed[1:] else 'runs'}. Its promise is suspended "
+        "until the move is taken back or the dataflow is scheduled again.",)
+
+
+def _require_open(
+    estate: EstateView, query: str, slot: str, *, silent: Collection[str], closed: Mapping[str, str]
+) -> None:
+    """Raise where nothing can go to a slot."""
     if node_of(slot) in silent:
         raise InvalidTransition(
             f"{query} cannot be moved to {slot}: {node_of(slot)} does not report.",
@@ -164,29 +209,6 @@ def plan_move(
             remedy="Choose another slot: the page Deployment names those that are open.", query=query, slot=slot)
     if slot not in estate.slot_loads([slot]):
         raise NotFound(f"There is no slot {slot}.", remedy="The page Slots lists all that there are.", slot=slot)
-    for name in queries:
-        node = node_of(own[name][1].slot)
-        if node in silent and name not in copied:
-            raise InvalidTransition(
-                f"{name} cannot be moved: {node}, which has its state, does not report.",
-                remedy=f"Start the agent of {node} and try again.", query=name, slot=slot)
-        _require_movable(estate, *own[name], slot, task_types=task_types, file_secrets=file_secrets)
-    homes = {name: own[name][0] for name in queries}
-    change = moved_in(
-        estate, dict.fromkeys(queries, slot), outputs=shown_outputs(estate, homes.values(), task_types), homes=homes)
-    return plan_of_rearrangement(
-        MOVE, estate, submitted, change, heads=heads_of(homes.values()), task_types=task_types, prices=prices,
-        queries_started=len(queries), queries_stopped=len(queries), notes=_notes(estate, submitted, homes), why=why)
-
-
-def _notes(estate: EstateView, submitted: Submitted, homes: Mapping[str, Fragment]) -> tuple[str, ...]:
-    """What reviewers should know of queries that leave the place that a schedule gave them."""
-    placed = [name for name, fragment in homes.items() if is_placed(estate, fragment, [submitted])]
-    if not placed:
-        return ()
-    return (
-        f"A schedule says where {' and '.join(placed)} {'run' if placed[1:] else 'runs'}. Its promise is suspended "
-        "until the move is taken back or the dataflow is scheduled again.",)
 
 
 def _require_movable(

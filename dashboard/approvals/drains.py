@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -35,6 +36,7 @@ from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.model.tenancy import is_open_to
 
 FROM_COPY = "from_copy"  # in the options of a move off a node that is lost
+OTHERS = "others"  # likewise: further queries of lost nodes, by id the slot where each goes on
 ATTEMPT = "attempt"  # in the options of a move, which of several it is
 # From the first attempt that failed: a plan that could not be made costs little, and a move that was taken
 # back has kept all other plans waiting for a minute.
@@ -156,6 +158,7 @@ class _Seen:
         self._queries = {bundle.id for fragment in estate.fragments.values() for bundle in fragment.queries}
         self._is_silent = silent_nodes().filter(name=node).exists()
         self._holders = copy_holders(queries_of_node(estate, node)) if self._is_silent else {}
+        self._given: Counter[str] = Counter()  # by slot: of the queries that go on from copies by one plan
 
     def _users(self, fragment: Fragment) -> set[str]:
         return {user for task in fragment.active_tasks for user in self._estate.users[task]}
@@ -196,6 +199,9 @@ class _Seen:
         names = [
             name for name in slots.values_list("name", flat=True)
             if not self._estate.teams_apart or is_open_to(fragment.team, self._estate.teams.get(name, ()))]
+        if holder is not None:
+            names.sort(key=self._given.__getitem__)
+            self._given.update(names[:1])
         return next((name for name in names if node_of(name) not in besides), names[0] if names else "")
 
     def _held_by_what_is(
@@ -266,7 +272,7 @@ def _has_part(plan: Plan, query: str, fragment: Fragment, bundle: RunningBundle)
 
 def _queries(proposal: Proposal) -> set[str]:
     options = proposal.plan.options
-    return {options["query"], *options.get("along", ())}
+    return {options["query"], *options.get("along", ()), *options.get(OTHERS, {})}
 
 
 def drain_of(name: str, viewer: Viewer = EVERYTHING) -> Drain:

@@ -76,6 +76,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_SPILL_TEAM_MB", "512", "Of that, for the slow readers of one team, in MB."),
     Declared("WEIR_COPIES", "0", "How many other nodes have a copy of each query's state: 0 to 3."),
     Declared("WEIR_COPY_S", "10", "Seconds between two copies of a query's state."),
+    Declared("WEIR_NODE_LOST_S", "2", "Seconds without a heartbeat after which a node's queries go on from copies."),
     Declared("WEIR_COPIES_MB", "1024", "Room on each node for copies of other nodes' state, in MB."),
     Declared("WEIR_ZONE", "", "The fault zone of a node, such as its rack; empty: a zone of its own."),
     Declared("WEIR_SPARES", "0", "1 keeps a warm driver on each node, which takes the place of one that dies."),

@@ -127,6 +127,7 @@ class NodeRow(models.Model):
     speed = models.FloatField(null=True)  # of its cores, once its agent has looked: `scheduler.performance.shipped`
     size = models.CharField(max_length=40, blank=True, default="")  # of the catalogue, where it was ordered
     draining_since = models.DateTimeField(null=True)  # nothing new is placed there, and what can move leaves
+    missed_since = models.DateTimeField(null=True)  # no heartbeat comes, and copies of its state are elsewhere
 
     class Meta:
         ordering = ["name"]

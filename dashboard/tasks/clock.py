@@ -22,6 +22,7 @@ from dashboard.approvals import selectors
 from dashboard.approvals.services import machine_ordering, plan_holds, waiting_plans
 from dashboard.core.database import keep_connection
 from dashboard.lineage import emitting
+from dashboard.operations.live_view.missed_nodes import MissedNodes
 from dashboard.outbox import sending
 from dashboard.profiles.services import sweep_driver
 from dashboard.simulations import simulation_driver
@@ -43,6 +44,7 @@ SIMULATE_EVERY_S = 2.0
 OBSERVE_PROFILES_EVERY_S = 60.0
 FIT_COSTS_EVERY_S = 300.0
 GUARD_EVERY_S = 3.0
+WATCH_NODES_EVERY_S = 0.5
 SWEEP_EVERY_S = 15.0
 CARRY_OVER_EVERY_S = 5.0  # what a change of the estate asks for at once, where that was not heard
 ENACT_HELD_EVERY_S = 15.0
@@ -69,6 +71,7 @@ SCHEDULE = {
     "observe_profiles": _every(OBSERVE_PROFILES_EVERY_S, queue.OBSERVE_PROFILES),
     "fit_costs": _every(FIT_COSTS_EVERY_S, queue.FIT_COSTS),
     "guard": _every(GUARD_EVERY_S, queue.GUARD),
+    "go_on": _every(WATCH_NODES_EVERY_S, queue.GO_ON),
     "enact_held": _every(ENACT_HELD_EVERY_S, queue.ENACT_HELD),
     "carry_over": _every(CARRY_OVER_EVERY_S, queue.CARRY_OVER),
     "sweep": _every(SWEEP_EVERY_S, queue.SWEEP),
@@ -83,6 +86,7 @@ SCHEDULE = {
 
 # Whether there is anything to do, of jobs that are due often.
 IS_WANTED: Mapping[str, Callable[[], object]] = {
+    queue.GO_ON: MissedNodes().look,
     queue.ADVANCE_PROPOSALS: selectors.is_any_under_way, queue.ADVANCE_SWEEPS: sweep_driver.is_any_open,
     queue.ADVANCE_SIMULATIONS: simulation_driver.is_any_open,
     queue.ADVANCE_MACHINES: machine_ordering.is_wanted, queue.DELIVER: sending.is_any_due,

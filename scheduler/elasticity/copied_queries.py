@@ -21,6 +21,8 @@ def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
         return "it has alternates"
     if len(fragment.streams) > 1:
         return "it reads several streams"
+    if len(fragment.inputs) > 1:  # its channels change while it runs, and a recorded range has those of then
+        return "it reads a divided query"
     if any(item.when_behind == LOSE_OLDEST for item in fragment.inputs):
         return "it loses the oldest events where it is behind"
     if any(item.channel.startswith("in-") for item in fragment.inputs):

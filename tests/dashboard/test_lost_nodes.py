@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import pytest
+import redis
 from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals.drains import outgoing_of
-from dashboard.approvals.lifecycle import DONE
+from dashboard.approvals.lifecycle import DONE, EXECUTING
 from dashboard.approvals.services import prepare_proposal
 from dashboard.approvals.services.following import follow_plans
 from dashboard.operations.estate_store.estate_loader import current_estate, load_part_of
 from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
 from dashboard.operations.live_reader import live_dataflow
+from dashboard.operations.live_view.missed_nodes import MissedNodes
 from dashboard.operations.models import NodeRow
 from dashboard.operations.services import register_node
 from dashboard.teams.permissions import viewer_of
@@ -86,6 +88,95 @@ def test_a_copy_on_a_node_that_is_silent_too_is_none(
 ) -> None:
     copied(monkeypatch, "n1")
     assert turn() is None and not declared
+
+
+class Hearts:
+    """Heartbeats as a test sets them, and the watch that reads them, by a clock of its own."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ages_s: dict[str, float | None] = {"n1": 0.2, "n2": 0.2, "n3": 0.2}
+        self.now_s, self.is_away = 0.0, False
+        self.watch = MissedNodes(clock_s=lambda: self.now_s)
+        monkeypatch.setattr(lost_nodes, "heartbeats", self._read)
+
+    def _read(self, _: object, __: object) -> dict[str, float | None]:
+        if self.is_away:
+            raise redis.ConnectionError
+        return self.ages_s
+
+    def look(self, *, for_s: float) -> bool:
+        """Whether moves are to begin after looks for so long."""
+        answers = []
+        for _ in range(round(for_s / 0.5)):
+            self.now_s += 0.5
+            answers.append(self.watch.look())
+        return answers[-1]
+
+
+@pytest.fixture
+def hearts(world: World, sent, monkeypatch: pytest.MonkeyPatch) -> Hearts:
+    """Two dataflows on a node that was seen just now, as was another one."""
+    for number in range(2):
+        running(world.carla, world.city, document(f"line-{number}").replace(
+            '"type": "urban_sensing"', f'"type": "urban_sensing", "config": {{"seed": {number}}}'), world.ana)
+    register_node(name="n2", slots=2)
+    NodeRow.objects.update(seen=timezone.now())
+    hearts = Hearts(monkeypatch)
+    assert not hearts.look(for_s=3)
+    return hearts
+
+
+def test_all_queries_of_a_missed_node_go_on_by_one_plan(
+    hearts: Hearts, declared: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied(monkeypatch, "n2")
+    before = on("n1")
+    hearts.ages_s["n1"] = None
+    assert len(before) > 1 and not hearts.look(for_s=1.5) and turn() is None
+    assert hearts.look(for_s=0.5)
+    proposal = turn()
+    assert declared == {"n1"} and turn() is None, "that plan is under way"
+    prepare_proposal(proposal_id=proposal.pk)
+    proposal.refresh_from_db()
+    assert proposal.status == EXECUTING and not on("n1"), proposal.plan.error
+    slots = [current_estate().fragments[heir].slot for heir in on("n2")]
+    assert len(slots) == len(before) and set(slots) == {"n2/0", "n2/1"}, "both of its slots take some"
+    assert "Its queries go on from copies" in proposal.plan.options["why"]
+
+
+def test_who_is_heard_again_keeps_its_queries(
+    hearts: Hearts, declared: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied(monkeypatch, "n2")
+    hearts.ages_s["n1"] = None
+    assert hearts.look(for_s=2)
+    hearts.ages_s["n1"] = 0.1
+    assert not hearts.look(for_s=0.5) and turn() is None
+    hearts.is_away, hearts.ages_s["n1"] = True, None
+    assert not hearts.look(for_s=10)
+    hearts.is_away = False
+    assert not hearts.look(for_s=2) and hearts.look(for_s=0.5), "while the broker was away, nobody was heard"
+
+
+def test_a_node_is_missed_early_only_where_a_living_one_has_copies(
+    hearts: Hearts, declared: set[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lost_nodes, "holders_of", lambda *_, **__: {})
+    hearts.ages_s |= {"n1": None, "n2": None}
+    assert not hearts.look(for_s=10) and turn() is None
+    copied(monkeypatch, "n2")
+    assert not hearts.look(for_s=10) and turn() is None and not declared
+    hearts.ages_s["n2"] = 0.1
+    assert hearts.look(for_s=0.5)
+
+
+def test_a_node_that_is_long_gone_is_not_looked_up_for_ever(
+    hearts: Hearts, declared: set[str], django_assert_num_queries
+) -> None:
+    hearts.ages_s["n3"] = None  # it has left the estate
+    hearts.look(for_s=50)
+    with django_assert_num_queries(0):
+        assert not hearts.look(for_s=5)
 
 
 def test_pages_say_how_many_machines_a_querys_state_survives(

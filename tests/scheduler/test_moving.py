@@ -66,6 +66,29 @@ def test_nothing_moves_off_a_node_of_which_nothing_is_heard() -> None:
         assert "n1" in raised.value.remedy
 
 
+def test_queries_of_several_dataflows_go_on_from_copies_by_one_plan() -> None:
+    flows = [flow(name, {"s": ("sensors", {"seed": name}), "p": "alarm"}, "s > p") for name in ("a", "b", "c")]
+    slots = (Slot("n1", 0), Slot("n2", 0), Slot("n3", 0))
+    estate = Estate(slots=slots[:1])
+    for each in flows:
+        estate = submit(estate, each)
+    estate = replace(estate, slots=slots)
+    queries = {name: next(fragment.id for fragment in estate.fragments.values() if set(fragment.tasks) & set(
+        estate.submitted[name].running.values())) for name in "abc"}
+    assert len(set(queries.values())) == 3
+    by = {"query": queries["a"], "slot": "n2/0", "task_types": TYPES, "prices": PRICES, "silent": {"n1"}}
+    others = {queries["b"]: "n3/0", queries["c"]: "n2/0", "f9-9": "n2/0"}
+    plan = plan_move(estate, "a", others=others, copied={queries["a"], queries["b"]}, **by)
+    check_plan(estate, plan)
+    assert plan.touched == ("b",), "c's query has no copy there, and waits for its node"
+    after = apply_plan(estate, plan)
+    slot_of = {fragment.inherits: fragment.slot for fragment in after.fragments.values()}
+    assert slot_of == {(queries["a"],): "n2/0", (queries["b"],): "n3/0", (): "n1/0"}
+    assert cut_of(apply_plan(after, undo(after, plan))) == cut_of(estate)
+    alone = plan_move(estate, "a", others=dict.fromkeys(others, "n1/0"), copied=set(queries.values()), **by)
+    assert len(alone.steps) == 1, "nothing goes to a node that is silent"
+
+
 def test_a_slot_that_is_closed_says_why() -> None:
     estate = submit(Estate(slots=TWO_NODES), LINE)
     by = {"query": "f1-0", "task_types": TYPES, "prices": PRICES, "closed": {"n2/0": "n2 is drained"}}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from typing import Any
 
 import redis
 
@@ -14,15 +15,24 @@ from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import TICKS, freed_in
 from workers.engine.channels.channel_info import texts
 from workers.engine.channels.channel_registry import Channels
+from workers.engine.observed import read_heartbeats
+
+RENEWS_S = "renews_s"  # of what a node says of itself: every how many seconds it renews its lease
 
 
 def zones(broker: redis.Redis) -> dict[str, str]:
     """The fault zone of each node that has named one; raises ``redis.RedisError``."""
-    named = {}
+    return {node: str(facts["zone"]) for node, facts in _holders(broker).items() if facts.get("zone")}
+
+
+def _holders(broker: redis.Redis) -> dict[str, Mapping[str, Any]]:
+    """What each node that may hold copies says of itself."""
+    facts = {}
     for node, text in texts(broker.hgetall(keys.HOLDERS)).items():
-        with suppress(ValueError, KeyError, TypeError):
-            named[node] = str(json.loads(text)["zone"])
-    return {node: zone for node, zone in named.items() if zone}
+        with suppress(ValueError):
+            parsed = json.loads(text)
+            facts[node] = parsed if isinstance(parsed, dict) else {}
+    return facts
 
 
 def read_copies(broker: redis.Redis, queries: Iterable[str]) -> dict[str, dict[str, CopyReport]]:
@@ -51,6 +61,15 @@ def holders_of(broker: redis.Redis, queries: Iterable[str], *, living: Collectio
         if copy is not None:
             holders[name] = copy.holder
     return holders
+
+
+def heartbeats(broker: redis.Redis, nodes: Iterable[str]) -> dict[str, float | None]:
+    """How many seconds ago each of these nodes, and of those that hold copies, was heard; None of one that is not.
+
+    Of an agent of an earlier version nothing is read: it renews its lease every 3 s.
+    """
+    holders = {node for node, facts in _holders(broker).items() if RENEWS_S in facts}
+    return read_heartbeats(broker, sorted(holders.union(nodes)))
 
 
 def lost_nodes(broker: redis.Redis) -> frozenset[str]:

@@ -22,6 +22,7 @@ from workers.engine.steady import Growth
 
 MOST_BUCKET_DIGITS = 3  # of four to each doubling: no latency has more, and no float holds what some would be
 REPORT_LIVES_S = 15  # in the broker, unless the next one takes its place
+LEASE_LIVES_MS = 10_000  # likewise, of a node's name
 
 Histograms = dict[str, dict[int, int]]  # what its fields begin with -> bucket -> count
 
@@ -107,6 +108,17 @@ def read_reports(broker: redis.Redis) -> Reports:
     return reports_of({
         node: (text, max(0, 1000 * REPORT_LIVES_S - left_ms) if left_ms >= 0 else 0)
         for node, text, left_ms in heard if text})
+
+
+def read_heartbeats(broker: redis.Redis, nodes: Iterable[str]) -> dict[str, float | None]:
+    """How many seconds ago each node's agent renewed its lease, by the broker's clock; None of one that has none."""
+    names = list(nodes)
+    pipeline = broker.pipeline(transaction=False)
+    for name in names:
+        pipeline.pttl(keys.lease(name))
+    left_ms = pipeline.execute() if names else []
+    return {name: max(0, LEASE_LIVES_MS - left) / 1000 if left >= 0 else None
+            for name, left in zip(names, left_ms, strict=True)}
 
 
 def queries_of(fragments: Iterable[Fragment]) -> frozenset[str]:

@@ -1,4 +1,5 @@
 """Moving queries off nodes that are drained, one after the other: each move is a plan of Weir's own, with its reason.
+Those of lost nodes go on from copies, all by one plan.
 
 It waits for no approval, for it changes no output, and who drains a node is about to stop it: what stands still for
 some seconds now would stand longer then. What cannot go stays, and what does not go now is tried again later; both are
@@ -7,12 +8,21 @@ told where the drain is (`dashboard.approvals.drains`).
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from datetime import datetime
 from uuid import UUID
 
 from dashboard import node_calls
-from dashboard.approvals.drains import ATTEMPT, FROM_COPY, Outgoing, cause_of_failure, is_of_a_drain, outgoing_of
+from dashboard.approvals.drains import (
+    ATTEMPT,
+    FROM_COPY,
+    OTHERS,
+    Outgoing,
+    cause_of_failure,
+    is_of_a_drain,
+    outgoing_of,
+)
 from dashboard.approvals.lifecycle import FAILED
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services.enacting import take_back
@@ -39,12 +49,13 @@ def empty_nodes(*, at: datetime) -> Proposal | None:
     if take_back_failed() is not None:
         return None
     nodes = list(NodeRow.objects.exclude(draining_since=None).order_by("draining_since").values_list("name", flat=True))
-    nodes = list(dict.fromkeys((*_lost(at), *nodes)))
+    lost = _lost(at)
+    nodes = list(dict.fromkeys((*lost, *nodes)))
     if not nodes or Proposal.objects.under_way().exists():
         return None
     for node in nodes:
         for outgoing in outgoing_of(current_estate(), node, at=at):
-            proposal = _propose(outgoing, node=node, at=at) if outgoing.record is not None else None
+            proposal = _propose(outgoing, node=node, lost=lost, at=at) if outgoing.record is not None else None
             if proposal is not None:
                 return proposal
     return None
@@ -97,24 +108,26 @@ def _take_back(proposal_id: UUID) -> Proposal | None:
         return proposal
 
 
-def _propose(outgoing: Outgoing, *, node: str, at: datetime) -> Proposal | None:
+def _propose(outgoing: Outgoing, *, node: str, lost: Collection[str], at: datetime) -> Proposal | None:
     """A move that is carried out as soon as it is planned; None where the query stands otherwise by now."""
     with audited(actor=None, verb="dataflow.move_off", team=outgoing.record.team) as audit:
         lock_generation()
         audit.subject = outgoing.record
         query = outgoing.bundle.id
+        leaving = [now for name in dict.fromkeys((node, *(lost if node in lost else ())))
+                   for now in outgoing_of(current_estate(), name, at=at)]
         outgoing = next((
-            now for now in outgoing_of(current_estate(), node, at=at)
-            if now.bundle.id == query and now.record == outgoing.record), None)
+            now for now in leaving if now.bundle.id == query and now.record == outgoing.record), None)
         if outgoing is None:
             audit.nothing_changed()
             return None
         options = {"query": query, "slot": outgoing.slot, "why": f"{node} is drained. No output changes."}
         if silent_nodes().filter(name=node).exists():
             options[FROM_COPY] = True
-            options["why"] = (
-                f"{node} does not report. The query continues from the copy of its state on {node_of(outgoing.slot)}. "
-                "No output changes.")
+            options[OTHERS] = _others(outgoing, leaving)
+            options["why"] = f"{node} does not report. " + (
+                "Its queries continue from copies of their state. No output changes." if options[OTHERS] else
+                f"The query continues from the copy of its state on {node_of(outgoing.slot)}. No output changes.")
         if outgoing.attempt > 1:
             options[ATTEMPT] = outgoing.attempt
         if outgoing.again is None:
@@ -124,3 +137,12 @@ def _propose(outgoing: Outgoing, *, node: str, at: datetime) -> Proposal | None:
             plan_anew(actor=None, proposal=proposal, options=options)
         audit.details = {"proposal": str(proposal.pk), **options}
         return proposal
+
+
+def _others(first: Outgoing, leaving: Iterable[Outgoing]) -> dict[str, str]:
+    """The slots of the queries that go on from copies by the same plan as one of them; where teams are apart, of its
+    team's alone."""
+    team = first.fragment.team if current_estate().teams_apart else None
+    return {
+        each.bundle.id: each.slot for each in leaving
+        if each.record is not None and each is not first and team in (None, each.fragment.team)}

@@ -40,6 +40,8 @@ def closed_slots(names: Collection[str] | None = None) -> dict[str, str]:
 
 
 def silent_nodes() -> QuerySet[NodeRow]:
-    """The nodes that were last heard of long before the others: while the site was away, nobody was."""
+    """The nodes that are missed, and those that were last heard of long before the others: while the site was away,
+    nobody was."""
+    missed = Q(missed_since__isnull=False)
     newest = NodeRow.objects.aggregate(newest=Max("seen"))["newest"]
-    return NodeRow.objects.none() if newest is None else NodeRow.objects.filter(seen__lt=newest - SILENT_AFTER)
+    return NodeRow.objects.filter(missed if newest is None else missed | Q(seen__lt=newest - SILENT_AFTER))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.operations.estate_store.file_secrets import file_secrets
@@ -23,18 +23,19 @@ def _move(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     options, submitted = record.options, estate.submitted.get(str(record.dataflow_id))
     tasks = set(submitted.running.values()) if submitted is not None else ()
     silent = frozenset(silent_nodes().values_list("name", flat=True))
+    others = options.get("others", {})
+    slots = {**dict.fromkeys((options["query"], *options.get("along", ())), options["slot"]), **others}
     return plan_move(
         estate, query=options["query"], slot=options["slot"], along=options.get("along", ()),
-        why=options.get("why", ""),
+        others=others, why=options.get("why", ""),
         file_secrets=file_secrets(estate.tasks[task] for task in tasks if task in estate.tasks),
-        silent=silent, closed=closed_slots([options["slot"]]),
-        copied=_copied_at(node_of(options["slot"]), (options["query"], *options.get("along", ()))) if silent else (),
+        silent=silent, closed=closed_slots(set(slots.values())), copied=_copied(slots) if silent else (),
         **computed_with(record))
 
 
-def _copied_at(node: str, queries: Iterable[str]) -> frozenset[str]:
-    """Those of these queries that would go on at a node from a copy of their state."""
-    return frozenset(name for name, holder in copy_holders(queries).items() if holder == node)
+def _copied(slots: Mapping[str, str]) -> frozenset[str]:
+    """Those of these queries that would go on from a copy of their state on the node of the slot where they go."""
+    return frozenset(name for name, holder in copy_holders(slots).items() if holder == node_of(slots[name]))
 
 
 def _hindrance(plan: Plan) -> WeirError | None:
@@ -45,7 +46,7 @@ def _hindrance(plan: Plan) -> WeirError | None:
     all_silent = set(silent_nodes().filter(name__in={*reached, *leaving.values()}).values_list("name", flat=True))
     if not all_silent:
         return None
-    copied = {name for node in reached for name in _copied_at(node, leaving)}
+    copied = {name for name, holder in copy_holders(leaving).items() if holder in reached}
     left = {node for name, node in leaving.items() if name not in copied}
     silent = min(all_silent & (reached | left), default=None)
     if silent is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from scheduler.contracts.desired import DesiredState
 from workers.engine.agents.node_agent import NodeAgent
 from workers.engine.agents.node_store import NodeStore
 from workers.engine.agents.supervising.lease import Lease, LeaseState
+from workers.engine.channels import keys
+from workers.engine.lost_nodes import RENEWS_S, heartbeats, zones
 from workers.engine.worker_settings import Settings
 
 
@@ -23,6 +26,21 @@ def test_who_has_served_serves_while_the_broker_is_away_unless_its_name_was_take
     assert not own._may_serve(), "it knows of nothing to serve"
     NodeStore(tmp_path, "n1").write_desired(DesiredState(version=1, node="n1"))
     assert [own._may_serve() for _ in range(4)] == [True, False, False, True]
+
+
+@pytest.mark.broker
+def test_a_lease_is_a_heartbeat(broker: redis.Redis, tmp_path: Path) -> None:
+    """Of who says that it renews it often: an agent of an earlier version does not."""
+    for node, facts in {"n1": {RENEWS_S: 0.5}, "n2": {RENEWS_S: 0.5}, "old": {"zone": "z"}}.items():
+        broker.hset(keys.HOLDERS, node, json.dumps(facts))
+    lease = Lease(broker, "n1", folder=tmp_path)
+    lease.renew()
+    ages_s = heartbeats(broker, ["n3"])
+    assert ages_s.keys() == {"n1", "n2", "n3"} and ages_s["n2"] is ages_s["n3"] is None
+    broker.pexpire(keys.lease("n1"), 4_000)
+    assert 6 <= heartbeats(broker, ())["n1"] < 10 and ages_s["n1"] < 6
+    lease.give_back()
+    assert heartbeats(broker, ())["n1"] is None and zones(broker) == {"old": "z"}
 
 
 @pytest.mark.broker

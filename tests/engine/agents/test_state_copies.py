@@ -12,7 +12,7 @@ import redis
 
 from scheduler.contracts.copy_reports import COPY_REPORTS, CopyReport, copies_told
 from scheduler.contracts.desired import DesiredState, Input, WantedFragment, WantedSlot
-from scheduler.contracts.offsets import Offset
+from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.reports import NodeReport, Reports
 from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
 from scheduler.elasticity.copied_queries import why_not_copied
@@ -21,10 +21,11 @@ from scheduler.model.task_types import TaskType
 from workers.engine import observed
 from workers.engine.agents.checkpoint import CheckpointProgress
 from workers.engine.agents.node_store import CopyWishes, NodeStore
+from workers.engine.agents.reconciling import broker_instructions as on
 from workers.engine.agents.reconciling import instructions as do
 from workers.engine.agents.reconciling.decisions import decide
-from workers.engine.agents.reconciling.reconcile import Actual, End, FragmentState
-from workers.engine.agents.reconciling.snapshot import Records
+from workers.engine.agents.reconciling.reconcile import Actual, End, FragmentState, Restart, Start
+from workers.engine.agents.reconciling.snapshot import Records, Snapshot
 from workers.engine.agents.started_fragments import SlotStore
 from workers.engine.agents.state_copies import QueryCopies
 from workers.engine.agents.supervising.copy_holders import CopyHolders
@@ -59,6 +60,7 @@ COPIED = Savepoint(offsets={"f1-0.0": Offset("4-0")}, batch_bases={"f1-1.0": 7},
     ({"threads": 2}, "divided"),
     ({"inputs": (Input("f1-0.0@f1-1", "s"),)}, "divided"),
     ({"inputs": (Input("f1-0.0", "s"), Input("f1-3.0", "r"))}, "several streams"),
+    ({"inputs": (Input("f1-0.0", "s"), Input("f1-9.0", "s"))}, "divided query"),
     ({"inputs": (Input("in-s.0", "s"),)}, "live source"),
     ({"alternates": {0: "a"}}, "alternates"),
     ({"inputs": (Input("f1-0.0", "s", when_behind="lose_oldest"),)}, "oldest"),
@@ -158,6 +160,30 @@ def test_one_that_repeats_does_not_end_before_it_has_come_to_what_was_published(
         return any(isinstance(step, do.RecordEnded) for step in decide(seen, End(READER)))
 
     assert ends("7-0") and not ends("8-0")
+
+
+def test_one_that_repeats_does_not_read_other_channels_before_it_has_come_to_what_was_published() -> None:
+    """A batch that is repeated reads what it read; and of a query that reads several nothing is kept for copies."""
+    wider = replace(READER, inputs=(*READER.inputs, Input("f1-0.1", "s")))
+
+    def seen(last: str, *, has_query: bool = True) -> Snapshot:
+        records = Records(
+            known=READER, begun=RestorePoint(batch_bases={READER.written[0]: 4}, repeats=True), has_begun=True,
+            progress=CheckpointProgress(2, True, None, {"f1-0.0": Offset("6-0")}))
+        place = Offset("6-0")
+        channels = {
+            READER.written[0]: replace(info(READER.written[0]), last=Offset(last)),
+            "f1-0.0": info("f1-0.0", last=place, readers={"f1-1": place}),
+            "f1-0.1": info("f1-0.1", readers={"f1-1": START})}
+        state = FragmentState.RUNNING if has_query else FragmentState.STARTING
+        runs = snapshot(
+            READER, state, channels=channels, has_query=has_query, records=records, desired=wanting(wider))
+        return replace(runs, actual=Actual("f1-1", state, inputs=READER.inputs if has_query else ()))
+
+    assert [type(step) for step in decide(seen("8-0"), Restart(wider))] == [do.RetryAt]
+    assert do.StopQuery() in decide(seen("7-0"), Restart(wider))
+    assert on.ForgetRanges() in decide(seen("7-0", has_query=False), Start(wider))
+    assert on.ForgetRanges() not in decide(seen("7-0", has_query=False), Start(READER))
 
 
 def test_what_a_holder_tells_that_cannot_be_read_is_no_copy() -> None:

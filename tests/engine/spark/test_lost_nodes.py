@@ -54,9 +54,11 @@ class Copied(Moving):
         for what in ("checkpoints", "folds", "nodes") if with_disk else ():
             shutil.rmtree(rig.data_dir / what, ignore_errors=True)
         self.hosts.broker.hset(keys.LOST, node, 1)
+        began_s = time.monotonic()
         heirs = self._go(self.on(node))
         for name in heirs:
             self.hosts.wait_running(name)
+            print(f"{name} works {time.monotonic() - began_s:.1f} s after the plan")
         return heirs
 
     def is_back(self, node: str) -> None:

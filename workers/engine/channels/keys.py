@@ -18,6 +18,11 @@ HOLDERS = f"{PREFIX}holders"  # of copies of state, by node: fault zone and room
 SECRETS = f"{PREFIX}secrets"  # sealed values by team/name
 
 
+def lease(node: str) -> str:
+    """Whose a node's name is. Its agent renews that as long as it lives (`workers.engine.observed.read_heartbeats`)."""
+    return f"{PREFIX}lease:{node}"
+
+
 def channel(channel_id: str) -> str:
     """The stream of a channel's blocks; also the pub/sub topic that tells its readers of a new block."""
     return f"{PREFIX}ch:{channel_id}"

@@ -168,7 +168,8 @@ def _wishes(
         case Start(fragment):
             return _to_begin(fragment, records) if has_lock else Wishes()
         case Restart(fragment):
-            return Wishes(tuple(channels_of(inputs_of(fragment, records))))
+            repeats = records.begun is not None and records.begun.repeats
+            return Wishes((*channels_of(inputs_of(fragment, records)), *(fragment.written if repeats else ())))
         case End(fragment) | Pause(fragment) | Leave(fragment):
             return _to_end(run, desired, action, fragment, records)
         case CopyState(fragment, heir=heir) if heir is not None:

@@ -39,7 +39,7 @@ from .instructions import (
 from .outputs import interval_ms, prepare
 from .reconcile import BringKeys, FragmentState, Restart, Start
 from .resting import await_batch, come_to_rest
-from .savepoint_decisions import Readiness, beginning_of, go_on, was_unregistered
+from .savepoint_decisions import Readiness, beginning_of, go_on, has_repeated, was_unregistered
 from .snapshot import Snapshot
 from .standby import inputs_foreseen
 
@@ -128,7 +128,7 @@ def _compile(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ..
     # A batch is ended in the mode in which it was begun: its blocks must be the same.
     real_time = wanted.real_time if progress.is_done else progress.is_open
     wanted = replace(wanted, inputs=inputs, real_time=real_time)
-    if real_time or len(wanted.streams) > 1:  # it records no ranges, and so no copy of its state is gone on with
+    if real_time or len(inputs) > 1:  # it records no ranges, and so no copy of its state is gone on with
         going_on = (*going_on, ForgetRanges())
     if known is None:
         return (*going_on, Compile(wanted))
@@ -154,7 +154,8 @@ def _launch(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
 def restart(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
     """Go on with other inputs or threads, or in the other mode, from the checkpoint; not before all is there.
 
-    A batch that is under way is done first, for it would be repeated with the inputs that it was planned with."""
+    A batch that is under way is done first, for it would be repeated with the inputs that it was planned with; and all
+    that is repeated from a copy."""
     inputs = inputs_now(snapshot, wanted, between_batches=True)
     runs = snapshot.actual
     noted = [NoteEnds(channel, ends) for channel, ends in ends_to_note(snapshot, wanted).items()]
@@ -163,6 +164,8 @@ def restart(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
         missing = set(wanted.inputs) - set(inputs or ())
         is_seldom = inputs is not None and all(item.ending for item in missing)  # they may never come
         return (*noted, RetryAt(snapshot.now_ms + (SELDOM_MS if is_seldom else RETRY_MS)))
+    if not has_repeated(snapshot, wanted):
+        return (*noted, RetryAt(snapshot.now_ms + RETRY_MS))
     return (*noted, *(await_batch(snapshot, Restart(wanted)) or (*come_to_rest(), Again(Start(wanted)))))
 
 

@@ -23,7 +23,8 @@ from ..node_store import NodeStore
 from .lease import Lease, LeaseState
 
 RETRY_S = 1.0  # after the broker was away, or something else went wrong
-RENEW_S = 3.0
+RENEW_S = 0.5  # the lease, which is the node's heartbeat
+TELL_S = 3.0  # how often who asked hears how the lease stands, though it stands as before
 TIMEOUT_S = 2.0
 
 
@@ -143,14 +144,19 @@ class ReportPublisher(threading.Thread):
         self._wake.set()
 
     def run(self) -> None:
-        renew_at = 0.0
+        renew_at = tell_at = 0.0
+        before: LeaseState | None = None
         while not self._stopped.is_set():
-            self._wake.wait(RENEW_S)
+            self._wake.wait(max(0.0, renew_at - time.monotonic()))
             self._wake.clear()
-            if time.monotonic() >= renew_at:
-                self._on_lease_state(self._lease.renew())
-                renew_at = time.monotonic() + RENEW_S
-                self._keep_room()
+            if (now_s := time.monotonic()) >= renew_at:
+                state = self._lease.renew()
+                renew_at = now_s + RENEW_S
+                if now_s >= tell_at:
+                    self._keep_room()
+                if state is not before or now_s >= tell_at:
+                    self._on_lease_state(state)
+                    before, tell_at = state, now_s + TELL_S
             self._flush()
 
     def _keep_room(self) -> None:

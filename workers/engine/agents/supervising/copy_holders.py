@@ -20,11 +20,13 @@ from scheduler.model.task_types import TaskTypes
 from workers.engine import observed
 from workers.engine.channels import keys
 from workers.engine.channels.channel_info import texts
+from workers.engine.lost_nodes import RENEWS_S
 from workers.engine.worker_settings import Settings
 from workers.library.registry import task_types
 
 from ..agent_logs import logger
 from ..node_store import CopyWishes, NewestDesired, NodeStore
+from .broker_sync import RENEW_S
 from .broker_users import BrokerUsers
 from .supervision import SlotProcess
 
@@ -58,9 +60,9 @@ class CopyHolders:
             The broker does not answer: what was said stands.
         """
         node, before = self._store.node, self._store.read_copy_wishes() or CopyWishes()
-        zone_and_room = {"zone": self._settings.zone, "room_bytes": self._settings.copies_mb << 20}
+        facts = {"zone": self._settings.zone, "room_bytes": self._settings.copies_mb << 20, RENEWS_S: RENEW_S}
         self._broker.hdel(keys.LOST, node)  # what is not gone on with elsewhere is handed over from here
-        self._broker.hset(keys.HOLDERS, node, json.dumps(zone_and_room))
+        self._broker.hset(keys.HOLDERS, node, json.dumps(facts))
         living = tuple(sorted(name for name, _ in observed.read_reports(self._broker).items()))
         own = self._chosen(before, living)
         for name in own.keys() | before.own.keys():

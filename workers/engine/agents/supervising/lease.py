@@ -1,4 +1,4 @@
-"""One agent a node name: a lease in the broker, renewed while the agent lives."""
+"""One agent a node name: a lease in the broker, renewed while the agent lives. It is the node's heartbeat, too."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 import redis
 
 from workers.engine.broker_room import EVEN_WHERE_FULL
-
-TTL_MS = 10_000
+from workers.engine.channels import keys
+from workers.engine.observed import LEASE_LIVES_MS
 
 _TAKE = EVEN_WHERE_FULL + """
 local owner = redis.call('GET', KEYS[1])
@@ -38,13 +38,13 @@ class Lease:
 
     def __init__(self, broker: redis.Redis, node: str, *, folder: Path) -> None:
         self._broker = broker
-        self._key = f"weir:lease:{node}"
+        self._key = keys.lease(node)
         self._owner = _owner(folder)
 
     def renew(self) -> LeaseState:
         """Take the lease or hold it for longer."""
         try:
-            other = self._broker.eval(_TAKE, 1, self._key, self._owner, TTL_MS)
+            other = self._broker.eval(_TAKE, 1, self._key, self._owner, LEASE_LIVES_MS)
         except redis.RedisError:
             return LeaseState.UNKNOWN
         return LeaseState.TAKEN if other else LeaseState.HELD

@@ -1,0 +1,53 @@
+"""Heartbeats: which nodes are missed, by somebody who looks for them again and again. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatWatch:
+    """What somebody knows who looks for nodes' heartbeats at short intervals.
+
+    A node is missed if none of its heartbeats came for ``lost_s`` seconds in which every look went well. So a broker
+    that is away or stands still, and a watcher that was held up, make nobody missed.
+
+    Parameters
+    ----------
+    lost_s : float
+        Seconds, positive. Heartbeats come at least four times as often.
+    since_s : float
+        Since when every look went well; like all times here, in seconds of the watcher's clock, which never goes back.
+    heard_s : Mapping
+        By node: when its newest heartbeat came.
+    """
+
+    lost_s: float
+    since_s: float = float("inf")
+    looked_s: float = float("-inf")
+    heard_s: Mapping[str, float] = field(default_factory=dict)
+    missed: frozenset[str] = frozenset()
+
+    def look(self, ages_s: Mapping[str, float | None], *, began_s: float, ended_s: float) -> HeartbeatWatch:
+        """What is known after a look.
+
+        Parameters
+        ----------
+        ages_s : Mapping
+            By node: how old its newest heartbeat is; None where there is none.
+        began_s, ended_s : float
+            When the broker was asked, and when it had answered.
+        """
+        is_late = began_s - self.looked_s > self.lost_s or ended_s - began_s > self.lost_s / 4
+        since_s = ended_s if is_late else self.since_s
+        heard_s = {
+            node: max(self.heard_s.get(node, since_s), since_s if age_s is None else ended_s - age_s)
+            for node, age_s in ages_s.items()}
+        missed = frozenset(
+            node for node, at_s in heard_s.items() if ended_s - max(at_s, since_s) >= self.lost_s)
+        return replace(self, since_s=since_s, looked_s=ended_s, heard_s=heard_s, missed=missed)
+
+    def fail(self) -> HeartbeatWatch:
+        """What is known after the broker did not answer: nobody is missed until it has done so for a while."""
+        return replace(self, looked_s=float("-inf"), missed=frozenset())
