@@ -71,7 +71,7 @@ SCHEDULE: Sequence[DueJob] = (
     DueJob(telemetry.record_observations, 10, is_queued=True),  # it says that workers take jobs
     DueJob(controlling.run_controllers, 10),  # rounds in flight are followed so often; each says how often it decides
     DueJob(alerting.evaluate_alerts, 10),
-    DueJob(telemetry.record_usage, 15),
+    DueJob(telemetry.record_usage, 30),
     DueJob(planning.enact_held, 15, plan_holds.is_any_held),
     DueJob(planning.sweep, 15, planning.overdue_plans),
     DueJob(alerting.emit_lineage, 15, emitting.is_wanted),
@@ -82,7 +82,7 @@ SCHEDULE: Sequence[DueJob] = (
 )
 
 
-class Clock(threading.Thread):
+class JobClock(threading.Thread):
     """Does what is due while it is this process's turn. A job that is not done yet is not begun again."""
 
     def __init__(self, schedule: Sequence[DueJob] = SCHEDULE) -> None:
@@ -161,12 +161,12 @@ def _use_connection() -> None:
     keep_connection()
 
 
-_clocks: list[Clock] = []
+_clocks: list[JobClock] = []
 
 
 @worker_ready.connect
 def _start(**_: object) -> None:
-    clock = Clock()
+    clock = JobClock()
     _clocks.append(clock)
     clock.start()
 

@@ -11,7 +11,7 @@ from kombu.exceptions import OperationalError
 
 from dashboard import jobs
 from dashboard.tasks import clock, execution, planning
-from dashboard.tasks.clock import SCHEDULE, Clock, DueJob
+from dashboard.tasks.clock import SCHEDULE, DueJob, JobClock
 from tests.dashboard.building import World, approved, document, planned
 
 pytestmark = [pytest.mark.broker, pytest.mark.django_db]
@@ -64,14 +64,14 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def make(settings, broker_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Clock]]:
+def make(settings, broker_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., JobClock]]:
     """Makes clocks whose turn is held in the test's own broker."""
     settings.REDIS_URL = broker_url
     monkeypatch.setattr(clock, "_use_connection", lambda: None)  # which would end the test's transaction
-    made: list[Clock] = []
+    made: list[JobClock] = []
 
-    def make(*schedule: DueJob) -> Clock:
-        made.append(Clock(schedule))
+    def make(*schedule: DueJob) -> JobClock:
+        made.append(JobClock(schedule))
         made[-1].tick(0)  # what is due begins in the next round
         return made[-1]
 
@@ -80,7 +80,7 @@ def make(settings, broker_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator
         each.stop()
 
 
-def test_one_of_two_does_it_and_the_other_goes_on_after_it(make: Callable[..., Clock], at_once: None) -> None:
+def test_one_of_two_does_it_and_the_other_goes_on_after_it(make: Callable[..., JobClock], at_once: None) -> None:
     first, second = Noted(), Noted()
     holds, waits = make(DueJob(first, 1)), make(DueJob(second, 1))
     for now_s in (1, 2):
@@ -95,7 +95,7 @@ def test_one_of_two_does_it_and_the_other_goes_on_after_it(make: Callable[..., C
 
 
 def test_a_job_is_done_once_in_each_of_its_rounds_also_where_seconds_are_missed_or_come_again(
-    make: Callable[..., Clock], at_once: None
+    make: Callable[..., JobClock], at_once: None
 ) -> None:
     often, seldom = Noted("often"), Noted("seldom")
     ticks = make(DueJob(often, 2, given=(("in_full", False),)), DueJob(seldom, 5))
@@ -110,14 +110,14 @@ def test_a_job_is_done_once_in_each_of_its_rounds_also_where_seconds_are_missed_
 def test_while_the_broker_is_away_nothing_is_done_and_nothing_fails(settings) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     job = Noted()
-    away = Clock([DueJob(job, 1)])
+    away = JobClock([DueJob(job, 1)])
     for now_s in range(3):
         away.tick(now_s)
     assert not job.given
     away.stop()
 
 
-def test_what_fails_holds_nothing_up_and_is_tried_again(make: Callable[..., Clock], at_once: None) -> None:
+def test_what_fails_holds_nothing_up_and_is_tried_again(make: Callable[..., JobClock], at_once: None) -> None:
     fails, not_sent, works = (
         Noted("fails", fails=DatabaseError("gone")),
         Noted("not sent", fails=OperationalError()),
@@ -130,7 +130,7 @@ def test_what_fails_holds_nothing_up_and_is_tried_again(make: Callable[..., Cloc
     assert [len(each) for each in (fails.given, not_sent.sent, works.given)] == [2, 1, 2]
 
 
-def test_a_job_that_lasts_is_not_begun_again_and_holds_no_other_up(make: Callable[..., Clock]) -> None:
+def test_a_job_that_lasts_is_not_begun_again_and_holds_no_other_up(make: Callable[..., JobClock]) -> None:
     lasts, other = Noted("lasts"), Noted("other")
     lasts.may_end.clear()
     ticks = make(DueJob(lasts, 1), DueJob(other, 1))
@@ -146,7 +146,7 @@ def test_a_job_that_lasts_is_not_begun_again_and_holds_no_other_up(make: Callabl
 
 
 def test_what_is_due_often_is_done_where_there_is_something_to_do(
-    make: Callable[..., Clock], at_once: None, world: World, monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., JobClock], at_once: None, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not any(job.is_wanted() for job in SCHEDULE if job.is_wanted)
     (due,) = (job for job in SCHEDULE if job.task == execution.advance_proposals)
@@ -160,7 +160,7 @@ def test_what_is_due_often_is_done_where_there_is_something_to_do(
     assert (len(followed), len(always.given)) == (1, 2)
 
 
-def test_a_thread_ticks_each_second(make: Callable[..., Clock]) -> None:
+def test_a_thread_ticks_each_second(make: Callable[..., JobClock]) -> None:
     job = Noted()
     runs = make(DueJob(job, 1))
     job.may_end.clear()
