@@ -1,23 +1,25 @@
-"""When each task is due, and who sends them: Celery's beat, in a thread of the worker.
+"""When each job is due. A thread of the worker does those that are, or looks first whether there is anything to do.
 
-What is due often is sent where there is something to do: taking a job from the queue costs more than looking for one.
-Of several workers one sends: it holds a lease in the broker, which lapses seconds after that worker is gone. Nothing is
-kept on disk, which may be full: everything is due again within minutes.
+The queue is for what people ask for: taking a job from it costs more than most of these jobs take. Of several workers
+one has the clock: it holds a lease in the broker, which lapses seconds after that worker is gone. Nothing is kept on
+disk, which may be full: everything is due again within minutes.
 """
 
 from __future__ import annotations
 
 import secrets
+import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
 
 import structlog
-from celery.beat import EmbeddedService, ScheduleEntry, Scheduler
+from celery import Task
 from celery.signals import worker_ready, worker_shutdown
-from django.db import Error
+from django.db import Error, close_old_connections
 
-from dashboard import jobs, queue
+from dashboard import jobs
 from dashboard.approvals import selectors
 from dashboard.approvals.services import machine_ordering, plan_holds, waiting_plans
 from dashboard.core.database import keep_connection
@@ -26,124 +28,147 @@ from dashboard.operations.live_view.missed_nodes import MissedNodes
 from dashboard.outbox import sending
 from dashboard.profiles.services import sweep_driver
 from dashboard.simulations import simulation_driver
-from dashboard.tasks import planning
+from dashboard.tasks import alerting, controlling, execution, measuring, planning, simulating, telemetry, tidying
 
 log = structlog.get_logger(__name__)
 
 TURN = "clock"
 LEASE_MS = 6_000
-WAITS_S = 1.0
+AT_ONCE = 4  # jobs
 STOPS_WITHIN_S = 1.5
 
-REPUBLISH_EVERY_S = 10.0
-OBSERVE_EVERY_S = 10.0
-CHARGE_EVERY_S = 15.0
-ADVANCE_EVERY_S = 1.0
-MEASURE_EVERY_S = 2.0
-SIMULATE_EVERY_S = 2.0
-OBSERVE_PROFILES_EVERY_S = 60.0
-FIT_COSTS_EVERY_S = 300.0
-GUARD_EVERY_S = 3.0
-WATCH_NODES_EVERY_S = 0.5
-SWEEP_EVERY_S = 15.0
-CARRY_OVER_EVERY_S = 5.0  # what a change of the estate asks for at once, where that was not heard
-ENACT_HELD_EVERY_S = 15.0
-MACHINES_EVERY_S = 15.0
-CONTROL_EVERY_S = 10.0  # rounds in flight are followed so often; each controller says how often it decides
-EVALUATE_ALERTS_EVERY_S = 10.0
-DELIVER_EVERY_S = 5.0
-EMIT_LINEAGE_EVERY_S = 15.0
-TIDY_EVERY_S = 600.0  # the clock begins anew with its process: what is due seldom must still come
+
+@dataclass(frozen=True, slots=True)
+class DueJob:
+    """A job that is due every so many seconds of the time of day: what is due together looks at one reading.
+
+    Attributes
+    ----------
+    is_wanted : callable, optional
+        Whether there is anything to do; without it there always is.
+    is_queued : bool
+        Whether it is sent to whichever worker takes it.
+    given : tuple
+        Names and values of the job's arguments.
+    """
+
+    task: Task
+    every_s: int
+    is_wanted: Callable[[], object] | None = None
+    is_queued: bool = False
+    given: tuple[tuple[str, object], ...] = ()
 
 
-def _every(seconds: float, task: str, **kwargs: object) -> dict[str, object]:
-    # An overdue beat is worth nothing once the next one is due: without a worker they must not pile up.
-    return {"task": task, "schedule": seconds, "kwargs": kwargs, "options": {"expires": max(seconds, 2.0)}}
+SCHEDULE: Sequence[DueJob] = (
+    DueJob(execution.advance_proposals, 1, selectors.is_any_under_way),
+    DueJob(planning.go_on, 1, MissedNodes().look),
+    DueJob(measuring.advance_sweeps, 2, sweep_driver.is_any_open),
+    # Long, and each part is done by one worker: all of them may help.
+    DueJob(simulating.advance_simulations, 2, simulation_driver.is_any_open, is_queued=True),
+    DueJob(planning.guard, 3),
+    # What a change of the estate asks for at once, where that was not heard.
+    DueJob(planning.carry_over, 5, waiting_plans.is_any_behind),
+    DueJob(alerting.deliver, 5, sending.is_any_due),
+    DueJob(execution.republish_desired, 10, given=(("in_full", False),)),
+    DueJob(telemetry.record_observations, 10, is_queued=True),  # it says that workers take jobs
+    DueJob(controlling.run_controllers, 10),  # rounds in flight are followed so often; each says how often it decides
+    DueJob(alerting.evaluate_alerts, 10),
+    DueJob(telemetry.record_usage, 30),
+    DueJob(planning.enact_held, 15, plan_holds.is_any_held),
+    DueJob(planning.sweep, 15, planning.overdue_plans),
+    DueJob(alerting.emit_lineage, 15, emitting.is_wanted),
+    DueJob(controlling.advance_machines, 15, machine_ordering.is_wanted),
+    DueJob(measuring.observe_profiles, 60),
+    DueJob(measuring.fit_costs, 300),
+    DueJob(tidying.tidy, 600),
+)
 
 
-SCHEDULE = {
-    "advance_proposals": _every(ADVANCE_EVERY_S, queue.ADVANCE_PROPOSALS),
-    "republish_desired": _every(REPUBLISH_EVERY_S, queue.REPUBLISH_DESIRED, in_full=False),
-    "record_observations": _every(OBSERVE_EVERY_S, queue.RECORD_OBSERVATIONS),
-    "record_usage": _every(CHARGE_EVERY_S, queue.RECORD_USAGE),
-    "advance_sweeps": _every(MEASURE_EVERY_S, queue.ADVANCE_SWEEPS),
-    "advance_simulations": _every(SIMULATE_EVERY_S, queue.ADVANCE_SIMULATIONS),
-    "observe_profiles": _every(OBSERVE_PROFILES_EVERY_S, queue.OBSERVE_PROFILES),
-    "fit_costs": _every(FIT_COSTS_EVERY_S, queue.FIT_COSTS),
-    "guard": _every(GUARD_EVERY_S, queue.GUARD),
-    "go_on": _every(WATCH_NODES_EVERY_S, queue.GO_ON),
-    "enact_held": _every(ENACT_HELD_EVERY_S, queue.ENACT_HELD),
-    "carry_over": _every(CARRY_OVER_EVERY_S, queue.CARRY_OVER),
-    "sweep": _every(SWEEP_EVERY_S, queue.SWEEP),
-    "evaluate_alerts": _every(EVALUATE_ALERTS_EVERY_S, queue.EVALUATE_ALERTS),
-    "deliver": _every(DELIVER_EVERY_S, queue.DELIVER),
-    "emit_lineage": _every(EMIT_LINEAGE_EVERY_S, queue.EMIT_LINEAGE),
-    "tidy": _every(TIDY_EVERY_S, queue.TIDY),
-    "advance_machines": _every(MACHINES_EVERY_S, queue.ADVANCE_MACHINES),
-    "run_controllers": _every(CONTROL_EVERY_S, queue.RUN_CONTROLLERS),
-}
+class JobClock(threading.Thread):
+    """Does what is due while it is this process's turn. A job that is not done yet is not begun again."""
 
-
-# Whether there is anything to do, of jobs that are due often.
-IS_WANTED: Mapping[str, Callable[[], object]] = {
-    queue.GO_ON: MissedNodes().look,
-    queue.ADVANCE_PROPOSALS: selectors.is_any_under_way, queue.ADVANCE_SWEEPS: sweep_driver.is_any_open,
-    queue.ADVANCE_SIMULATIONS: simulation_driver.is_any_open,
-    queue.ADVANCE_MACHINES: machine_ordering.is_wanted, queue.DELIVER: sending.is_any_due,
-    queue.CARRY_OVER: waiting_plans.is_any_behind, queue.ENACT_HELD: plan_holds.is_any_held,
-    queue.SWEEP: planning.overdue_plans, queue.EMIT_LINEAGE: emitting.is_wanted}
-
-
-class TurnScheduler(Scheduler):
-    """Sends what is due while it is this process's turn."""
-
-    def __init__(self, *given: Any, **named: Any) -> None:
+    def __init__(self, schedule: Sequence[DueJob] = SCHEDULE) -> None:
+        super().__init__(name="clock", daemon=True)
+        self._schedule = schedule
         self._owner = secrets.token_hex(16)
-        self._held_until_s = 0.0  # it is asked again then: several times as often as the lease lapses
-        super().__init__(*given, **named)
+        self._rounds: dict[str, int] = {}  # by job, the one that it was last looked at in
+        self._begun: dict[str, Future[None]] = {}
+        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="due")
+        self._stopping = threading.Event()
 
-    def tick(self, *given: Any, **named: Any) -> float:
-        """Send what is due; after how many seconds to look again."""
-        now_s = time.monotonic()
-        try:
-            if now_s >= self._held_until_s:
-                if not jobs.hold_turn(TURN, self._owner, for_ms=LEASE_MS):
-                    return WAITS_S
-                self._held_until_s = now_s + WAITS_S
-        except jobs.BrokerAway:  # nothing can be sent either
-            return WAITS_S
-        try:
-            return super().tick(*given, **named)
-        except Exception as error:  # the thread must live on: without it no job is sent
-            self._heap = None  # the entry was taken out: all are put in line again
-            log.warning("nothing_sent", error=f"{type(error).__name__}: {error}")
-            return WAITS_S
+    def run(self) -> None:
+        while not self._stopping.wait(1 - time.time() % 1):
+            self.tick(int(time.time()))
 
-    def apply_entry(self, entry: ScheduleEntry, producer: Any = None) -> None:
-        """Send the entry's job, where there is anything to do."""
-        is_wanted = IS_WANTED.get(entry.task)
+    def tick(self, now_s: int) -> None:
+        """Begin what is due in this second, where it is this process's turn."""
         try:
-            keep_connection()
-            if is_wanted is not None and not is_wanted():
+            if not jobs.hold_turn(TURN, self._owner, for_ms=LEASE_MS):
                 return
-        except Error:  # whoever does the job meets it too, and says so
-            pass
-        super().apply_entry(entry, producer=producer)
+        except jobs.BrokerAway:
+            return
+        for job in self._schedule:
+            number = now_s // job.every_s
+            if self._rounds.setdefault(job.task.name, number) == number:
+                continue
+            self._rounds[job.task.name] = number
+            try:
+                self._begin(job)
+            except Exception as error:  # the thread must live on: without it nothing is done
+                log.warning("job_not_begun", job=job.task.name, error=f"{type(error).__name__}: {error}")
 
-    def close(self) -> None:
-        """Let another process send."""
-        self._held_until_s = 0.0
+    def stop(self) -> None:
+        """Begin nothing more, wait a moment for what is under way, and let another process go on."""
+        end_s = time.monotonic() + STOPS_WITHIN_S
+        self._stopping.set()
+        if self.is_alive():
+            self.join(STOPS_WITHIN_S)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        wait([begun for begun in self._begun.values() if not begun.done()], max(0.0, end_s - time.monotonic()))
         jobs.give_turn_back(TURN, self._owner)
-        super().close()
+
+    def _begin(self, job: DueJob) -> None:
+        if job.task.name in self._begun and not self._begun[job.task.name].done():
+            return
+        if not _is_wanted(job):
+            return
+        if job.is_queued:
+            # One that is overdue is worth nothing once the next is due: without a worker they must not pile up.
+            job.task.apply_async(kwargs=dict(job.given), expires=max(job.every_s, 2), retry=False)
+        else:
+            self._begun[job.task.name] = self._pool.submit(_do, job)
 
 
-_clocks: list[Any] = []
+def _is_wanted(job: DueJob) -> bool:
+    if job.is_wanted is None:
+        return True
+    try:
+        _use_connection()
+        return bool(job.is_wanted())
+    except Error:  # whoever does the job meets it too, and says so
+        return True
+
+
+def _do(job: DueJob) -> None:
+    try:
+        _use_connection()
+        job.task(**dict(job.given))
+    except Exception:  # such as a database that is away: it is due again
+        log.exception("job_failed", job=job.task.name)
+
+
+def _use_connection() -> None:
+    """Go on with this thread's connection, or with a new one where that broke or is old."""
+    close_old_connections()
+    keep_connection()
+
+
+_clocks: list[JobClock] = []
 
 
 @worker_ready.connect
 def _start(**_: object) -> None:
-    queue.app.conf.beat_schedule = SCHEDULE
-    clock = EmbeddedService(queue.app, thread=True, scheduler_cls=TurnScheduler)
+    clock = JobClock()
     _clocks.append(clock)
     clock.start()
 
@@ -151,6 +176,4 @@ def _start(**_: object) -> None:
 @worker_shutdown.connect
 def _stop(**_: object) -> None:
     while _clocks:
-        clock = _clocks.pop()
-        clock.service.stop()
-        clock.join(STOPS_WITHIN_S)
+        _clocks.pop().stop()

@@ -1,85 +1,181 @@
-"""The clock: of several workers one sends what is due, and another goes on when that one is gone."""
+"""The clock: of several workers one does what is due, and another goes on when that one is gone."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+import threading
+from collections.abc import Callable, Iterator
 
 import pytest
-from celery.schedules import schedule
+from django.db import DatabaseError
 from kombu.exceptions import OperationalError
 
-from dashboard import jobs, queue
-from dashboard.tasks.clock import IS_WANTED, SCHEDULE, WAITS_S, TurnScheduler
+from dashboard import jobs
+from dashboard.tasks import clock, execution, planning
+from dashboard.tasks.clock import SCHEDULE, DueJob, JobClock
 from tests.dashboard.building import World, approved, document, planned
 
 pytestmark = [pytest.mark.broker, pytest.mark.django_db]
 
 
-class Sender(TurnScheduler):
-    """Keeps what it would send."""
+class Noted:
+    """A job that notes what it is given, waits for ``may_end`` and fails where it is to; or is sent."""
 
-    producer = None  # which would connect to a broker
+    def __init__(self, name: str = "noted", *, fails: Exception | None = None) -> None:
+        self.name, self.fails = name, fails
+        self.given: list[dict] = []
+        self.sent: list[dict] = []
+        self.may_end = threading.Event()
+        self.may_end.set()
 
-    def __init__(self) -> None:
-        self.sent: list[str] = []
-        super().__init__(queue.app, lazy=True)
-        self.add(name="always", task=queue.GUARD, schedule=schedule(timedelta(0)))
+    def __call__(self, **given: object) -> None:
+        self.given.append(given)
+        self.may_end.wait(60)
+        if self.fails is not None:
+            raise self.fails
 
-    def apply_async(self, entry, **_: object) -> None:
-        self.sent.append(entry.task)
+    def apply_async(self, **how: object) -> None:
+        if self.fails is not None:
+            raise self.fails
+        self.sent.append(how)
 
 
-def test_one_of_two_sends_and_the_other_goes_on_after_it(settings, broker_url: str) -> None:
+class AtOnce:
+    """Does in the test's own thread, with its transaction, what others do in theirs."""
+
+    def __init__(self, most: int, **_: object) -> None:
+        del most
+
+    def submit(self, act: Callable, job: DueJob):
+        act(job)
+        return Done()
+
+    def shutdown(self, **_: object) -> None:
+        pass
+
+
+class Done:
+    def done(self) -> bool:
+        return True
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clock, "ThreadPoolExecutor", AtOnce)
+
+
+@pytest.fixture
+def make(settings, broker_url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., JobClock]]:
+    """Makes clocks whose turn is held in the test's own broker."""
     settings.REDIS_URL = broker_url
-    first, second = Sender(), Sender()
-    first.tick()
-    assert second.tick() == WAITS_S
-    assert first.sent == [queue.GUARD] and not second.sent
-    first.close()
-    second.tick()
-    assert second.sent == [queue.GUARD]
-    assert first.tick() == WAITS_S
-    second.close()
+    monkeypatch.setattr(clock, "_use_connection", lambda: None)  # which would end the test's transaction
+    made: list[JobClock] = []
+
+    def make(*schedule: DueJob) -> JobClock:
+        made.append(JobClock(schedule))
+        made[-1].tick(0)  # what is due begins in the next round
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.stop()
 
 
-def test_while_the_broker_is_away_nothing_is_sent_and_nothing_fails(settings) -> None:
-    settings.REDIS_URL = "redis://127.0.0.1:1/0"
-    sender = Sender()
-    assert sender.tick() == WAITS_S
-    assert not sender.sent
-    sender.close()
+def test_one_of_two_does_it_and_the_other_goes_on_after_it(make: Callable[..., JobClock], at_once: None) -> None:
+    first, second = Noted(), Noted()
+    holds, waits = make(DueJob(first, 1)), make(DueJob(second, 1))
+    for now_s in (1, 2):
+        holds.tick(now_s)
+        waits.tick(now_s)
+    assert (len(first.given), len(second.given)) == (2, 0)
+    holds.stop()
+    for now_s in (3, 4):
+        waits.tick(now_s)
+        holds.tick(now_s)
+    assert (len(first.given), len(second.given)) == (2, 1)  # its first look at a job begins nothing
 
 
-def test_what_cannot_be_sent_once_is_sent_the_next_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Failing(Sender):
-        failures = 1
-
-        @property
-        def producer(self) -> None:
-            self.failures -= 1
-            if self.failures >= 0:
-                raise OperationalError("gone")
-
-    monkeypatch.setattr(jobs, "hold_turn", lambda *given, **named: True)
-    sender = Failing()
-    assert sender.tick() == WAITS_S and not sender.sent
-    sender.tick()
-    assert sender.sent == [queue.GUARD]
-
-
-def test_what_is_due_often_is_sent_where_there_is_something_to_do(
-    settings, broker_url: str, world: World
+def test_a_job_is_done_once_in_each_of_its_rounds_also_where_seconds_are_missed_or_come_again(
+    make: Callable[..., JobClock], at_once: None
 ) -> None:
-    settings.REDIS_URL = broker_url
-    assert set(IS_WANTED) <= {entry["task"] for entry in SCHEDULE.values()}
-    assert not any(is_wanted() for is_wanted in IS_WANTED.values())
-    sender = Sender()
-    sender.add(name="often", task=queue.ADVANCE_PROPOSALS, schedule=schedule(timedelta(0)))
-    due = {entry.task: entry for entry in sender.schedule.values()}
-    for entry in due.values():
-        sender.apply_entry(entry)
-    assert sender.sent == [queue.GUARD]
+    often, seldom = Noted("often"), Noted("seldom")
+    ticks = make(DueJob(often, 2, given=(("in_full", False),)), DueJob(seldom, 5))
+    done = []
+    for now_s in (1, 2, 3, 4, 9, 9, 10, 4):  # at last the clock is set back
+        ticks.tick(now_s)
+        done.append((len(often.given), len(seldom.given)))
+    assert done == [(0, 0), (1, 0), (1, 0), (2, 0), (3, 1), (3, 1), (4, 2), (5, 3)]
+    assert often.given[0] == {"in_full": False}
+
+
+def test_while_the_broker_is_away_nothing_is_done_and_nothing_fails(settings) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    job = Noted()
+    away = JobClock([DueJob(job, 1)])
+    for now_s in range(3):
+        away.tick(now_s)
+    assert not job.given
+    away.stop()
+
+
+def test_what_fails_holds_nothing_up_and_is_tried_again(make: Callable[..., JobClock], at_once: None) -> None:
+    fails, not_sent, works = (
+        Noted("fails", fails=DatabaseError("gone")),
+        Noted("not sent", fails=OperationalError()),
+        Noted(),
+    )
+    ticks = make(DueJob(fails, 1), DueJob(not_sent, 1, is_queued=True), DueJob(works, 1))
+    ticks.tick(1)
+    not_sent.fails = None
+    ticks.tick(2)
+    assert [len(each) for each in (fails.given, not_sent.sent, works.given)] == [2, 1, 2]
+
+
+def test_a_job_that_lasts_is_not_begun_again_and_holds_no_other_up(make: Callable[..., JobClock]) -> None:
+    lasts, other = Noted("lasts"), Noted("other")
+    lasts.may_end.clear()
+    ticks = make(DueJob(lasts, 1), DueJob(other, 1))
+    for now_s in (1, 2, 3):
+        ticks.tick(now_s)
+        ticks._begun["other"].result(60)
+    assert (len(lasts.given), len(other.given)) == (1, 3)
+    lasts.may_end.set()
+    ticks._begun["lasts"].result(60)
+    ticks.tick(4)
+    ticks._begun["lasts"].result(60)
+    assert len(lasts.given) == 2
+
+
+def test_what_is_due_often_is_done_where_there_is_something_to_do(
+    make: Callable[..., JobClock], at_once: None, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not any(job.is_wanted() for job in SCHEDULE if job.is_wanted)
+    (due,) = (job for job in SCHEDULE if job.task == execution.advance_proposals)
+    always, followed = Noted(), []
+    monkeypatch.setattr(execution, "follow_plans", lambda *given, **named: followed.append(given))
+    ticks = make(due, DueJob(always, 1))
+    ticks.tick(1)
+    assert (len(followed), len(always.given)) == (0, 1)
     approved(planned(world.carla, world.city, document("traffic")), world.ana)
-    sender.apply_entry(due[queue.ADVANCE_PROPOSALS])
-    assert sender.sent == [queue.GUARD, queue.ADVANCE_PROPOSALS]
-    sender.close()
+    ticks.tick(2)
+    assert (len(followed), len(always.given)) == (1, 2)
+
+
+def test_a_thread_ticks_each_second(make: Callable[..., JobClock]) -> None:
+    job = Noted()
+    runs = make(DueJob(job, 1))
+    job.may_end.clear()
+    runs.start()
+    try:
+        while not job.given:
+            assert runs.is_alive()
+            threading.Event().wait(0.01)
+    finally:
+        job.may_end.set()
+        runs.stop()
+    assert not runs.is_alive()
+    assert jobs.hold_turn(clock.TURN, "another", for_ms=1_000)
+
+
+def test_every_job_that_is_due_is_one_of_the_workers() -> None:
+    names = [job.task.name for job in SCHEDULE]
+    assert len(set(names)) == len(names) and planning.guard.name in names

@@ -28,7 +28,7 @@ from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.operations.models import CostObservation, NodeRow
 from dashboard.tasks import planning
-from dashboard.tasks.clock import IS_WANTED
+from dashboard.tasks.clock import SCHEDULE
 from dashboard.tasks.controlling import ACTUATORS
 from dashboard.tasks.recording import Recorder
 from dashboard.teams.models import Team
@@ -132,7 +132,7 @@ def test_quiet_jobs_ask_as_often_with_more_dataflows(
             "bills": statements(lambda: charging.record_usage(at=at)),
             "nodes": statements(lambda: telemetry.record_nodes(at=at)),
             "guard": statements(planning.guard),
-            "clock": statements(lambda: [is_wanted() for is_wanted in IS_WANTED.values()]),
+            "clock": statements(lambda: [job.is_wanted() for job in SCHEDULE if job.is_wanted]),
             "recorder, each second": statements(lambda: recorder.tick(now_s - 2)),
             "recorder, each ten": statements(lambda: recorder.tick(now_s))}
 

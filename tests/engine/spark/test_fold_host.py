@@ -218,6 +218,28 @@ def test_a_host_serves_its_driver_alone_and_ends_with_whoever_started_it(tmp_pat
     assert not path.exists()
 
 
+WORKS = """
+import sys
+from pathlib import Path
+import pyarrow as pa
+from workers.engine.spark import fold_host
+fold_host._spare_pandas()
+schema = pa.schema([("x", pa.float64()), ("at", pa.timestamp("us", tz="UTC")), ("text", pa.string())])
+kinds = {"x": "double", "at": "timestamp", "text": "string"}
+fold = fold_host.FoldDefinition(lambda states, columns: list(columns.values()), {}, schema, schema, kinds, None, None)
+columns = {"x": [0.5, float("nan"), None], "at": [1, None, 3], "text": ["", None, "a"]}
+events = pa.RecordBatch.from_pydict(columns, schema)
+made = fold_host.FoldBatch(fold, Path(sys.argv[1]), 0).work(events.serialize().to_pybytes())
+assert pa.ipc.read_record_batch(pa.py_buffer(made), schema).to_pydict() == events.to_pydict() | {"x": [0.5, None, None]}
+assert "pandas" not in sys.modules
+import pandas
+"""
+
+
+def test_a_host_works_without_pandas_and_who_imports_it_gets_it(tmp_path: Path) -> None:
+    subprocess.run((sys.executable, "-c", WORKS, str(tmp_path)), check=True)
+
+
 LOCAL, CLUSTER = (SimpleNamespace(sparkContext=SimpleNamespace(master=at)) for at in ("local[4]", "spark://there:7077"))
 AVERAGE = Task("a", "block_average", {"window": 3})
 

@@ -33,6 +33,7 @@ from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -172,6 +173,24 @@ def _read(connection: socket.socket, length: int) -> bytes | None:
     return bytes(bytes_read)
 
 
+def _spare_pandas() -> None:
+    """Let Arrow's module do without pandas, of 35 MB, which it looks for at the first array that it makes. Whoever
+    imports it gets it."""
+    blocker = _NoPandas()
+    sys.meta_path.insert(0, blocker)
+    try:
+        pa.array([1.0], from_pandas=True)
+    finally:
+        sys.meta_path.remove(blocker)
+
+
+class _NoPandas(MetaPathFinder):
+    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
+        """Nothing is looked for here but pandas, which is not there."""
+        if fullname == "pandas":
+            raise ModuleNotFoundError(f"{fullname} is not there for pyarrow", name=fullname)
+
+
 def _end_with_slot(path: str) -> None:
     """End when standard input does, whatever is worked on."""
     sys.stdin.buffer.read()
@@ -183,6 +202,7 @@ def main(path: str, driver: str) -> None:
     """Serve a driver, by its process, at a Unix socket until standard input ends, as it does with the slot."""
     with suppress(Exception):  # a fold that needs what is not there says so
         import_module("workers.library.registry").built_in()
+    _spare_pandas()
     gc.collect()
     gc.freeze()
     host, listening = FoldHost(), socket.socket(socket.AF_UNIX)

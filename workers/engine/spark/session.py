@@ -83,10 +83,14 @@ def configuration(settings: Settings, *, scratch: Path, sockets: Path) -> dict[s
     """The settings of a slot's driver, each with its reason."""
     # The serial collector keeps a driver small. Both compilers: every batch plans its query anew, which C1 alone makes
     # half as dear again (210 against 138 ms of CPU a batch for five tasks, two of them with state in Python).
+    # The second one waits ten times as long as it would, until a method is hot enough to pay for it: of small dataflows
+    # most never are, and where many events pass they are within seconds.
     # Compilers stay as threads of their own for good: what they took is told apart (workers/engine/measuring/load.py).
     # A heap begins small and stays near what lives on it: else it begins with a 64th of the machine's memory and never
     # gives any back. What is newly made has 64 MB, as collections would come too often with less.
     java_options = f"-XX:+UseSerialGC -XX:-UseDynamicNumberOfCompilerThreads -Xss1m -Djava.io.tmpdir={scratch}/tmp"
+    java_options += " -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000"
+    java_options += " -XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000"
     java_options += " -Xms160m -XX:NewSize=64m -XX:MinHeapFreeRatio=20 -XX:MaxHeapFreeRatio=40 -XX:-ShrinkHeapInSteps"
     java_options += " -XX:TrimNativeHeapInterval=30000"  # what compilers and buffers have freed, likewise
     java_options += f" -Duser.home={scratch}/tmp"  # the home of whoever it runs as is not its own
