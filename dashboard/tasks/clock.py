@@ -35,6 +35,7 @@ log = structlog.get_logger(__name__)
 TURN = "clock"
 LEASE_MS = 6_000
 AT_ONCE = 4  # jobs
+TICK_S = 0.5
 STOPS_WITHIN_S = 1.5
 
 
@@ -53,7 +54,7 @@ class DueJob:
     """
 
     task: Task
-    every_s: int
+    every_s: float
     is_wanted: Callable[[], object] | None = None
     is_queued: bool = False
     given: tuple[tuple[str, object], ...] = ()
@@ -61,7 +62,7 @@ class DueJob:
 
 SCHEDULE: Sequence[DueJob] = (
     DueJob(execution.advance_proposals, 1, selectors.is_any_under_way),
-    DueJob(planning.go_on, 1, MissedNodes().look),
+    DueJob(planning.go_on, TICK_S, MissedNodes().look),
     DueJob(measuring.advance_sweeps, 2, sweep_driver.is_any_open),
     # Long, and each part is done by one worker: all of them may help.
     DueJob(simulating.advance_simulations, 2, simulation_driver.is_any_open, is_queued=True),
@@ -97,18 +98,18 @@ class JobClock(threading.Thread):
         self._stopping = threading.Event()
 
     def run(self) -> None:
-        while not self._stopping.wait(1 - time.time() % 1):
-            self.tick(int(time.time()))
+        while not self._stopping.wait(TICK_S - time.time() % TICK_S):
+            self.tick(time.time())
 
-    def tick(self, now_s: int) -> None:
-        """Begin what is due in this second, where it is this process's turn."""
+    def tick(self, now_s: float) -> None:
+        """Begin what is due by now, where it is this process's turn."""
         try:
             if not jobs.hold_turn(TURN, self._owner, for_ms=LEASE_MS):
                 return
         except jobs.BrokerAway:
             return
         for job in self._schedule:
-            number = now_s // job.every_s
+            number = int(now_s // job.every_s)
             if self._rounds.setdefault(job.task.name, number) == number:
                 continue
             self._rounds[job.task.name] = number
