@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import gc
-import importlib
 import os
 import shutil
 import sqlite3
@@ -12,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +29,7 @@ from workers.launcher import broker as embedded
 from workers.processes import spawn, stop
 
 ROOT = Path(__file__).resolve().parent.parent
+pytest_plugins = ["tests.forks"]
 
 # Tests make and forget much at once: at Python's own thresholds the collector takes a fifth of their time.
 gc.set_threshold(50_000, 20, 20)
@@ -53,22 +53,6 @@ def pytest_configure(config: pytest.Config) -> None:
     A long run draws others each time, and more of them.
     """
     hypothesis.settings.load_profile("weir" if config.getoption("--long") else "same")
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Let each worker import another part of the files first, and so find the bytecode that the others have made.
-
-    In a new environment each would else compile all of them, at the same time as the others.
-    """
-    worker, folders = getattr(session.config, "workerinput", None), [Path(given) for given in session.config.args]
-    if worker is None or not all(folder.is_dir() for folder in folders):
-        return
-    files = sorted(file for folder in folders for file in folder.resolve().rglob("test_*.py"))
-    begin = int(worker["workerid"].removeprefix("gw")) * len(files) // worker["workercount"]
-    for file in (*files[begin:], *files[:begin]):
-        if file.is_relative_to(ROOT):
-            with suppress(Exception, pytest.skip.Exception):  # whoever collects it says so
-                importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
 
 
 # What tests of a folder share, and the fixtures that start it: those who ask for one stay with one worker, so it is
@@ -113,9 +97,9 @@ def _draw_fewer(item: pytest.Function) -> None:
         test.draws_fewer = True
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # xdist reads the groups in between, and pytest-django sorts anew
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # pytest-django sorts anew in between
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    for item in items:  # where tests are spread over workers, what stays with one
+    for item in items:  # where tests are spread over processes, what stays with one
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(_group(item)))
         if item.get_closest_marker("long") and not config.getoption("--long"):
@@ -129,7 +113,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over what was collected: thousands of tests and all modules stay to the end."""
+    """Let the garbage collector pass over what was collected: thousands of tests and all modules stay to the end.
+
+    Forks then write to few of its pages, and share the others.
+    """
     gc.collect()
     gc.freeze()
 
@@ -143,9 +130,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def shared_folder(tmp_path_factory: pytest.TempPathFactory, name: str) -> Path:
-    """A folder that all workers of a run share."""
+    """A folder that all processes of a run share."""
+    from tests.forks import WORKER
+
     folder = tmp_path_factory.getbasetemp()
-    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / name
+    folder = (folder.parent if WORKER in os.environ else folder) / name
     folder.mkdir(exist_ok=True)
     return folder
 
