@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
 import os
 import shutil
@@ -11,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,11 @@ from django.core.management.color import no_style
 from django.db import connection
 from django.test import TransactionTestCase
 
+from tests import driver_files
+from tests.driver_files import locked, running_broker
 from workers.engine.channels.jvm import build
-from workers.engine.spark import shared_classes
 from workers.launcher import broker as embedded
-from workers.processes import spawn, stop
+from workers.processes import kill_group, spawn
 
 ROOT = Path(__file__).resolve().parent.parent
 pytest_plugins = ["tests.forks"]
@@ -37,6 +37,8 @@ gc.set_threshold(50_000, 20, 20)
 hypothesis.settings.register_profile("weir", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("same", hypothesis.settings.get_profile("weir"), derandomize=True)
 BEGAN_S = pytest.StashKey[float]()
+MAKING = pytest.StashKey[subprocess.Popen[bytes]]()
+DRIVER_FILES = "java-channels"
 SHARE, FEWEST = 8, 5  # a default run draws an eighth of the cases of a property, and so many at least; a long one all
 
 
@@ -55,6 +57,20 @@ def pytest_configure(config: pytest.Config) -> None:
     hypothesis.settings.load_profile("weir" if config.getoption("--long") else "same")
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Make what drivers start from while tests are collected, which is work for one core."""
+    config = session.config
+    if config.getoption("--forks") and not config.option.collectonly:
+        folder = shared_folder(config._tmp_path_factory, DRIVER_FILES)
+        config.stash[MAKING] = spawn((sys.executable, "-m", "tests.driver_files", str(folder)),
+                                     env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if (making := config.stash.get(MAKING, None)) is not None:
+        kill_group(making)
+
+
 # What tests of a folder share, and the fixtures that start it: those who ask for one stay with one worker, so it is
 # started once; what asks for none goes wherever there is room.
 RIGS: dict[str, dict[str, set[str]]] = {
@@ -65,7 +81,7 @@ WHOLE = ("architecture",)  # what is read of all files serves the whole folder
 # What takes longest begins first, so that no worker is left with it while the others have nothing to do. Where there is
 # no archive of a driver's classes yet, who asks for a driver waits until it is made: others do what needs none.
 LONGEST_FIRST = (
-    "slots", "site", "test_postgresql.py", "architecture", "test_open_batches.py", "test_every_page.py",
+    "slots", "slots that die", "site", "test_postgresql.py", "architecture", "test_open_batches.py", "test_every_page.py",
     "library's driver", "nodes", "first light", "contract's driver", "moving",
     "test_looks_leave_nothing.py", "test_looks.py", "test_node.py", "test_chaining.py", "test_routes.py",
     "test_pacing.py", "test_openapi.py")
@@ -139,14 +155,6 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, name: str) -> Path:
     return folder
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Let one worker in at a time."""
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 @pytest.fixture(scope="session")
 def migrated_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A SQLite database with every migration: the one that set-up keeps, else made once for all workers of a run."""
@@ -211,22 +219,6 @@ def broker_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@contextmanager
-def running_broker(folder: Path) -> Iterator[str]:
-    """Run an embedded broker with its state in a folder; its address."""
-    prepared = embedded.prepare(folder)
-    with (folder / "broker.log").open("ab") as log:
-        process = spawn(prepared.argv, stdout=log)
-    try:
-        deadline = time.monotonic() + 120
-        while not embedded.answers(prepared.url):
-            assert process.poll() is None and time.monotonic() < deadline, (folder / "broker.log").read_text()
-            time.sleep(0.02)
-        yield prepared.url
-    finally:
-        stop(process, timeout_s=5)
-
-
 @pytest.fixture
 def broker(embedded_broker: redis.Redis) -> redis.Redis:
     """A client of the embedded broker, emptied before and after the test."""
@@ -244,21 +236,9 @@ def embedded_broker(broker_url: str) -> Iterator[redis.Redis]:
 
 @pytest.fixture(scope="session")
 def with_jar(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Sees to it that a state folder has the Java channels, and that drivers find an archive of their classes.
-
-    Both stand beside the environment, for all state folders and all runs. The archive, which takes much of what a start
-    costs, is made where it is missing; where Java writes none, drivers start without.
-    """
-    folder = shared_folder(tmp_path_factory, "java-channels")
-    with locked(folder):
-        jar = build.build(folder)
-        if shared_classes.find_archive(folder, class_path=str(jar)) is None:
-            with running_broker(tmp_path_factory.mktemp("archive")) as url:
-                subprocess.run(
-                    (sys.executable, "-m", "workers.engine.spark.class_archive"), check=False,
-                    stdout=subprocess.DEVNULL, cwd=ROOT, env={
-                        **os.environ, "REDIS_URL": url, "WEIR_DATA_DIR": str(folder), "WEIR_PIN": "never",
-                        "PYTHONPATH": str(ROOT)})
+    """Sees to it that a state folder has the Java channels, and that drivers find an archive of their classes."""
+    folder = shared_folder(tmp_path_factory, DRIVER_FILES)
+    driver_files.make(folder)
 
     def put(data_dir: Path) -> Path:
         with locked(folder):
