@@ -76,6 +76,8 @@ class _Forks:
     def run(self, count: int) -> None:
         """Run all tests, or those that are begun before the session is to stop."""
         self._config._tmp_path_factory.getbasetemp()  # forks have theirs within it
+        if (terminal := self._config.pluginmanager.getplugin("terminalreporter")) is not None:
+            terminal.showfspath = False  # several files run at once
         try:
             for _ in range(min(count, len(self._groups))):
                 self._start(self._groups.popleft())
