@@ -81,8 +81,8 @@ WHOLE = ("architecture",)  # what is read of all files serves the whole folder
 # What takes longest begins first, so that no worker is left with it while the others have nothing to do. Where there is
 # no archive of a driver's classes yet, who asks for a driver waits until it is made: others do what needs none.
 LONGEST_FIRST = (
-    "slots", "slots that die", "site", "test_postgresql.py", "architecture", "test_open_batches.py", "test_every_page.py",
-    "library's driver", "nodes", "first light", "contract's driver", "moving",
+    "slots", "slots that die", "site", "test_postgresql.py", "architecture", "test_open_batches.py",
+    "test_every_page.py", "library's driver", "nodes", "first light", "contract's driver", "moving",
     "test_looks_leave_nothing.py", "test_looks.py", "test_node.py", "test_chaining.py", "test_routes.py",
     "test_pacing.py", "test_openapi.py")
 

@@ -56,10 +56,10 @@ def make(folder: Path) -> None:
         if shared_classes.find_archive(folder, class_path=str(jar)) is not None:
             return
         (folder / "broker").mkdir(exist_ok=True)
-        with running_broker(folder / "broker") as url:
+        with running_broker(folder / "broker") as url, (folder / "archive.log").open("w") as log:
             subprocess.run(
-                (sys.executable, "-m", "workers.engine.spark.class_archive"), check=False,
-                stdout=subprocess.DEVNULL, cwd=ROOT, env={
+                (sys.executable, "-m", "workers.engine.spark.class_archive"), check=False, stdout=log,
+                stderr=subprocess.STDOUT, cwd=ROOT, env={
                     **os.environ, "REDIS_URL": url, "WEIR_DATA_DIR": str(folder), "WEIR_PIN": "never",
                     "PYTHONPATH": str(ROOT)})
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import tempfile
 import traceback
 import warnings
 from collections import defaultdict, deque
@@ -23,6 +24,7 @@ from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any, NoReturn
 
 import pytest
+from _pytest.capture import CaptureManager, FDCapture
 from _pytest.runner import runtestprotocol
 
 from workers.processes import die_with_parent
@@ -176,10 +178,7 @@ def _run_as_fork(session: pytest.Session, name: str, connection: Connection, par
         own = session.config._tmp_path_factory
         own._basetemp = own.getbasetemp() / name
         own._basetemp.mkdir()
-        capturing = session.config.pluginmanager.getplugin("capturemanager")
-        capturing.stop_global_capturing()  # else all would write to, and read, one file
-        capturing.start_global_capturing()
-        capturing.suspend_global_capture()
+        _capture_apart(session.config.pluginmanager.getplugin("capturemanager"))
         session.config.pluginmanager.register(_Reporting(connection), "reporting fork")
         try:
             _run_tests(session, connection)
@@ -192,6 +191,16 @@ def _run_as_fork(session: pytest.Session, name: str, connection: Connection, par
         traceback.print_exc()
     finally:
         os._exit(status)
+
+
+def _capture_apart(manager: CaptureManager) -> None:
+    """Let what tests print go to files of this fork's own; handlers of logs have the old ones open, and write to these.
+    """
+    capturing = manager._global_capturing
+    for capture in (capturing.out, capturing.err):
+        if isinstance(capture, FDCapture):
+            with tempfile.TemporaryFile() as own:
+                os.dup2(own.fileno(), capture.tmpfile.fileno(), inheritable=False)
 
 
 def _run_tests(session: pytest.Session, connection: Connection) -> None:

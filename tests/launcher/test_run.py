@@ -127,12 +127,16 @@ def test_what_is_grouped_stays_with_one_fork_and_its_rig_ends(tmp_path: Path) ->
 
 def test_forks_report_what_failed_was_printed_and_was_warned_of(tmp_path: Path) -> None:
     done = run_forks(tmp_path, files={
-        "bad": "def test_bad():\n    print('said before')\n    assert 1 == 2\n"
+        "bad": "import logging\nhandler = logging.StreamHandler()\n"
+               "def test_bad():\n    print('said before')\n    os.system('echo said by another')\n"
+               "    logging.getLogger('it').addHandler(handler)\n    logging.getLogger('it').warning('logged')\n"
+               "    assert 1 == 2\n"
                "def test_warned():\n    warnings.warn('look out', FutureWarning)\n",
         "broken": "@pytest.fixture\ndef broken(rig):\n    yield\n    raise OSError('not taken down')\n"
                   "def test_it(broken): pass\n"})
     assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "1 passed, 2 failed, 0 skipped"), done.stdout
-    for text in ("said before", "assert 1 == 2", "FutureWarning: look out", "not taken down"):
+    assert "Logging error" not in done.stdout + done.stderr
+    for text in ("said before", "said by another", "\nlogged\n", "assert 1 == 2", "FutureWarning: look", "taken down"):
         assert text in done.stdout
 
 
