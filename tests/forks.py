@@ -109,12 +109,12 @@ class _Forks:
     def _take(self, fork: _Fork) -> None:
         """Take one message of a fork."""
         try:
-            what, *told = fork.connection.recv()
+            what, *values = fork.connection.recv()
         except (EOFError, ConnectionError):  # it has ended, whatever it started may not have
             wait([fork.alive])
             self._bury(fork)
             return
-        getattr(self, f"_on_{what}")(fork, *told)
+        getattr(self, f"_on_{what}")(fork, *values)
 
     def _on_next(self, fork: _Fork) -> None:
         stopping = self._session.shouldfail or self._session.shouldstop

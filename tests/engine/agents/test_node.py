@@ -1,19 +1,14 @@
 """Node agents with stand-in slots: what dies is started again, what is away is waited for, what ends leaves nothing."""
 
 import errno
-import gc
 import json
 import os
 import signal
 import subprocess
-import sys
 import time
-import traceback
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
-from typing import NoReturn, get_args
+from typing import get_args
 
 import psutil
 import pytest
@@ -23,45 +18,15 @@ from scheduler.contracts.desired import DESIRED_STATES, DesiredState
 from scheduler.contracts.looks import LookOrder
 from scheduler.contracts.trials import TrialOrder
 from workers.engine import desired_publishing, look_store, trial_store
-from workers.engine.agents import node_agent
 from workers.engine.agents.node_store import NodeStore
 from workers.engine.agents.supervising import broker_sync
 from workers.engine.spark.pinning import Pinning, core_of
 from workers.launcher import broker as embedded
-from workers.processes import die_with_parent, spawn, stop
+from workers.processes import spawn, stop
+
+from .forked_agent import agent
 
 pytestmark = pytest.mark.broker
-
-ROOT = Path(__file__).parents[3]
-STAND_IN = Path(__file__).with_name("stand_in.py")
-
-
-def be_an_agent(url: str, data_dir: Path, *, slots: int, spares: int, tells_slots: bool, parent_pid: int) -> NoReturn:
-    """Be the agent of node n1 in a process that has just been forked: what it imports, which takes seconds, is there.
-
-    Its output is where that of the process goes; nothing else that was open stays so.
-    """
-    ended = 1
-    try:
-        os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-        die_with_parent(parent_pid=parent_pid)
-        gc.enable()  # `subprocess` turns it off meanwhile
-        sys.stdout = sys.stderr = os.fdopen(1, "w", buffering=1, closefd=False)
-        os.environ |= {"REDIS_URL": url, "PYTHONPATH": str(ROOT), "WEIR_SPARES": str(spares)}
-
-        def slot_argv(slot: str) -> list[str]:
-            desired = data_dir / "nodes" / "n1" / "told" / "desired.json"
-            which = ["--spare"] if slot == "spare" else ["--slot", slot]
-            return [sys.executable, str(STAND_IN), *which, "--desired", str(desired)]
-
-        node_agent.CALM_MS = 100
-        node_agent.main(["--node", "n1", "--slots", str(slots), "--data-dir", str(data_dir)], slot_argv=slot_argv,
-                        tells_slots=tells_slots)
-        ended = 0
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        os._exit(ended)
 
 
 def wanted(version: int, *fragments: str) -> DesiredState:
@@ -74,22 +39,6 @@ def wanted(version: int, *fragments: str) -> DesiredState:
             for name in fragments
         ]}},
     })
-
-
-@contextmanager
-def agent(url: str, data_dir: Path, *, slots: int = 1, spares: int = 0, tells_slots: bool = True):
-    data_dir.mkdir(exist_ok=True)
-    be = partial(
-        be_an_agent, url, data_dir, slots=slots, spares=spares, tells_slots=tells_slots, parent_pid=os.getpid())
-    with (data_dir / "agent.log").open("ab") as log:
-        # What runs between fork and exec never comes to the exec.
-        process = subprocess.Popen(
-            ["agent"], stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True,
-            preexec_fn=be)
-    try:
-        yield process
-    finally:
-        stop(process, timeout_s=10)
 
 
 def until(is_so, *, within_s: float = 120):
