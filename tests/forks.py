@@ -173,6 +173,7 @@ def _run_as_fork(session: pytest.Session, name: str, connection: Connection, par
     try:
         # Who presses Ctrl-C reaches the first process alone: it asks forks to end, once.
         os.setpgid(0, 0)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored, where a shell began it in the background
         die_with_parent(signal.SIGINT, parent_pid=parent_pid)
         os.environ[WORKER] = name
         own = session.config._tmp_path_factory
