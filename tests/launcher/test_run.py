@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,7 +31,8 @@ def test_skipped(): pass
 
 def run_tests(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run((sys.executable, str(ROOT / "tests" / "run.py"), "-p", "no:django", *arguments),
-                          capture_output=True, text=True, timeout=300)  # fmt: skip
+                          capture_output=True, text=True, timeout=300,
+                          preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL))  # it may be ignored here
 
 
 def test_the_closing_line_counts_everything(tmp_path: Path) -> None:
