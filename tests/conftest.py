@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
 import gc
-import importlib
 import os
 import shutil
 import sqlite3
@@ -12,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +22,14 @@ from django.core.management.color import no_style
 from django.db import connection
 from django.test import TransactionTestCase
 
+from tests import driver_files
+from tests.driver_files import locked, running_broker
 from workers.engine.channels.jvm import build
-from workers.engine.spark import shared_classes
 from workers.launcher import broker as embedded
-from workers.processes import spawn, stop
+from workers.processes import kill_group, spawn
 
 ROOT = Path(__file__).resolve().parent.parent
+pytest_plugins = ["tests.forks"]
 
 # Tests make and forget much at once: at Python's own thresholds the collector takes a fifth of their time.
 gc.set_threshold(50_000, 20, 20)
@@ -37,6 +37,8 @@ gc.set_threshold(50_000, 20, 20)
 hypothesis.settings.register_profile("weir", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.register_profile("same", hypothesis.settings.get_profile("weir"), derandomize=True)
 BEGAN_S = pytest.StashKey[float]()
+MAKING = pytest.StashKey[subprocess.Popen[bytes]]()
+DRIVER_FILES = "java-channels"
 SHARE, FEWEST = 8, 5  # a default run draws an eighth of the cases of a property, and so many at least; a long one all
 
 
@@ -56,19 +58,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Let each worker import another part of the files first, and so find the bytecode that the others have made.
+    """Make what drivers start from while tests are collected, which is work for one core."""
+    config = session.config
+    if config.getoption("--forks") and not config.option.collectonly:
+        folder = shared_folder(config._tmp_path_factory, DRIVER_FILES)
+        config.stash[MAKING] = spawn((sys.executable, "-m", "tests.driver_files", str(folder)),
+                                     env={**os.environ, "PYTHONPATH": str(ROOT)})
 
-    In a new environment each would else compile all of them, at the same time as the others.
-    """
-    worker, folders = getattr(session.config, "workerinput", None), [Path(given) for given in session.config.args]
-    if worker is None or not all(folder.is_dir() for folder in folders):
-        return
-    files = sorted(file for folder in folders for file in folder.resolve().rglob("test_*.py"))
-    begin = int(worker["workerid"].removeprefix("gw")) * len(files) // worker["workercount"]
-    for file in (*files[begin:], *files[:begin]):
-        if file.is_relative_to(ROOT):
-            with suppress(Exception, pytest.skip.Exception):  # whoever collects it says so
-                importlib.import_module(".".join(file.relative_to(ROOT).with_suffix("").parts))
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if (making := config.stash.get(MAKING, None)) is not None:
+        kill_group(making)
 
 
 # What tests of a folder share, and the fixtures that start it: those who ask for one stay with one worker, so it is
@@ -81,8 +81,8 @@ WHOLE = ("architecture",)  # what is read of all files serves the whole folder
 # What takes longest begins first, so that no worker is left with it while the others have nothing to do. Where there is
 # no archive of a driver's classes yet, who asks for a driver waits until it is made: others do what needs none.
 LONGEST_FIRST = (
-    "slots", "site", "test_postgresql.py", "architecture", "test_open_batches.py", "test_every_page.py",
-    "library's driver", "nodes", "first light", "contract's driver", "moving",
+    "slots", "slots that die", "site", "test_postgresql.py", "architecture", "test_open_batches.py",
+    "test_every_page.py", "library's driver", "nodes", "first light", "contract's driver", "moving",
     "test_looks_leave_nothing.py", "test_looks.py", "test_node.py", "test_chaining.py", "test_routes.py",
     "test_pacing.py", "test_openapi.py")
 
@@ -113,9 +113,9 @@ def _draw_fewer(item: pytest.Function) -> None:
         test.draws_fewer = True
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # xdist reads the groups in between, and pytest-django sorts anew
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # pytest-django sorts anew in between
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Iterator[None]:
-    for item in items:  # where tests are spread over workers, what stays with one
+    for item in items:  # where tests are spread over processes, what stays with one
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(_group(item)))
         if item.get_closest_marker("long") and not config.getoption("--long"):
@@ -129,7 +129,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Let the garbage collector pass over what was collected: thousands of tests and all modules stay to the end."""
+    """Let the garbage collector pass over what was collected: thousands of tests and all modules stay to the end.
+
+    Forks then write to few of its pages, and share the others.
+    """
     gc.collect()
     gc.freeze()
 
@@ -143,19 +146,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def shared_folder(tmp_path_factory: pytest.TempPathFactory, name: str) -> Path:
-    """A folder that all workers of a run share."""
+    """A folder that all processes of a run share."""
+    from tests.forks import WORKER
+
     folder = tmp_path_factory.getbasetemp()
-    folder = (folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder) / name
+    folder = (folder.parent if WORKER in os.environ else folder) / name
     folder.mkdir(exist_ok=True)
     return folder
-
-
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Let one worker in at a time."""
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 @pytest.fixture(scope="session")
@@ -222,22 +219,6 @@ def broker_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield url
 
 
-@contextmanager
-def running_broker(folder: Path) -> Iterator[str]:
-    """Run an embedded broker with its state in a folder; its address."""
-    prepared = embedded.prepare(folder)
-    with (folder / "broker.log").open("ab") as log:
-        process = spawn(prepared.argv, stdout=log)
-    try:
-        deadline = time.monotonic() + 120
-        while not embedded.answers(prepared.url):
-            assert process.poll() is None and time.monotonic() < deadline, (folder / "broker.log").read_text()
-            time.sleep(0.02)
-        yield prepared.url
-    finally:
-        stop(process, timeout_s=5)
-
-
 @pytest.fixture
 def broker(embedded_broker: redis.Redis) -> redis.Redis:
     """A client of the embedded broker, emptied before and after the test."""
@@ -255,21 +236,9 @@ def embedded_broker(broker_url: str) -> Iterator[redis.Redis]:
 
 @pytest.fixture(scope="session")
 def with_jar(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], Path]:
-    """Sees to it that a state folder has the Java channels, and that drivers find an archive of their classes.
-
-    Both stand beside the environment, for all state folders and all runs. The archive, which takes much of what a start
-    costs, is made where it is missing; where Java writes none, drivers start without.
-    """
-    folder = shared_folder(tmp_path_factory, "java-channels")
-    with locked(folder):
-        jar = build.build(folder)
-        if shared_classes.find_archive(folder, class_path=str(jar)) is None:
-            with running_broker(tmp_path_factory.mktemp("archive")) as url:
-                subprocess.run(
-                    (sys.executable, "-m", "workers.engine.spark.class_archive"), check=False,
-                    stdout=subprocess.DEVNULL, cwd=ROOT, env={
-                        **os.environ, "REDIS_URL": url, "WEIR_DATA_DIR": str(folder), "WEIR_PIN": "never",
-                        "PYTHONPATH": str(ROOT)})
+    """Sees to it that a state folder has the Java channels, and that drivers find an archive of their classes."""
+    folder = shared_folder(tmp_path_factory, DRIVER_FILES)
+    driver_files.make(folder)
 
     def put(data_dir: Path) -> Path:
         with locked(folder):

@@ -27,8 +27,6 @@ CHANGED_S = 120  # within which a run of what has changed begins its last test, 
 MOST_AGAIN = 3  # tests: where more ran out of time, something else is wrong
 # What waits for other processes says how busy the machine was; what compares outputs says what is wrong.
 RAN_OUT = re.compile(r"waited .* for |did not come true|not (so )?within|TimeoutError|Timeout .*exceeded|connect back")
-# In the order of conftest.py: xdist would begin with the files of most tests, and end with single long ones.
-GROUPED = ("--dist", "loadgroup", "--no-loadscope-reorder")
 # JVMs of tests live for a minute: the compiler that begins at once serves them best.
 JAVA = "-XX:TieredStopAtLevel=1"
 # Nor need each of them verify classes that a compiler wrote, a fifth of a driver's start; in the long run they do.
@@ -80,11 +78,10 @@ def ran_out(report: Path) -> list[str]:
 
 
 def _identifier(case: ElementTree.Element) -> str:
-    """What pytest calls the test of a report; xdist has put its group behind the name."""
+    """What pytest calls the test of a report."""
     parts = case.get("classname", "").split(".")
     depth = next(depth for depth in range(len(parts), 0, -1) if Path(*parts[:depth]).with_suffix(".py").exists())
-    name = case.get("name", "")
-    return "::".join([f"{Path(*parts[:depth])}.py", *parts[depth:], name[:name.rindex("@")] if "@" in name else name])
+    return "::".join([f"{Path(*parts[:depth])}.py", *parts[depth:], case.get("name", "")])
 
 
 def names_tests(arguments: Sequence[str]) -> bool:
@@ -95,7 +92,7 @@ def names_tests(arguments: Sequence[str]) -> bool:
 def in_parallel() -> list[str]:
     """Options that spread a run's files over the cores."""
     cores = len(os.sched_getaffinity(0))
-    return ["-n", str(min(MOST_WORKERS, cores + 2)), *GROUPED] if cores > 1 else []
+    return [f"--forks={min(MOST_WORKERS, cores + 2)}"] if cores > 1 else []
 
 
 def of_changes(option: str) -> list[str]:

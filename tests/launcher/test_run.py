@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.run import GROUPED, Counts, counts_of, names_tests, ran_out
+from tests.run import Counts, counts_of, names_tests, ran_out
 
 from .waiting import ROOT
 
@@ -29,7 +31,8 @@ def test_skipped(): pass
 
 def run_tests(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run((sys.executable, str(ROOT / "tests" / "run.py"), "-p", "no:django", *arguments),
-                          capture_output=True, text=True, timeout=300)  # fmt: skip
+                          capture_output=True, text=True, timeout=300,
+                          preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL))  # it may be ignored here
 
 
 def test_the_closing_line_counts_everything(tmp_path: Path) -> None:
@@ -52,7 +55,6 @@ def test_a_report_that_was_never_written_counts_as_a_failure(tmp_path: Path) -> 
 WAITS = """
 import pytest
 class TestWaits:
-    @pytest.mark.xdist_group("a rig")
     @pytest.mark.parametrize("n", ["a@b", "c"])
     def test_wait(self, n): assert False, "waited 240.0 s for the last tick"
 """
@@ -67,8 +69,7 @@ def test_few_waits_in_vain_are_tried_again_and_nothing_else(tmp_path: Path, adde
     (tmp_path / "test_waits.py").write_text(WAITS + added)
     report = tmp_path / "report.xml"
     subprocess.run(
-        (sys.executable, "-m", "pytest", "-p", "no:django", "-n", "1", *GROUPED, f"--junitxml={report}", "--rootdir=.",
-         "."),
+        (sys.executable, "-m", "pytest", "-p", "no:django", f"--junitxml={report}", "--rootdir=.", "."),
         cwd=tmp_path, timeout=300)
     with contextlib.chdir(tmp_path):
         assert ran_out(report) == [f"test_waits.py::{name}" for name in again]
@@ -91,16 +92,76 @@ def test_nothing_to_run_is_an_exit_code_of_its_own(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.splitlines()[-1]) == (5, "0 passed, 0 failed, 0 skipped")
 
 
-def test_what_is_grouped_stays_with_one_worker(tmp_path: Path) -> None:
-    """A site, a browser and drivers serve a whole folder: spread, every worker would start its own."""
-    for name in ("one", "two"):
-        (tmp_path / f"test_{name}.py").write_text(
-            "import os\nimport pytest\n"
-            "@pytest.mark.xdist_group('folder')\n@pytest.mark.parametrize('n', range(8))\n"
-            f"def test_it(n): open(r'{tmp_path}/' + os.environ['PYTEST_XDIST_WORKER'], 'w').close()\n")
-    done = run_tests(str(tmp_path), "-n", "2", *GROUPED)
-    assert done.returncode == 0, done.stdout
-    assert len(list(tmp_path.glob("gw*"))) == 1
+IN_FORKS = """
+import os, pytest
+pytest_plugins = ["tests.forks"]
+def log(what): open(LOG, "a").write(f"{what} {os.environ['PYTEST_XDIST_WORKER']}\\n")
+@pytest.fixture(scope="session")
+def rig(tmp_path_factory):
+    log("begins")
+    yield
+    log("ends")
+"""
+
+
+def run_forks(folder: Path, *arguments: str, files: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Run files of tests in two forks."""
+    (folder / "conftest.py").write_text(f"LOG = {str(folder / 'log')!r}\n{IN_FORKS}")
+    for name, text in files.items():
+        (folder / f"test_{name}.py").write_text(
+            f"import os, pytest, signal, time, warnings\nfrom conftest import log\n{text}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(ROOT))
+        return run_tests(str(folder), "--forks=2", "-p", "no:cacheprovider", *arguments)
+
+
+def logged(folder: Path) -> list[list[str]]:
+    return [line.split() for line in (folder / "log").read_text().splitlines()]
+
+
+def test_what_is_grouped_stays_with_one_fork_and_its_rig_ends(tmp_path: Path) -> None:
+    """A site, a browser and drivers serve a whole folder: spread, every process would start its own."""
+    test = "@pytest.mark.xdist_group('folder')\n@pytest.mark.parametrize('n', range(8))\ndef test_it(n, rig): log(n)\n"
+    done = run_forks(tmp_path, files={"first": test, "second": test, "third": "def test_else(): print('seen')"})
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (0, "17 passed, 0 failed, 0 skipped"), done.stdout
+    assert [what for what, _ in logged(tmp_path)] == ["begins", *map(str, [*range(8)] * 2), "ends"]
+    assert len({worker for _, worker in logged(tmp_path)}) == 1
+
+
+def test_forks_report_what_failed_was_printed_and_was_warned_of(tmp_path: Path) -> None:
+    done = run_forks(tmp_path, files={
+        "bad": "import logging\nhandler = logging.StreamHandler()\n"
+               "def test_bad():\n    print('said before')\n    os.system('echo said by another')\n"
+               "    logging.getLogger('it').addHandler(handler)\n    logging.getLogger('it').warning('logged')\n"
+               "    assert 1 == 2\n"
+               "def test_warned():\n    warnings.warn('look out', FutureWarning)\n",
+        "broken": "@pytest.fixture\ndef broken(rig):\n    yield\n    raise OSError('not taken down')\n"
+                  "def test_it(broken): pass\n"})
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "1 passed, 2 failed, 0 skipped"), done.stdout
+    assert "Logging error" not in done.stdout + done.stderr
+    for text in ("said before", "said by another", "\nlogged\n", "assert 1 == 2", "FutureWarning: look", "taken down"):
+        assert text in done.stdout
+
+
+def test_a_fork_that_dies_fails_one_test_and_another_takes_over(tmp_path: Path) -> None:
+    done = run_forks(tmp_path, files={
+        "dies": "@pytest.mark.parametrize('n', range(4))\n"
+                "def test_it(n, rig):\n    if n == 1: os.kill(os.getpid(), 9)\n    log(n)"})
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (1, "3 passed, 1 failed, 0 skipped"), done.stdout
+    assert "test_it[1]" in done.stdout and "ended meanwhile with -9" in done.stdout
+    assert [what for what, _ in logged(tmp_path)] == ["begins", "0", "begins", "2", "3", "ends"]
+
+
+def test_forks_stop_when_the_run_is_to_stop_and_end_what_they_started(tmp_path: Path) -> None:
+    """``-x`` hands out no more tests; who presses Ctrl-C has rigs ended, too."""
+    done = run_forks(tmp_path, "-x", files={
+        "many": "@pytest.mark.parametrize('n', range(9))\ndef test_it(n, rig):\n    log(n)\n    assert n < 2"})
+    assert done.returncode and [what for what, _ in logged(tmp_path)][-1] == "ends"
+    assert len(logged(tmp_path)) < 9
+    (tmp_path / "log").unlink()
+    done = run_forks(tmp_path, files={
+        "many": "def test_it(rig):\n    os.kill(os.getppid(), signal.SIGINT)\n    time.sleep(600)"})
+    assert [what for what, _ in logged(tmp_path)] == ["begins", "ends"], done.stdout
 
 
 def test_bytecode_that_may_not_lie_beside_sources_is_kept_for_the_run(
@@ -113,12 +174,6 @@ def test_bytecode_that_may_not_lie_beside_sources_is_kept_for_the_run(
     done = run_tests(str(tmp_path))
     assert done.returncode == 0, done.stdout
     assert not list(tmp_path.rglob("*.pyc"))
-
-
-def test_each_file_of_this_run_is_grouped(request: pytest.FixtureRequest) -> None:
-    if not getattr(request.config.option, "loadgroup", False):  # xdist tells its workers so
-        pytest.skip("groups are formed only where ./weir test spreads the tests over several processes")
-    assert request.node.nodeid.endswith("@test_run.py"), "xdist has read the groups before they were there"
 
 
 def test_paths_are_told_from_options() -> None:

@@ -5,11 +5,9 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import get_args
 
 import psutil
@@ -26,22 +24,9 @@ from workers.engine.spark.pinning import Pinning, core_of
 from workers.launcher import broker as embedded
 from workers.processes import spawn, stop
 
-pytestmark = pytest.mark.broker
+from .forked_agent import agent
 
-ROOT = Path(__file__).parents[3]
-AGENT = """
-import sys
-from pathlib import Path
-from workers.engine.agents import node_agent as node
-data_dir = Path(sys.argv[1])
-def slot_argv(slot):
-    desired = data_dir / "nodes" / "n1" / "told" / "desired.json"
-    which = ["--spare"] if slot == "spare" else ["--slot", slot]
-    return [sys.executable, sys.argv[3], *which, "--desired", str(desired)]
-node.CALM_MS = 100
-node.main(["--node", "n1", "--slots", sys.argv[2], "--data-dir", str(data_dir)], slot_argv=slot_argv,
-          tells_slots=sys.argv[4] == "tells")
-"""
+pytestmark = pytest.mark.broker
 
 
 def wanted(version: int, *fragments: str) -> DesiredState:
@@ -54,20 +39,6 @@ def wanted(version: int, *fragments: str) -> DesiredState:
             for name in fragments
         ]}},
     })
-
-
-@contextmanager
-def agent(url: str, data_dir: Path, *, slots: int = 1, spares: int = 0, tells_slots: bool = True):
-    data_dir.mkdir(exist_ok=True)
-    argv = [sys.executable, "-c", AGENT, str(data_dir), str(slots), str(Path(__file__).with_name("stand_in.py")),
-            "tells" if tells_slots else "silent"]
-    with (data_dir / "agent.log").open("ab") as log:
-        process = spawn(argv, env={
-            **os.environ, "REDIS_URL": url, "PYTHONPATH": str(ROOT), "WEIR_SPARES": str(spares)}, stdout=log)
-    try:
-        yield process
-    finally:
-        stop(process, timeout_s=10)
 
 
 def until(is_so, *, within_s: float = 120):

@@ -17,7 +17,8 @@ from workers.engine.agents import node_agent
 from workers.engine.spark import scratch
 from workers.engine.worker_settings import Settings
 
-from .test_node import agent, fragments_of, gone, slot_of, until, wanted
+from .forked_agent import agent
+from .test_node import fragments_of, gone, slot_of, until, wanted
 
 pytestmark = pytest.mark.broker
 

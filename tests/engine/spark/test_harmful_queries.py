@@ -7,7 +7,7 @@ import pytest
 from .rig import Rig, estate_of
 from .test_slot import afterwards_nothing, fragment, numbers, source
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("slots that die")]
 __all__ = ["afterwards_nothing"]
 
 

@@ -21,7 +21,7 @@ from workers.engine.observed import read_meters
 from .rig import NODE, Rig, estate_of
 from .test_moved_bundles import kill
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("slots that die")]
 SENSORS, READINGS, RATE_PER_S = 11, 3, 60.0
 KEPT = {"keep_events": 1_000_000}
 OBSERVED = ("SELECT {sensor} AS sensor_id, 'load' AS obs, CAST(_seq AS double) AS value, "

@@ -18,7 +18,7 @@ from workers.library.repetitions import Deduplicated
 from .rig import NODE, Rig, estate_of
 from .test_moved_bundles import kill
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker]
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("slots that die")]
 SENSORS, RATE_PER_S, BEGAN_MS = 7, 60.0, 1_700_000_000_000
 KEPT = {"keep_events": 1_000_000}
 READINGS = f"SELECT concat('s', _seq % {SENSORS}) AS sensor, CAST(_seq % 3 AS string) AS kind FROM input"

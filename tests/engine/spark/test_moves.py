@@ -14,7 +14,9 @@ from scheduler.model.fragment import Fragment, RunningTask
 
 from .rig import NODE, Rig, estate_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("afterwards_nothing")]
+pytestmark = [
+    pytest.mark.spark, pytest.mark.broker, pytest.mark.usefixtures("afterwards_nothing"),
+    pytest.mark.xdist_group("slots that die")]
 
 KEPT = {"keep_events": 1_000_000}
 CHAIN = ("count", "t1", "shift", "t2", "hoard", "out")
