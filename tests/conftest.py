@@ -24,6 +24,7 @@ from django.core.management.color import no_style
 from django.db import connection
 from django.test import TransactionTestCase
 
+from tests import made_once
 from workers.engine.channels.jvm import build
 from workers.engine.spark import shared_classes
 from workers.launcher import broker as embedded
@@ -132,6 +133,16 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector pass over what was collected: thousands of tests and all modules stay to the end."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef, request: pytest.FixtureRequest) -> Iterator[Any]:
+    given = yield
+    if fixturedef.argname == "_django_db_helper":  # pytest-django's, under each of its fixtures and marks
+        made_once.begin(anew=request.config.getoption("--long"))
+    elif fixturedef.argname == "monkeypatch":
+        made_once.replaces_with(given)
+    return given
 
 
 @pytest.hookimpl(tryfirst=True)
