@@ -12,6 +12,7 @@ broker, where statements are counted, and with ``--long``.
 from __future__ import annotations
 
 import io
+import itertools
 import pickle
 import re
 import sys
@@ -64,6 +65,7 @@ class Statement(NamedTuple):
 class Repeatable:
     """What one call wrote, sent and returned; ``moments``: those within the test, in order."""
 
+    number: int  # of the call, in this process
     statements: list[Statement]
     moments: list[datetime]
     on_commit: list[tuple]
@@ -84,7 +86,7 @@ class Beginning:
     """How the present test has begun, as long as nothing has written but what is made once."""
 
     began: datetime
-    calls: Hashable  # what has been made so far, one after the other; None where something else has written
+    calls: Hashable  # the last that was made, which stands for those before; None where something else has written
     changed: int  # rows that the connection had changed after them
     savepoints: tuple[str, ...]
     present: dict[datetime, datetime] = field(default_factory=dict)  # moments that are kept: as they are in this test
@@ -110,7 +112,7 @@ class Beginning:
             self.present.setdefault(whole, moment)
             moments.add(whole)
             return whole
-        if abs(moment - self.began) < NEAR:
+        if timezone.now is _now and abs(moment - self.began) < NEAR:
             return moment - self.began + FAR
         return None
 
@@ -120,8 +122,9 @@ class Beginning:
 
 FAR = datetime(1970, 6, 1, tzinfo=UTC)  # stands for the begin of a test in moments before and after it
 LATEST_FAR = FAR + NEAR
-KEPT: dict[Hashable, Repeatable] = {}
-_numbers: dict[Hashable, int] = {}
+KEPT: dict[Hashable, Repeatable] = {}  # what was used last at the end
+MOST_KEPT = 300
+_numbers = itertools.count()
 _test: Beginning | None = None
 _patches: pytest.MonkeyPatch | None = None
 _now = timezone.now
@@ -157,13 +160,15 @@ def made_once(make: Callable[..., Made]) -> Callable[..., Made]:
             begun = (test.calls, make.__module__, make.__qualname__, named(args), named(more), surroundings())
         except NotToBeNamed:
             return make(*args, **more)
-        number = _numbers.setdefault(begun, len(_numbers))
-        if (repeatable := KEPT.get(number)) is None:
-            return _noted(test, number, partial(make, *args, **more))
-        if repeatable.asked & replaced_readers():
-            return make(*args, **more)
+        readers = replaced_readers()
+        read = _with_readers(begun, readers)  # where it asks what the test has replaced
+        if read in KEPT:
+            begun = read
+        elif begun not in KEPT or KEPT[begun].asked & readers:
+            return _noted(test, begun, read, partial(make, *args, **more))
+        KEPT[begun] = repeatable = KEPT.pop(begun)
         answer = _repeated(test, repeatable)
-        test.goes_on(number)
+        test.goes_on(repeatable.number)
         return answer
 
     return made
@@ -179,7 +184,7 @@ def as_before() -> Iterator[None]:
         test.goes_on(begun)
 
 
-def _noted(test: Beginning, number: int, make: Callable[[], Made]) -> Made:
+def _noted(test: Beginning, begun: Hashable, read: Hashable | None, make: Callable[[], Made]) -> Made:
     savepoints, sent = tuple(connection.savepoint_ids), len(connection.run_on_commit)
     noting, taken_back = Noting(), False
 
@@ -197,7 +202,9 @@ def _noted(test: Beginning, number: int, make: Callable[[], Made]) -> Made:
             answer = make()
     finally:
         test.noting.pop()
-    if taken_back or noting.asked & replaced_readers() or tuple(connection.savepoint_ids) != savepoints:
+    if noting.asked & replaced_readers():
+        begun = read
+    if begun is None or taken_back or tuple(connection.savepoint_ids) != savepoints:
         test.calls = None
         return answer
     moments: set[datetime] = set()
@@ -216,10 +223,12 @@ def _noted(test: Beginning, number: int, make: Callable[[], Made]) -> Made:
             for sql, rows, many in noting.statements]
     answered = io.BytesIO()
     _Keeping(answered, lambda moment: test.to_keep(moment, moments, until)).dump(answer)
-    KEPT[number] = Repeatable(
-        written, sorted(moments), [rest for _, *rest in connection.run_on_commit[sent:]], answered.getvalue(),
-        frozenset(noting.asked))
-    test.goes_on(number)
+    KEPT[begun] = kept_call = Repeatable(
+        next(_numbers), written, sorted(moments), [rest for _, *rest in connection.run_on_commit[sent:]],
+        answered.getvalue(), frozenset(noting.asked))
+    if len(KEPT) > MOST_KEPT:
+        del KEPT[next(iter(KEPT))]
+    test.goes_on(kept_call.number)
     return answer
 
 
@@ -292,8 +301,8 @@ class _Giving(pickle.Unpickler):
 # What the rows depend on, as values that can be compared -------------------------------------------------------------
 def surroundings() -> Hashable:
     """Settings that are not the project's, and what the test has replaced, but for readers."""
-    if settings.REDIS_URL != AWAY or timezone.now is not _now:
-        raise NotToBeNamed("a broker, or a clock")
+    if settings.REDIS_URL != AWAY:
+        raise NotToBeNamed(settings.REDIS_URL)
     changed: dict[str, Any] = {}
     holder = settings._wrapped
     while hasattr(holder, "default_settings"):
@@ -303,6 +312,14 @@ def surroundings() -> Hashable:
         (named(target), name, named(getattr(target, name, None))) for target, name in _replaced()
         if not (name in READERS and target is sys.modules["dashboard.jobs"])), tuple(
         (name, named(items.get(name))) for items, name, _ in (_patches._setitem if _patches else ()))
+
+
+def _with_readers(begun: Hashable, names: set[str]) -> Hashable | None:
+    jobs = sys.modules["dashboard.jobs"]
+    try:
+        return begun, tuple((name, named(getattr(jobs, name))) for name in sorted(names))
+    except NotToBeNamed:
+        return None
 
 
 def replaced_readers() -> set[str]:
