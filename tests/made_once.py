@@ -83,17 +83,22 @@ class Noting:
 
 @dataclass
 class Beginning:
-    """How the present test has begun, as long as nothing has written but what is made once."""
+    """How the present test has begun, as long as nothing has written but what is made once.
+
+    A moment within a test is kept as it was in the test that first had it: ``present`` gives those of this test for
+    those that are kept, ``kept`` the other way round.
+    """
 
     began: datetime
     calls: Hashable  # the last that was made, which stands for those before; None where something else has written
-    changed: int  # rows that the connection had changed after them
+    changed: int  # rows that the connection had changed after it
     savepoints: tuple[str, ...]
-    present: dict[datetime, datetime] = field(default_factory=dict)  # moments that are kept: as they are in this test
+    present: dict[datetime, datetime] = field(default_factory=dict)
     kept: dict[datetime, datetime] = field(default_factory=dict)
     noting: list[Noting] = field(default_factory=list)  # one within the other
 
     def is_as_made(self) -> bool:
+        """Whether nothing else has written since, and nobody looks at single statements."""
         here = tuple(connection.savepoint_ids)
         return (
             self.calls is not None and connection.in_atomic_block and not connection.force_debug_cursor
@@ -102,12 +107,13 @@ class Beginning:
             and len(connection.execute_wrappers) == len(self.noting))
 
     def goes_on(self, calls: Hashable) -> None:
+        """The rows are those that this call has left."""
         self.calls = calls
         self.changed, self.savepoints = connection.connection.total_changes, tuple(connection.savepoint_ids)
 
     def to_keep(self, moment: datetime, moments: set[datetime], until: datetime) -> datetime | None:
         """A moment as it is kept; None where it is not the test's own."""
-        if self.began <= moment <= until:
+        if moment in self.kept or self.began <= moment <= until:
             whole = self.kept.setdefault(moment, moment)
             self.present.setdefault(whole, moment)
             moments.add(whole)
@@ -117,6 +123,7 @@ class Beginning:
         return None
 
     def as_present(self, whole: datetime) -> datetime:
+        """What is kept, as a moment of this test."""
         return self.began + (whole - FAR) if whole < LATEST_FAR else self.present[whole]
 
 
@@ -234,8 +241,8 @@ def _noted(test: Beginning, begun: Hashable, read: Hashable | None, make: Callab
 
 def _repeated(test: Beginning, made: Repeatable) -> Any:
     new = [moment for moment in made.moments if moment not in test.present]
-    first = max([datetime.now(UTC) - timedelta(microseconds=len(new)), *test.present.values()])
-    for number, moment in enumerate(new, 1):  # one after the other, as they were, and none in the future
+    first = max([datetime.now(UTC), *test.present.values()])
+    for number, moment in enumerate(new, 1):  # in their order; to write them takes longer than a microsecond each
         present = first + timedelta(microseconds=number)
         test.present[moment], test.kept[present] = present, moment
 
