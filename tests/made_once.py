@@ -217,7 +217,7 @@ def _noted(test: Beginning, begun: Hashable, read: Hashable | None, make: Callab
     moments: set[datetime] = set()
     until = datetime.now(UTC)
 
-    def kept(value: Any) -> Any:
+    def stored(value: Any) -> Any:
         if type(value) is int and test.began.timestamp() - 1 < value <= until.timestamp():
             return Second(value - int(test.began.timestamp()))
         if isinstance(value, str) and MOMENT.fullmatch(value):
@@ -226,7 +226,7 @@ def _noted(test: Beginning, begun: Hashable, read: Hashable | None, make: Callab
 
     with connection.cursor() as cursor:
         written = [
-            Statement(sql, cursor.cursor.convert_query(sql), [[*map(kept, row)] for row in rows], many)
+            Statement(sql, cursor.cursor.convert_query(sql), [[*map(stored, row)] for row in rows], many)
             for sql, rows, many in noting.statements]
     answered = io.BytesIO()
     _Keeping(answered, lambda moment: test.to_keep(moment, moments, until)).dump(answer)
@@ -266,13 +266,13 @@ def _repeated(test: Beginning, made: Repeatable) -> Any:
 
 
 @contextmanager
-def _readers_noted(asked: set[str]) -> Iterator[None]:
+def _readers_noted(names: set[str]) -> Iterator[None]:
     jobs = import_module("dashboard.jobs")
     readers = {name: getattr(jobs, name) for name in READERS}
 
     def noted(name: str) -> Callable:
         def read(*args: Any, **more: Any) -> Any:
-            asked.add(name)
+            names.add(name)
             return readers[name](*args, **more)
 
         return read
@@ -301,8 +301,8 @@ class _Giving(pickle.Unpickler):
         super().__init__(file)
         self.present = present
 
-    def persistent_load(self, kept: datetime) -> datetime:
-        return self.present(kept)
+    def persistent_load(self, whole: datetime) -> datetime:
+        return self.present(whole)
 
 
 # What the rows depend on, as values that can be compared -------------------------------------------------------------

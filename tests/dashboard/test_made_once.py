@@ -91,7 +91,7 @@ def test_an_estate_that_is_repeated_is_the_one_that_is_made(world: World) -> Non
             assert record.created == created > begun
         assert answers(repeated) == anew
         repeated_rows = rows()
-        others = {name: {*kept} ^ {*repeated_rows[name]} for name, kept in rows_anew.items()}
+        others = {name: {*before} ^ {*repeated_rows[name]} for name, before in rows_anew.items()}
         assert {name: rest for name, rest in others.items() if rest} == {}
 
 
