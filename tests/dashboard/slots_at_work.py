@@ -18,6 +18,7 @@ from scheduler.model.costs import DECLARED, Costs
 from scheduler.model.prices import Prices
 from scheduler.performance.alternates_at_work import AlternatesAtWork
 from scheduler.performance.cost_model import QuerySeen, SlotSeen, expected_cores
+from tests.made_once import made_once
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -86,12 +87,17 @@ class Slots:
 
 def slots_at_work(monkeypatch: pytest.MonkeyPatch) -> Slots:
     """Slots whose counters the site reads instead of the broker's; it is as late as they have worked."""
-    NodeRow.objects.update(machine=MACHINE)
+    _machine_named()
     made = Slots()
     monkeypatch.setattr(jobs, "slot_counters", made.read)
     monkeypatch.setattr(timezone, "now", lambda: NOON + timedelta(
         seconds=made.seconds, microseconds=next(_LOOKS)))
     return made
+
+
+@made_once
+def _machine_named() -> None:
+    NodeRow.objects.update(machine=MACHINE)
 
 
 def passes(slots: Slots, *, minutes: int, since: datetime) -> datetime:
