@@ -222,7 +222,7 @@ class KeyedFlow:
                         number = next(numbers)
                 total += number
                 assert (row["_seq"], row["sum"]) == (number, total)
-            assert gaps <= self.pauses
+            assert gaps <= 2 * self.pauses  # of each of the two tasks: docs/engine.md, "Pausing"
 
     def _check_counted(self, by_key: dict[str, list[dict[str, Any]]]) -> None:
         made = ("window_start", "n", "last", "late")
