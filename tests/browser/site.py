@@ -46,15 +46,16 @@ for name, roles in people.items():
         set_role(user=user, team=teams[slug], role=Role(role))
 """
 
-# A dataflow as carla submits it and others approve it; ends once it runs, with its address and that of its proposal.
-_RUNS = """
+# A dataflow as carla submits or removes it and others approve that; ends once it is done, with both addresses.
+_DONE = """
 import django, sys, time; django.setup()
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.services import approve_proposal, submit_dataflow
+from dashboard.approvals.services import approve_proposal, remove_dataflow, submit_dataflow
 from dashboard.teams.models import Team, User
-text, team, within_s, *reviewers = sys.argv[1:]
-key = submit_dataflow(
-    actor=User.objects.get(username="carla"), team=Team.objects.get(slug=team), text=text).pk
+what, team, within_s, *reviewers = sys.argv[1:]
+carla = User.objects.get(username="carla")
+key = (submit_dataflow(actor=carla, team=Team.objects.get(slug=team), text=what) if team else
+       remove_dataflow(actor=carla, dataflow_id=what)).pk
 ends = time.monotonic() + float(within_s)
 def when(status):
     while (proposal := Proposal.objects.select_related("plan").get(pk=key)).status != status:
@@ -87,8 +88,12 @@ class RunningSite:
 
     def runs(self, text: str, *reviewers: str, team: str) -> tuple[str, str]:
         """Submit a dataflow of carla's and approve it, without pages; its address and its proposal's, once it runs."""
-        dataflow, proposal = self.python(_RUNS, text, team, str(START_S), *reviewers).split()
+        dataflow, proposal = self.python(_DONE, text, team, str(START_S), *reviewers).split()
         return self.url + dataflow, self.url + proposal
+
+    def removes(self, dataflow: str, *reviewers: str) -> None:
+        """Remove a dataflow of carla's, by its id, and approve that; back once it is gone."""
+        self.python(_DONE, dataflow, "", str(START_S), *reviewers)
 
     def log(self, name: str) -> str:
         """What a process has written."""

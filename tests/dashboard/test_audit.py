@@ -35,6 +35,8 @@ WRITERS = {
     "dashboard/operations/estate_store/generation.py": "checked when it runs: inside a command only",
     "dashboard/operations/estate_store/estate_writer.py": "checked when it runs: inside a command only",
     "dashboard/operations/live_view/telemetry.py": "measurements, no state",
+    "dashboard/operations/live_view/missed_nodes.py": "measurements; what moves for it are plans",
+    "dashboard/history/query_lines.py": "follows from plans",
     "dashboard/history/annotations.py": "measurements, no state",
     "dashboard/history/series_ids.py": "measurements, no state",
     "dashboard/history/downsampling.py": "measurements, no state",

@@ -61,7 +61,7 @@ def test_what_routes_by_a_silent_node_waits_for_it_and_says_so(profiled: World):
     reports = Reports.of({"n1": {"node": "n1", "slots": {}}})
     progress = plan_progress(plan, EnactmentEvidence(reports, awaited={"n1", "n2"}))
     assert routed and progress.failing.keys() == routed
-    assert all("node n2" in cause for cause in progress.failing.values())
+    assert all("n2" in cause for cause in progress.failing.values())
     assert plan_progress(plan, EnactmentEvidence(reports, awaited={"n1"})).failing == {}
 
 

@@ -85,7 +85,7 @@ def test_nothing_is_promised_by_a_driver_that_began_lately(world: World, played:
     assert limit["state"] == "met", "it is measured, and what is done about a limit waits for nothing"
     assert limit["warm_at"] == datetime.fromtimestamp(played.began_s, UTC) + WARM
     assert "The driver of n1/0 has run for less than 10 minutes" in limit["why"]
-    assert f"holds from {limit['warm_at']:%H:%M} UTC on" in limit["why"]
+    assert f"hold from {limit['warm_at']:%H:%M} UTC on" in limit["why"]
     client = Client()
     client.force_login(world.carla)
     assert limit["why"] in client.get(f"/dataflows/{record.pk}/").content.decode()

@@ -140,7 +140,7 @@ def test_all_queries_of_a_missed_node_go_on_by_one_plan(
     assert proposal.status == EXECUTING and not on("n1"), proposal.plan.error
     slots = [current_estate().fragments[heir].slot for heir in on("n2")]
     assert len(slots) == len(before) and set(slots) == {"n2/0", "n2/1"}, "both of its slots take some"
-    assert "Its queries go on from copies" in proposal.plan.options["why"]
+    assert "Its queries continue from copies" in proposal.plan.options["why"]
 
 
 def test_who_is_heard_again_keeps_its_queries(

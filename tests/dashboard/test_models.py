@@ -47,4 +47,4 @@ def test_while_the_broker_is_away_nothing_is_known(world: World, client, setting
     assert jobs.models_of("city") is None
     client.force_login(world.vera, backend="dashboard.teams.logins.ThrottledBackend")
     assert client.get("/api/teams/city/models").json() == {"available": False, "models": []}
-    assert "nothing is known of models now" in client.get("/teams/").content.decode()
+    assert "so the models are not known now" in client.get("/teams/").content.decode()

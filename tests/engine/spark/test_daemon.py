@@ -7,6 +7,7 @@ import os
 import socket
 import sys
 import zipfile
+from collections.abc import Callable
 from importlib.machinery import FileFinder
 from pathlib import Path
 from zipimport import zipimporter
@@ -40,12 +41,12 @@ def test_archives_are_not_looked_into_again_and_can_still_be_imported_from(
 
 
 @pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="only Linux tells who is at the other end of a socket")
-@pytest.mark.parametrize(("driver", "worked"), [(os.getpid(), 1), (os.getppid(), 0)], ids=["driver", "another process"])
-def test_workers_work_for_their_driver_alone(driver: int, worked: int) -> None:
+@pytest.mark.parametrize(("driver", "worked"), [(os.getpid, 1), (os.getppid, 0)], ids=["driver", "another process"])
+def test_workers_work_for_their_driver_alone(driver: Callable[[], int], worked: int) -> None:
     """The stock daemon runs code of whoever reaches its socket, and slots of a node reach each other by path."""
     calls = []
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        code = only_from(driver, lambda connection, authenticated: calls.append(connection) or 0)(theirs, True)
+        code = only_from(driver(), lambda connection, authenticated: calls.append(connection) or 0)(theirs, True)
         assert len(calls) == worked and code == 1 - worked
         assert worked or ours.recv(1) == b"", "it is closed before anything is read"
