@@ -14,12 +14,14 @@ from scheduler.contracts.logs import LogAnswer, LogOrder
 from scheduler.model.key_loads import KeyLoads
 from workers.engine import key_meters, search_store
 from workers.engine import lost_nodes as lost
+from workers.engine.channels.scripts import ALONE
 from workers.engine.driver_page_store import PAGES_OF_DRIVERS
 from workers.engine.log_store import LOGS
 from workers.engine.search_store import CopiedBlock, SearchProgress
 from workers.engine.taps import Tapped
 
 ANSWER_S, PAGE_S = 2.0, 6.0
+SITE_SCRIPT = ALONE  # what a script of the site's at the broker begins with
 
 
 def read_logs(orders: Sequence[LogOrder]) -> dict[str, LogAnswer]:

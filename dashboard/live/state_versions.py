@@ -18,6 +18,7 @@ from weakref import WeakValueDictionary
 import redis
 
 from dashboard.live.live_protocol import State, difference
+from dashboard.node_calls import SITE_SCRIPT
 
 INTERVAL_S = 0.5
 KEPT_PATCHES = 20
@@ -25,7 +26,7 @@ FORGOTTEN_AFTER_S = 60
 
 _building: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
 
-_STORE = """
+_STORE = SITE_SCRIPT + """
 local current = redis.call('HGET', KEYS[1], 'seq')
 if (current or '0') ~= ARGV[1] then return 0 end
 redis.call('HSET', KEYS[1], 'seq', ARGV[2], 'state', ARGV[3], 'at', ARGV[4])
@@ -37,7 +38,7 @@ if ARGV[5] == '' then redis.call('DEL', KEYS[2]) else
 end
 return 1
 """
-_TOUCH = """
+_TOUCH = SITE_SCRIPT + """
 if redis.call('HGET', KEYS[1], 'seq') == ARGV[1] then
   redis.call('HSET', KEYS[1], 'at', ARGV[2])
   redis.call('EXPIRE', KEYS[1], ARGV[3])

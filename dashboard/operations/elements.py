@@ -9,6 +9,7 @@ from uuid import UUID
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.history import query_lines
 from dashboard.operations.diagnosis.health import health
+from dashboard.operations.estate_store.readable import may_read_all
 from dashboard.operations.live_reader import live_stream
 from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.findings import Finding
@@ -29,7 +30,8 @@ class QueryDetail:
     """A query. ``tasks``: running task and name of each working one; ``dataflows`` of the viewer that work in it;
     ``before``: the queries whose place it took, the newest first.
 
-    ``traceback`` is empty for whoever is of no team whose dataflow works in it: it may show values of events.
+    ``traceback`` may show values of events: it is empty for whoever is of no team whose dataflow works in it, or may
+    not read what leaves one of its tasks.
     """
 
     id: str
@@ -115,7 +117,8 @@ def query_of(viewer: Viewer, query_id: str) -> QueryDetail:
     fragment, bundle = place
     before = query_lines.before([bundle.id])
     report, users = view.bundle_report(bundle), view.users(fragment.active_tasks)
-    may_see = any(user["id"] in view.own for user in users)
+    may_see = any(user["id"] in view.own for user in users) and may_read_all(
+        viewer, view.estate, fragment.active_tasks)
     return QueryDetail(
         bundle.id, fragment.id, bundle.slot, node_of(bundle.slot),
         list(zip(fragment.active_tasks, _names_along(view, fragment), strict=True)), users, report,

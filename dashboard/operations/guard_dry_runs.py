@@ -91,17 +91,21 @@ def replayed(
     subjects: dict[str, FigureSubject] = {"": subject_of(element.estate, element.running.id)} | {
         name: subject_in(element.estate, stream) for name, stream in policy.streams.items() if stream["of"] in MEASURED}
     since_s = begin_s - _longest_s(compiled)
-    measured = _known(compiled, _recorded(subjects, since_s, end_s), set(subjects))
-    posted = events_between(element.estate, policy.streams, since_s * 1000, end_s * 1000)
+
+    def look() -> None:
+        if spent_s() > until_s:
+            raise InvalidGuard(
+                f"The policy of {element.task} takes more than {WORKS_S:g} s to try.",
+                remedy="Try fewer hours, or guards that name fewer streams.", task=element.task)
+
+    measured = _known(compiled, _recorded(subjects, since_s, end_s, look), set(subjects))
+    posted = events_between(element.estate, policy.streams, since_s * 1000, end_s * 1000, look=look)
     events = sorted([*posted, *measured], key=lambda event: event.at_ms)
     known_ms = next((event.at_ms for event in events if event.stream in subjects), end_s * 1000)
     begin_ms, tracer = max(known_ms, begin_s * 1000), GuardTracer(compiled)
 
     def seen(watch: ElementWatch, at_ms: int) -> None:
-        if spent_s() > until_s:
-            raise InvalidGuard(
-                f"The policy of {element.task} takes more than {WORKS_S:g} s to try.",
-                remedy="Try fewer hours, or guards that name fewer streams.", task=element.task)
+        look()
         tracer(watch, at_ms)
 
     run = dry_run(
@@ -138,16 +142,20 @@ def _known(compiled: CompiledElement, events: Iterable[GuardEvent], streams: Col
             yield event
 
 
-def _recorded(subjects: Mapping[str, FigureSubject], begin_s: int, end_s: int) -> Iterator[GuardEvent]:
-    """The figures of each stream moment by moment, as they were measured."""
+def _recorded(
+    subjects: Mapping[str, FigureSubject], begin_s: int, end_s: int, look: Callable[[], None]
+) -> Iterator[GuardEvent]:
+    """The figures of each stream moment by moment, as they were measured; what ``look`` raises ends it."""
     grain = GRAIN_BY_NAME["10s" if end_s - begin_s <= GRAIN_BY_NAME["10s"].keep_s else "1m"]
     lines = {line for subject in subjects.values() for line in subject.series_of_all()}
     moments: dict[int, dict[Series, float]] = {}
     for line, points in DatabaseHistory().read(list(lines), grain, begin_s=begin_s, end_s=end_s).items():
+        look()
         for at_s, value in zip(points.times_s.tolist(), points.values.tolist(), strict=True):
             moment = moments.setdefault(at_s, {})
             if not isnan(value):
                 moment[line] = value
     for at_s, values in sorted(moments.items()):
+        look()
         for name, subject in subjects.items():
             yield GuardEvent(at_s * 1000, name, subject.figures(values))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from dashboard import node_calls
+from dashboard.operations.estate_store.readable import may_read_all
 from dashboard.operations.live_view.document_fields import DataflowUser
 from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.measured_keys import hot_bundles, key_columns, measured_key_loads
@@ -64,7 +65,8 @@ class LeavingBundle:
 class RingKey:
     """A key that many events have: its group, its bundle, and its part of the events at least, from 0 to 1.
 
-    ``values`` are those of its columns, as text: None for who is in no team whose dataflow works there.
+    ``values`` are those of its columns, as text: None for who is in no team whose dataflow works there, or may not read
+    what another team's credential reads.
     """
 
     group: int
@@ -120,7 +122,7 @@ def ring_of(viewer: Viewer, task_id: str) -> TaskRing:
         raise NotFound(
             "This task is not divided by key, or there is no such task.",
             remedy="Tasks with state by key are divided where a schedule needs several bundles for their rate.")
-    return _ring(view, fragment)
+    return _ring(viewer, view, fragment)
 
 
 def _fragment(view: View, task_id: str) -> Fragment | None:
@@ -130,7 +132,7 @@ def _fragment(view: View, task_id: str) -> Fragment | None:
     return fragment if fragment and fragment.divided_by_key and fragment.tasks[0] == task_id else None
 
 
-def _ring(view: View, fragment: Fragment) -> TaskRing:
+def _ring(viewer: Viewer, view: View, fragment: Fragment) -> TaskRing:
     task, loads = fragment.tasks[0], measured_key_loads(view.estate, [fragment]).get(fragment.id)
     users = view.users(fragment.active_tasks)
     zones, bundles = node_calls.zones(), {bundle.part: bundle for bundle in fragment.bundles}
@@ -141,7 +143,7 @@ def _ring(view: View, fragment: Fragment) -> TaskRing:
     hot = hot_bundles(view, fragment, loads)
     ranges = [
         _range(view, fragment, own, bundles[own.bundle], homes[own.bundle].zone, loads, hot) for own in ring.ranges]
-    is_own = any(user["id"] in view.own for user in users)
+    is_own = any(user["id"] in view.own for user in users) and may_read_all(viewer, view.estate, [task])
     frequent = loads.frequent if loads else ()
     return TaskRing(
         task, view.name_of(task), list(by), round(loads.events) if loads else None,

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from dashboard import node_calls
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.estate_store.readable import is_readable, is_told_to_all
+from dashboard.operations.estate_store.readable import may_read_all
 from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.teams.permissions import Viewer, require_superuser
 from dashboard.teams.services import InvalidValue
@@ -87,7 +87,7 @@ def dataflow_log(
     if task and task not in running:
         raise NotFound("This dataflow has no such task that runs.", remedy="See its graph for those that there are.")
     wanted = {running[task]} if task else set(running.values())
-    readable = {name for name in wanted if _is_told(viewer, view, name)}
+    readable = {name for name in wanted if may_read_all(viewer, view.estate, [name])}
     if wanted and not readable:
         raise PermissionDenied(
             "These events are read with another team's credential.", remedy="Only members of that team read its log.")
@@ -106,21 +106,21 @@ def process_log(viewer: Viewer, node: str, process: str, question: LogQuestion) 
 
 
 def _orders_of(viewer: Viewer, view: View, tasks: Collection[str]) -> dict[str, LogOrder]:
-    """What each node is asked, by node."""
+    """What each node is asked, by node.
+
+    Of a query that ended it is asked where the viewer may read what leaves the tasks of all that go on with its work.
+    """
+    fragments = [fragment for fragment in view.fragments() if not tasks.isdisjoint(fragment.active_tasks)]
+    ids = {query for fragment in fragments for _, query in _queries_of(fragment)}
+    withheld = {
+        query for fragment in view.estate.fragments.values() for _, query in _queries_of(fragment)
+        if query in ids and not may_read_all(viewer, view.estate, fragment.active_tasks)}
     queries: dict[str, list[str]] = {}
-    for fragment in view.fragments():
-        if tasks.isdisjoint(fragment.active_tasks):
-            continue
-        is_told = all(_is_told(viewer, view, name) for name in fragment.active_tasks)
+    for fragment in fragments:
         for node, query in _queries_of(fragment):
-            queries.setdefault(node, []).extend([query] if is_told else [])
+            queries.setdefault(node, []).extend([query] if query not in withheld else [])
     return {node: LogOrder(id="", node=node, queries=tuple(names), tasks=tuple(sorted(tasks)))
             for node, names in queries.items()}
-
-
-def _is_told(viewer: Viewer, view: View, task_id: str) -> bool:
-    """Whether a viewer may read what leaves a running task; most are found in the estate that is at hand."""
-    return is_told_to_all(view.estate, task_id) or is_readable(viewer, task_id)
 
 
 def _queries_of(fragment: Fragment) -> Iterator[tuple[str, str]]:

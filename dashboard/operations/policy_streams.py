@@ -3,7 +3,7 @@ that teams post."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import date
 from operator import itemgetter
 from typing import Any
@@ -59,12 +59,14 @@ def subject_in(estate: Estate, stream: Mapping[str, Any]) -> FigureSubject:
 
 
 def read_events(
-    estate: Estate, streams: Mapping[str, Mapping[str, Any]], positions: dict[str, list[int]], now_ms: int
+    estate: Estate, streams: Mapping[str, Mapping[str, Any]], positions: dict[str, list[int]], now_ms: int, *,
+    look: Callable[[], None] = lambda: None,
 ) -> list[GuardEvent]:
     """What came since ``positions`` of outputs and posted events, in order of time; moves positions on.
 
     Of a stream without a position it is the newest event: windows begin empty, figures do not. Times are bounded by the
-    clock: an event from ahead of it is of now. What a broker that is away has is read later.
+    clock: an event from ahead of it is of now. What a broker that is away has is read later. For each event ``look`` is
+    called; what it raises ends the reading.
     """
     came: list[GuardEvent] = []
     for name, stream in streams.items():
@@ -73,6 +75,7 @@ def read_events(
             continue
         known = read(estate, stream, positions.get(name))
         for place, at_ms, values in known:
+            look()
             positions[name] = place
             came.append(GuardEvent(min(at_ms, now_ms), name, {
                 figure: values.get(figure) for figure in stream["figures"] if figure in values}))
@@ -81,16 +84,17 @@ def read_events(
 
 
 def events_between(
-    estate: Estate, streams: Mapping[str, Mapping[str, Any]], begin_ms: int, end_ms: int
+    estate: Estate, streams: Mapping[str, Mapping[str, Any]], begin_ms: int, end_ms: int, *,
+    look: Callable[[], None] = lambda: None,
 ) -> list[GuardEvent]:
     """What outputs and posted events have told in a time, as far as it is kept: of outputs, what they hold still."""
     before = {name: [0, 0] for name in streams}
-    return [event for event in read_events(estate, streams, before, end_ms) if event.at_ms >= begin_ms]
+    return [event for event in read_events(estate, streams, before, end_ms, look=look) if event.at_ms >= begin_ms]
 
 
 def _posted(estate: Estate, stream: Mapping[str, Any], after: list[int] | None) -> Iterator[Came]:
     rows = PostedEvent.objects.filter(stream__team__slug=stream["team"], stream__name=stream["name"]).order_by("id")
-    for row in rows.filter(id__gt=after[0]) if after is not None else rows.reverse()[:1]:
+    for row in rows.filter(id__gt=after[0]).iterator() if after is not None else rows.reverse()[:1]:
         yield [row.pk], row.at_ms, row.values
 
 

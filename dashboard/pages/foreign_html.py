@@ -6,6 +6,7 @@ caller gives in a link's place.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from html import escape
 from html.parser import HTMLParser
@@ -13,6 +14,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 MOST_ELEMENTS = 20_000
 DEEPEST = 60
+PIECE, LONGEST_TAG = 4_096, 8_192  # characters that are parsed at a time, and those of a tag with its attributes
 _PLAIN = {  # by what they become
     **{name: name for name in ("table", "thead", "tbody", "tr", "th", "td", "ul", "ol", "li", "p", "pre", "strong",
                                "code", "em", "dl", "dt", "dd")},
@@ -27,7 +29,7 @@ Link = Callable[[str, Mapping[str, str]], str | None]
 
 
 def harmless(html: str, *, link: Link) -> str:
-    """The HTML as it may stand within a page.
+    """The HTML as it may stand within a page, up to the first tag or comment that is too long.
 
     Parameters
     ----------
@@ -36,8 +38,15 @@ def harmless(html: str, *, link: Link) -> str:
         is to be plain text.
     """
     rewriter = _Rewriter(link)
-    rewriter.feed(html)
-    rewriter.close()
+    for begin in range(0, len(html), PIECE):
+        rewriter.feed(html[begin:begin + PIECE])
+        if rewriter.cdata_elem:  # a script or a style, of which the end alone is wanted
+            rewriter.rawdata = rewriter.rawdata[-PIECE:]
+        elif len(rewriter.rawdata) > LONGEST_TAG:  # it is tried again with each piece
+            break
+    else:
+        if "<" not in rewriter.rawdata:  # a tag without an end; Python tries each "<" in it up to the very end
+            rewriter.close()
     return rewriter.finished()
 
 
@@ -48,6 +57,7 @@ class _Rewriter(HTMLParser):
         super().__init__(convert_charrefs=True)
         self._link, self._written = link, list[str]()
         self._open: list[tuple[str, str]] = []  # elements as they were called, with what was written for each
+        self._names = Counter[str]()  # of those that are open
         self._skips, self._elements = 0, 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -62,6 +72,7 @@ class _Rewriter(HTMLParser):
             tag, {name: value or "" for name, value in attrs})
         if len(self._open) < 10 * DEEPEST:
             self._open.append((tag, written))
+            self._names[tag] += 1
         elif tag in _LEFT_OUT:
             self._skips -= 1
 
@@ -69,7 +80,7 @@ class _Rewriter(HTMLParser):
         self.handle_starttag(tag, attrs)  # as browsers do: only void elements end themselves
 
     def handle_endtag(self, tag: str) -> None:
-        if any(name == tag for name, _ in self._open):
+        if self._names[tag]:
             while self._close_last() != tag:
                 pass
 
@@ -111,6 +122,7 @@ class _Rewriter(HTMLParser):
 
     def _close_last(self) -> str:
         tag, written = self._open.pop()
+        self._names[tag] -= 1
         if tag in _LEFT_OUT:
             self._skips -= 1
         if written:

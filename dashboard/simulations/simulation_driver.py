@@ -96,9 +96,12 @@ def _side_by_side(run: SimulationRun, monotonic_s: Callable[[], float]) -> dict[
         _change(run, {RUNNING}, asked=options | {
             "inputs": inputs.as_json(), "forecasts": [asdict(each) for each in forecasts_of(inputs)]})
     name = setup.algorithms[len(run.results)]
-    world = world_of(
-        setup, inputs.dataflow, machine_classes(), inputs.recorded_per_s, np.random.default_rng(setup.seed),
-        speeds=list(inputs.speeds.values()))
+    try:
+        world = world_of(
+            setup, inputs.dataflow, machine_classes(), inputs.recorded_per_s, np.random.default_rng(setup.seed),
+            speeds=list(inputs.speeds.values()))
+    except ValueError as error:
+        raise InvalidSimulation(f"{error}.", remedy="Choose a smaller load, and start another.") from error
     return asdict(simulated(
         setup, world, name, rng=np.random.default_rng(setup.seed),
         on_step=_watched(run, name, setup.steps, monotonic_s)))

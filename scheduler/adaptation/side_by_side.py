@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Literal, Protocol
 
+from scheduler.model.bounds import SIMULATED_CORES
 from scheduler.model.checks import require_finite
 from scheduler.simulation.cloud import Cloud, Instant, simulate
 from scheduler.simulation.elastic import ElasticDataflow, ElasticPlacement, VmClass
@@ -155,7 +156,7 @@ def world_of(
     Raises
     ------
     ValueError
-        Speeds are to be as recorded, and none were.
+        Speeds are to be as recorded, and none were; or the load takes more cores than are played with.
     """
     if setup.recorded_speeds and not speeds:
         raise ValueError("no speeds were recorded")
@@ -174,8 +175,24 @@ def world_of(
                 "sinusoid": lambda mean=mean: waves(0.05 * mean, 1.95 * mean, setup.steps, rng, period=SEASON),
             }[setup.load]()
             before[source] = []
+    cores = _cores_at_most(dataflow, rates, max(classes, key=lambda kind: kind.cores))
+    if not cores <= SIMULATED_CORES.most:  # each step places and keeps them, one by one, and looks at no clock
+        raise ValueError(f"Its load takes up to {cores:,.0f} cores, and algorithms are played with "
+                         f"{SIMULATED_CORES.most:,} at the most")
     return SimulatedWorld(
         _problem(setup, dataflow, classes, rates, rng), rates, _speeds(setup, speeds, rng), before)
+
+
+def _cores_at_most(dataflow: ElasticDataflow, rates_per_s: Mapping[str, Rates], kind: VmClass) -> float:
+    """Standard cores for the highest rates by the dearest alternates, and a machine for what its network carries."""
+    cores, out_per_s = 0.0, dict[str, float]()
+    for task in dataflow.upstream_first:
+        alternates = dataflow.tasks[task].values()
+        per_s = float(max(rates_per_s.get(task, (0.0,)))) + sum(out_per_s[parent] for parent in dataflow.parents[task])
+        out_per_s[task] = per_s * max(alternate.selectivity for alternate in alternates)
+        cores += per_s * max(alternate.event_s for alternate in alternates) + (
+            out_per_s[task] * AdaptationProblem.message_bytes / kind.bytes_per_s * kind.cores)
+    return cores
 
 
 def _speeds(

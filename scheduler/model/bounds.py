@@ -104,6 +104,8 @@ KEYS_BY_HAND = InputBound("a dynamic task", "keys whose alternates are set by ha
 
 # Work that a worker does for somebody ---------------------------------------------------------------------------------
 SIMULATED_TASKS = InputBound("`POST …/simulations`", "tasks of the dataflow", 200, "422 `invalid_simulation`")
+SIMULATED_CORES = InputBound("`POST …/simulations`", "cores that its highest load takes", 2_000,
+                             "a simulation that fails and says so")
 
 # Events --------------------------------------------------------------------------------------------------------------
 INGEST_EVENTS = InputBound("`POST /ingest/…`", "events, once decoded", 250_000, "413 `too_large`", "WEIR_INGEST_EVENTS")

@@ -52,7 +52,7 @@ class KeyCounts:
 
         Raises
         ------
-        ValueError, KeyError, TypeError
+        ValueError, KeyError, TypeError, OverflowError
             It is no such report.
         """
         by_stretch = tuple(float(count) for count in document["by_stretch"])

@@ -31,6 +31,8 @@ ELSEWHERE = {  # bound → the test of another file that exceeds it
     "KEYS_BY_HAND": "tests/dashboard/test_learned_choices.py::test_keys_by_hand_are_bounded_and_are_keys",
     "SIMULATED_TASKS": "tests/dashboard/test_simulations.py::"
                        "test_a_dataflow_of_more_tasks_than_algorithms_are_played_with_is_refused",
+    "SIMULATED_CORES": "tests/dashboard/test_simulated_loads.py::"
+                       "test_a_load_of_more_cores_than_algorithms_are_played_with_is_refused",
     "CONNECTIONS": f"{DOORS}::test_connections_beyond_their_number_are_told_to_come_again",
     "HEADER_WAIT": f"{DOORS}::test_headers_that_do_not_come_are_ended_and_others_are_answered",
     "ANSWER_WAIT": f"{DOORS}::test_who_takes_nothing_of_an_answer_is_cut_off",

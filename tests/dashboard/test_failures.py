@@ -13,6 +13,9 @@ from dashboard import jobs
 from dashboard.approvals.selectors import live_proposal
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
+from dashboard.operations.diagnosis.problems import problems
+from dashboard.operations.elements import query_of
+from dashboard.operations.estate_store import readable
 from dashboard.operations.live_reader import live_dataflow, live_estate
 from dashboard.operations.live_view.failing_queries import failures
 from dashboard.operations.services import try_again
@@ -68,6 +71,23 @@ def test_the_traceback_is_for_the_team(world: World, failing: Failing) -> None:
     assert failure.traceback == TRACEBACK and failure.failed == ["parse"]
     [failure] = failures(viewer_of(world.mo), failing.record.pk)
     assert failure.traceback is None and failure.error
+
+
+@pytest.mark.parametrize("place", ["failures", "query", "problems"])
+@pytest.mark.parametrize("credential_of", ["none", "another team"])
+def test_the_traceback_is_not_for_who_may_not_read_what_leaves_one_of_its_tasks(
+    world: World, failing: Failing, monkeypatch: pytest.MonkeyPatch, place: str, credential_of: str
+) -> None:
+    viewer = viewer_of(world.vera)
+    if credential_of != "none":
+        last = failing.record.uses.get(task_id="out").running_task_id
+        monkeypatch.setattr(readable, "is_told_to_all", lambda estate, task: task != last)
+        monkeypatch.setattr(readable, "is_readable", lambda viewer, task: False)
+    shown = {
+        "failures": lambda: failures(viewer, failing.record.pk)[0].traceback,
+        "query": lambda: query_of(viewer, failing.query).traceback,
+        "problems": lambda: next(each.traceback for each in problems(viewer).now if each.subject == failing.query)}
+    assert bool(shown[place]()) is (credential_of == "none")
 
 
 def test_one_that_was_given_up_says_so_and_is_tried_again(

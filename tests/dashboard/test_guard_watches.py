@@ -261,6 +261,11 @@ def test_a_dry_run_that_would_take_long_is_refused_and_says_what_would_not(
     with pytest.raises(InvalidGuard, match="takes more than 5 s to try"):
         guard_dry_runs.replayed(
             element, element.policy, begin_s=end_s - 600, end_s=end_s, spent_s=lambda: next(spent_s, 6.0))
+    with monkeypatch.context() as patched, pytest.raises(InvalidGuard):
+        patched.setattr(guard_dry_runs, "dry_run", lambda *_, **__: pytest.fail("gathering took its time already"))
+        late_s = iter([0.0])
+        guard_dry_runs.replayed(
+            element, element.policy, begin_s=end_s - 600, end_s=end_s, spent_s=lambda: next(late_s, 6.0))
     run, _ = guard_dry_runs.replayed(
         element, element.policy, begin_s=end_s - 600, end_s=end_s, spent_s=lambda: 4.0)
     assert len(run.switches) == 2

@@ -14,6 +14,7 @@ from django.urls import reverse
 from dashboard import jobs, node_calls
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.diagnosis.health import health
+from dashboard.operations.estate_store import readable
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.key_rings import ring_of
 from dashboard.operations.live_view.estate_view import view_for
@@ -110,6 +111,16 @@ def test_keys_are_named_to_their_own_teams_only(
     assert [key["values"] for key in answer["keys"]] == [None] and answer["keys"][0]["share"] == 0.8
     page = client.get(reverse("task_ring", args=[task])).content.decode()
     assert "flow" not in page.partition("Frequent keys")[2].partition("Works for")[0]
+
+
+def test_keys_of_what_another_teams_credential_reads_are_not_named(
+    record: DataflowRecord, keyed: World, monkeypatch: pytest.MonkeyPatch  # noqa: F811
+) -> None:
+    task = mean(record).tasks[0]
+    assert [key.values for key in ring_of(viewer_of(keyed.carla), task).keys] == [["m1", "flow"]]
+    monkeypatch.setattr(readable, "is_told_to_all", lambda estate, name: name != task)
+    monkeypatch.setattr(readable, "is_readable", lambda viewer, name: False)
+    assert [key.values for key in ring_of(viewer_of(keyed.carla), task).keys] == [None]
 
 
 def test_what_is_not_divided_by_key_has_no_ring(

@@ -15,11 +15,13 @@ from django.urls import reverse
 from dashboard import jobs, node_calls
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.log_reading import LogQuestion, ReadLog, ReadLogLine, as_text, dataflow_log, process_log
+from dashboard.operations.models import FragmentRow
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, create_token
 from scheduler.contracts.logs import ERROR, INFO, SEARCHED, LogAnswer, LogLine, LogOrder
 from scheduler.contracts.reports import Reports
 from scheduler.model.errors import NotFound, PermissionDenied
+from scheduler.model.estate import Estate
 from tests.dashboard.building import World, document, running
 from tests.pages.markup import Markup
 
@@ -122,12 +124,12 @@ def test_members_of_its_team_read_a_dataflows_log_and_others_who_see_it_do_not(
 def test_what_is_read_with_another_teams_credential_is_in_no_log_of_a_dataflow_that_shares_it(
     world: World, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from dashboard.operations import log_reading
+    from dashboard.operations.estate_store import readable
 
     record = running(world.carla, world.city, document("traffic"), world.ana)
     tasks, nodes.lines["n1"] = ids_of(record), []
-    monkeypatch.setattr(log_reading, "is_told_to_all", lambda estate, task: False)
-    monkeypatch.setattr(log_reading, "is_readable", lambda viewer, task: task == tasks["sense"])
+    monkeypatch.setattr(readable, "is_told_to_all", lambda estate, task: False)
+    monkeypatch.setattr(readable, "is_readable", lambda viewer, task: task == tasks["sense"])
     dataflow_log(viewer_of(world.carla), record.pk, LogQuestion())
     [order] = nodes.orders
     assert order.tasks == (tasks["sense"],)
@@ -136,6 +138,33 @@ def test_what_is_read_with_another_teams_credential_is_in_no_log_of_a_dataflow_t
     assert not with_others & set(order.queries), "a query's lines may show events of any of its tasks"
     with pytest.raises(PermissionDenied):
         dataflow_log(viewer_of(world.carla), record.pk, LogQuestion(), task="parse")
+
+
+def test_lines_of_a_query_that_was_cut_are_for_who_may_read_all_of_its_parts(
+    world: World, nodes: Nodes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dashboard.operations.estate_store import estate_loader, readable
+
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    shared = ids_of(record)["parse"]
+    jams = running(world.carla, world.city, document("jams", window=20), world.ana)
+    places = load_estate().places
+    parts = {places[shared][0], places[ids_of(jams)["average"]][0]}
+    assert len(parts) == 2
+    FragmentRow.objects.filter(pk__in=parts).update(inherits=["f0-9"])
+    monkeypatch.setattr(estate_loader, "_kept", (None, Estate()))
+    nodes.lines["n1"] = []
+
+    def former_is_read() -> bool:
+        nodes.orders.clear()
+        dataflow_log(viewer_of(world.carla), record.pk, LogQuestion(), task="parse")
+        return "f0-9" in nodes.orders[0].queries
+
+    assert former_is_read()
+    foreign = set(ids_of(jams).values()) - {shared, ids_of(record)["sense"]}
+    monkeypatch.setattr(readable, "is_told_to_all", lambda estate, task: task not in foreign)
+    monkeypatch.setattr(readable, "is_readable", lambda viewer, task: False)
+    assert not former_is_read(), "it also worked at what another team's credential reads"
 
 
 def test_a_processs_log_is_for_administrators(world: World, nodes: Nodes) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -9,12 +10,16 @@ import pyarrow as pa
 import pytest
 import redis
 
+from scheduler.contracts.copy_reports import COPY_REPORTS, CopyReport
 from scheduler.contracts.switches import SWITCHES, AlternateSwitch
 from scheduler.model.fragment import Fragment
+from scheduler.model.key_loads import LEAST_EVENTS, STRETCHES
 from workers.engine import counters, observed, qos_store, waiting
 from workers.engine.channels import keys
 from workers.engine.channels.block_codec import encode_block
 from workers.engine.channels.channel_registry import Channels
+from workers.engine.key_meters import key_loads
+from workers.engine.lost_nodes import holders_of
 from workers.engine.noted_switches import noted_key_switches, noted_switches
 from workers.engine.taps import Tapped, newest_events
 
@@ -23,11 +28,12 @@ FORGED, HONEST = "f9-0", "f1-0"
 VALUES = {
     "5,000 digits": b"9" * 5_000, "400 digits": b"9" * 400, "20 digits": b"9" * 20, "a word": b"x", "NaN": b"nan",
     "less than nothing": b"-1", "nothing": b"", "no UTF-8": b"\xff\xfe", "zero": b"0", "a list": b"[1]",
-    "an object": b"{}", "deep": b"[" * 100_000}
+    "an object": b"{}", "deep": b"[" * 100_000, "no time": b'{"by_stretch": [], "frequent": [], "at_ms": 1e400}'}
 FIELDS = ("0:n", "in:n", "0:lat:5", "0:lat:5000", "0:lat:²".encode(), "0:time", "0:age", "0:aged", "0:late", b"\xff:n",
-          "0:route:f2-0:1", "0:route:1", "0:alternate:1", "throttled_by", "in:chan:7")
+          "reader", "0:route:f2-0:1", "0:route:1", "0:alternate:1", "throttled_by", "in:chan:7")
 HASHES = (keys.meter(FORGED), keys.channel_meters(FORGED), keys.valve(FORGED), keys.meta(f"{FORGED}.0"),
-          keys.readers(f"{FORGED}.0"), keys.switches(FORGED), keys.key_switches(FORGED))
+          keys.readers(f"{FORGED}.0"), keys.switches(FORGED), keys.key_switches(FORGED), keys.copies(FORGED),
+          keys.key_meters(FORGED))
 
 
 def fragment(name: str) -> Fragment:
@@ -54,6 +60,8 @@ READINGS: dict[str, tuple[Callable[[redis.Redis], Any], Any]] = {  # what is rea
     "bytes": (told, {f"ch:{HONEST}.0": 14}),
     "what waits": (lambda broker: waiting.waiting_events(
         broker, {FORGED: [f"{FORGED}.0"], HONEST: [f"{HONEST}.0"]})[HONEST], 2),
+    "copies": (lambda broker: holders_of(broker, [FORGED, HONEST], living=["n2"])[HONEST], "n2"),
+    "keys": (lambda broker: key_loads(broker, {"reader": [FORGED, HONEST]})["reader"].events, 2 * LEAST_EVENTS),
     "switches": (lambda broker: [len(noted_switches(broker, task)) for task in (FORGED, HONEST)], [0, 1]),
     "switches of keys": (lambda broker: len(noted_key_switches(broker, FORGED)), 0),
     "events": (lambda broker: newest_events(
@@ -72,6 +80,10 @@ def written(broker: redis.Redis) -> None:
     broker.xadd(keys.channel(f"{HONEST}.0"), {"b": block, "n": 2}, id="1-1")
     broker.hset(keys.switches(HONEST), "a", SWITCHES.dumps(AlternateSwitch("few", HONEST, 1, 1, 1)))
     broker.lpush(keys.tapped("t", HONEST), block)
+    for name in (HONEST, FORGED):
+        broker.hset(keys.copies(name), "n2", COPY_REPORTS.dumps(CopyReport(1, {f"{name}.0": (1, 1)})))
+    counted = {"at_ms": 1, "by_stretch": [2 * LEAST_EVENTS, *[0] * (STRETCHES - 1)], "frequent": []}
+    broker.hset(keys.key_meters(HONEST), "reader", json.dumps(counted))
 
 
 @pytest.mark.parametrize("reading", READINGS)

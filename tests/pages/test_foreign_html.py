@@ -77,6 +77,12 @@ def test_tables_texts_and_links_stay() -> None:
     assert '<a href="/own/7">job <strong>7</strong></a>(kill)' in harmless(html.replace("form>", "div>"), link=link)
 
 
-@pytest.mark.parametrize("html", ["<div>" * 100_000, "<b>" * 100_000 + "x", "<td>" * 300_000, "<script>" * 5_000 + "x"])
+def test_a_script_that_is_long_cuts_nothing_off() -> None:
+    html = f"<p>before</p><script>{'x < y; ' * 50_000}</script><p>behind</p>"
+    assert harmless(html, link=link) == "<p>before</p><p>behind</p>"
+
+
+@pytest.mark.parametrize("html", ["<div>" * 100_000, "<b>" * 100_000 + "x", "<td>" * 300_000, "<script>" * 5_000 + "x",
+                                  "<p>" + "<a" * 300_000, "<p>" + "<a b='" * 100_000])
 def test_what_is_deep_or_long_is_bounded(html: str) -> None:
     assert len(harmless(html, link=link)) < 400_000

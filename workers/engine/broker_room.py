@@ -14,10 +14,11 @@ import redis
 
 from scheduler.model.broker_memory import REMEDY, BrokerMemory
 from workers.engine.channels import keys
+from workers.engine.channels.scripts import ALONE
 
 TOLD_FOR_S = 15  # an agent looks every three seconds
 LOOKED_AT, NAMED = 20_000, 5  # keys: among so many are the largest looked for, and so many are named
-EVEN_WHERE_FULL = "#!lua flags=allow-oom\n"  # before a script that stores little, of a size that does not grow
+EVEN_WHERE_FULL = f"#!lua flags=allow-oom\n{ALONE}"  # before a script that stores little, of a size that does not grow
 _SET = EVEN_WHERE_FULL + "return redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])"
 
 

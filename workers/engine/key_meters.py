@@ -24,8 +24,8 @@ def key_loads(broker: redis.Redis, writers: Mapping[str, Iterable[str]]) -> dict
         pipeline.hget(keys.key_meters(query), reader)
     counted: dict[str, list[KeyCounts]] = {}
     for (reader, _), text in zip(pairs, answers_of(pipeline) if pairs else (), strict=True):
-        if text is not None and len(text) <= MOST_BYTES:
-            with suppress(ValueError, KeyError, TypeError, RecursionError):  # what no writer of ours has told
+        if text is not None and len(text) <= MOST_BYTES:  # and no more of what no writer of ours has told
+            with suppress(ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 counted.setdefault(reader, []).append(KeyCounts.of(json.loads(text)))
     known = {reader: KeyLoads.together(counts) for reader, counts in counted.items()}
     return {reader: loads for reader, loads in known.items() if loads is not None}

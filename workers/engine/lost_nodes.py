@@ -16,6 +16,7 @@ from workers.engine.channels.batch_ranges import TICKS, freed_in
 from workers.engine.channels.channel_info import texts
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.observed import read_heartbeats
+from workers.engine.slot_values import answers_of
 
 RENEWS_S = "renews_s"  # of what a node says of itself: every how many seconds it renews its lease
 
@@ -47,8 +48,12 @@ def read_copies(broker: redis.Redis, queries: Iterable[str]) -> dict[str, dict[s
     pipeline = broker.pipeline(transaction=False)
     for name in names:
         pipeline.hgetall(keys.copies(name))
-    answers = zip(names, pipeline.execute() if names else (), strict=True)
-    return {name: copies_told(texts(copies)) for name, copies in answers if copies}
+    known = {}
+    for name, copies in zip(names, answers_of(pipeline) if names else (), strict=True):
+        with suppress(UnicodeDecodeError):  # slots write there, and one keeps nobody from the others
+            if copies:
+                known[name] = copies_told(texts(copies))
+    return known
 
 
 def holders_of(broker: redis.Redis, queries: Iterable[str], *, living: Collection[str]) -> dict[str, str]:
@@ -57,9 +62,10 @@ def holders_of(broker: redis.Redis, queries: Iterable[str], *, living: Collectio
     for name, reports in read_copies(broker, queries).items():
         copies = [BatchCopy(holder, report.batch, report.places) for holder, report in reports.items()]
         inputs = {channel for copy in copies for channel in copy.places if channel != TICKS}
-        copy = copy_to_go_on_with(copies, living, freed_to=freed_in(channels, name, sorted(inputs)))
-        if copy is not None:
-            holders[name] = copy.holder
+        with suppress(ValueError, redis.ResponseError):  # of a channel of its own, which slots write
+            copy = copy_to_go_on_with(copies, living, freed_to=freed_in(channels, name, sorted(inputs)))
+            if copy is not None:
+                holders[name] = copy.holder
     return holders
 
 

@@ -13,6 +13,7 @@ import redis
 from scheduler.contracts.codec import InvalidContract
 from scheduler.contracts.qos import QOS_REPORTS, QOS_SETUPS, QOS_WISHES, QosReport, QosSetup, QosWishes
 from workers.engine.channels import keys
+from workers.engine.channels.scripts import ALONE
 from workers.engine.slot_values import answers_of, counts_of
 
 REPORTS_KEPT = 10_000  # of one manager, which takes them every second
@@ -20,7 +21,7 @@ REPORTS_LIVE_S = 60
 WISHES_LIVE_S = 600  # each manager says all of its wishes again at every round
 
 # An older set-up never replaces a newer one, whichever of two publishers comes last; any replaces what is none.
-_PUBLISH = """
+_PUBLISH = ALONE + """
 local current = redis.call('GET', KEYS[1])
 local readable, stands = pcall(cjson.decode, current or '')
 if readable and type(stands) == 'table' and (tonumber(stands.version) or 0) >= tonumber(ARGV[1]) then return 0 end

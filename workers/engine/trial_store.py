@@ -24,6 +24,7 @@ from scheduler.contracts.trials import (
 )
 from scheduler.model.errors import WeirError
 from workers.engine.channels.keys import PREFIX
+from workers.engine.channels.scripts import ALONE
 
 ORDER_LIVES_S = 600
 PROGRESS_LIVES_S = 90  # a trial that says nothing for so long has died with its agent
@@ -32,7 +33,7 @@ REMEDY_OF_VERSIONS = "Run one version of Weir on the site and on the node, then 
 
 
 # At once, so that nobody who asks in between takes the trial for lost and orders it again.
-TAKE = """
+TAKE = ALONE + """
 local order = redis.call('GETDEL', KEYS[1])
 if order then redis.call('SET', KEYS[2], ARGV[1], 'EX', ARGV[2]) end
 return order

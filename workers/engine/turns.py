@@ -5,14 +5,15 @@ from __future__ import annotations
 import redis
 
 from workers.engine.channels import keys
+from workers.engine.channels.scripts import ALONE
 
-_TAKE = """
+_TAKE = ALONE + """
 local owner = redis.call('GET', KEYS[1])
 if owner and owner ~= ARGV[1] then return 1 end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return 0
 """
-_GIVE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+_GIVE = ALONE + "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
 
 def hold(broker: redis.Redis, name: str, owner: str, *, for_ms: int) -> bool:

@@ -14,13 +14,17 @@ import redis
 
 from scheduler.model.wave_elements import WaveElement
 from workers.engine.channels import keys
+from workers.engine.channels.scripts import ALONE
 
 KEPT = 500  # switches of a task: more are known of none (``Waves.KEPT``)
+MOST_BYTES = 1_000 * KEPT  # of a task's switches
 
-# KEYS: counter.  ARGV: generation, revision, kept, [{switches, on, sources}, …], where switches and sources are keys
-# Slots may write what stands of their switches: what is none is as if it were not there, and stops no other task.
+# KEYS: counter.  ARGV: generation, revision, kept, [{switches, on, sources}, …], where switches and sources are keys;
+# most bytes of a task's switches
+# Slots may write what stands of their switches: what is none, or is too long, is as if it were not there, and stops no
+# other task.
 # An older estate changes nothing, whichever of two publishers comes last. Returns the wave that begins, 0 for none.
-_PUBLISH = """
+_PUBLISH = ALONE + """
 local stands = redis.call('HMGET', KEYS[1], 'generation', 'revision', 'keys')
 local generation, revision = tonumber(ARGV[1]), tonumber(ARGV[2])
 local newer = tonumber(stands[1] or -1)
@@ -31,10 +35,13 @@ local function want(key)
   wanted[key] = true
 end
 local function standing(key)
-  local known, text = {}, redis.pcall('GET', key)
-  local is_read, switches = pcall(cjson.decode, type(text) == 'string' and text or '[]')
+  local known, bytes = {}, redis.pcall('STRLEN', key)
+  if type(bytes) ~= 'number' or bytes > tonumber(ARGV[5]) then return known end
+  local text = redis.call('GET', key)
+  local is_read, switches = pcall(cjson.decode, text or '[]')
   if not is_read or type(switches) ~= 'table' then return known end
-  for _, each in ipairs(switches) do
+  for at = math.max(1, #switches - tonumber(ARGV[3]) + 1), #switches do
+    local each = switches[at]
     if type(each) == 'table' and type(each[1]) == 'number' and type(each[2]) == 'string' then
       known[#known + 1] = {each[1], each[2]}
     end
@@ -78,4 +85,5 @@ def publish_waves(
     wanted = [
         {"switches": keys.waves(each.task), "on": each.on, "sources": [keys.wave(source) for source in each.sources]}
         for each in elements]
-    return int(broker.eval(_PUBLISH, 1, keys.wave_counter(), generation, revision, KEPT, json.dumps(wanted)))
+    return int(broker.eval(
+        _PUBLISH, 1, keys.wave_counter(), generation, revision, KEPT, json.dumps(wanted), MOST_BYTES))

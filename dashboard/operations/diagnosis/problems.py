@@ -10,6 +10,7 @@ from django.utils import timezone
 from dashboard.history import query_lines
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.diagnosis.health import health
+from dashboard.operations.estate_store.readable import may_read_all
 from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.findings import BAD, NOTE, WARN, Finding
 from dashboard.operations.live_view.notable import FAILED, Notable, notable_of
@@ -93,7 +94,7 @@ def problems(viewer: Viewer) -> EstateProblems:
         teams=slugs_known_to(viewer)))
     trends = _trends(history, wrong, now_s)
     return EstateProblems(
-        sorted((_problem(view, finding, notes, trends, now_s) for finding in wrong), key=_worst_first),
+        sorted((_problem(viewer, view, finding, notes, trends, now_s) for finding in wrong), key=_worst_first),
         _past(view, wrong, notes, now_s), notable_of(view, queries, count=MOST_ERRORS, kind=FAILED), view)
 
 
@@ -117,7 +118,7 @@ def _by_subject(notes: Iterable[Annotation]) -> dict[tuple[str, str], list[Annot
 
 
 def _problem(
-    view: View, finding: Finding, notes: Mapping[tuple[str, str], Sequence[Annotation]],
+    viewer: Viewer, view: View, finding: Finding, notes: Mapping[tuple[str, str], Sequence[Annotation]],
     trends: Mapping[str, str], now_s: int,
 ) -> EstateProblem:
     kind, subject = subject_of(finding)
@@ -135,7 +136,7 @@ def _problem(
     name = view.name_of(subject) if kind == TASK and subject in view.estate.tasks else finding.name
     return EstateProblem(
         finding, name, course(counted, now_s=now_s, since_s=since_s), direction, kind, subject, _causes(view, finding),
-        _traceback(view, finding))
+        _traceback(viewer, view, finding))
 
 
 def _causes(view: View, finding: Finding) -> list[str]:
@@ -157,10 +158,13 @@ def _causes(view: View, finding: Finding) -> list[str]:
     return []
 
 
-def _traceback(view: View, finding: Finding) -> str:
-    """The traceback of a failing query, for whoever is of a team whose dataflow works in it: it may show values."""
+def _traceback(viewer: Viewer, view: View, finding: Finding) -> str:
+    """The traceback of a failing query, which may show values of events: for whoever is of a team whose dataflow works
+    in it, and may read what leaves its tasks."""
     fragment = view.fragment_of.get(finding.name)
     if finding.part != "query" or fragment is None or not any(user["id"] in view.own for user in finding.dataflows):
+        return ""
+    if not may_read_all(viewer, view.estate, fragment.active_tasks):
         return ""
     reports = [view.bundle_report(bundle) for bundle in fragment.queries if bundle.id == finding.name]
     return view.in_words(reports[0].traceback) if reports else ""

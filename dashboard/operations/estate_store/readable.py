@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dashboard.operations.models import RunningTaskRow
@@ -33,6 +33,14 @@ def is_readable(viewer: Viewer, task_id: str) -> bool:
     except PermissionDenied:
         return False
     return True
+
+
+def may_read_all(viewer: Viewer, estate: Estate, tasks: Iterable[str]) -> bool:
+    """Whether a viewer may read what leaves each of these running tasks, as far as credentials go.
+
+    What a query says, as in a traceback, may show events of any of its tasks. Most are seen in the estate at hand.
+    """
+    return all(is_told_to_all(estate, task) or is_readable(viewer, task) for task in tasks)
 
 
 def is_told_to_all(estate: Estate, task_id: str) -> bool:

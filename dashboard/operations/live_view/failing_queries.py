@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from dashboard.catalog.permissions import dataflow_for
+from dashboard.operations.estate_store.readable import may_read_all
 from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.query_states import GAVE_UP
 from dashboard.teams.permissions import Viewer
@@ -18,7 +19,8 @@ class Failure:
     """One query that fails.
 
     ``tasks`` are those of the dataflow in the query, ``failed`` those of them that the error was in, as far as that can
-    be told. ``traceback`` is None for whoever is not of the dataflow's team: it may show values of events.
+    be told. ``traceback`` may show values of events: it is None for whoever is not of the dataflow's team, or may not
+    read what leaves one of the query's tasks.
     """
 
     query: str
@@ -41,7 +43,8 @@ def failures(viewer: Viewer, dataflow_id: UUID | str) -> list[Failure]:
         return []
     may_see = viewer.sees_private_of(record.team_id)
     return [
-        _failure(view, key, fragment, query_id, slot, report, may_see=may_see)
+        _failure(view, key, fragment, query_id, slot, report, may_see=may_see and may_read_all(
+            viewer, view.estate, fragment.active_tasks))
         for fragment in view.fragments() if key in {user["id"] for user in view.users(fragment.active_tasks)}
         for query_id, slot, report in _failing(view, fragment)]
 

@@ -191,6 +191,17 @@ def test_what_a_holder_tells_that_cannot_be_read_is_no_copy() -> None:
     assert copies_told({"n2": good, "n3": "{", "n4": '{"batch": "x"}'}) == {"n2": CopyReport(3, {"c": (4, 0)})}
 
 
+@pytest.mark.broker
+def test_who_forged_its_own_ranges_keeps_its_holder_from_no_other(broker: redis.Redis, tmp_path: Path) -> None:
+    broker.hset(keys.copies_at("n2"), mapping={"f1-1": "n1", "f9-0": "n1"})
+    broker.set(keys.ranges("f9-0"), "no hash")
+    store = NodeStore(tmp_path, "n2")
+    CopyHolders(
+        broker, store, Settings(node="n2", copies=1), newest=lambda: DesiredState(node="n2"), task_types=TYPES,
+        sizes=dict, on_held=lambda: None).turn()
+    assert store.read_copy_wishes().held.keys() == {"f1-1", "f9-0"}
+
+
 def test_each_node_chooses_holders_and_lets_go_of_what_somebody_went_on_with(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

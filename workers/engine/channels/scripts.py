@@ -3,7 +3,8 @@
 Every change that two writers could meet in is one atomic script. The JVM side carries the same files in its jar.
 
 A node's own processes run what is here, and no other script (``agents/supervising/broker_users.py``): each of them ends
-in a time that grows with what is stored.
+in a time that grows with what is stored. They may give the broker no text, but it runs by its digest whatever it keeps:
+so a script that the site or an agent gives it begins with ``ALONE``.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ FOLDER = Path(__file__).parent / "lua"
 SHARED, FREES = "trim", "frees"
 NEEDS_TRIM = frozenset({"write", "commit", "register", "unregister", "spill", "skip", "intake", "waiting"})
 MAKES_ROOM = frozenset({"commit", "unregister", "spill", "skip"})  # they run while the broker is full, too
+ALONE = (
+    "if not redis.acl_check_cmd('EVAL', '', '0') then\n"
+    "  return redis.error_reply('NOPERM this script is for the site and for agents')\n"
+    "end\n")
 PATIENCE_S = 10.0  # of who may load none, with a broker that has lost them: its agent looks every few seconds
 ASKS_AGAIN_S = 0.1
 

@@ -21,6 +21,7 @@ from workers.engine import observed
 from workers.engine.channels import keys
 from workers.engine.channels.channel_info import texts
 from workers.engine.lost_nodes import RENEWS_S
+from workers.engine.slot_values import answers_of
 from workers.engine.worker_settings import Settings
 from workers.library.registry import task_types
 
@@ -68,8 +69,10 @@ class CopyHolders:
         for name in own.keys() | before.own.keys():
             self._say(name, own.get(name, ()), before.own.get(name, ()))
         held = texts(self._broker.hgetall(keys.copies_at(node)))
-        for name in list(held):
-            owner = self._broker.hget(keys.ranges(name), "owner")
+        pipeline = self._broker.pipeline(transaction=False)
+        for name in held:
+            pipeline.hget(keys.ranges(name), "owner")
+        for name, owner in zip(list(held), answers_of(pipeline) if held else (), strict=True):  # slots write there
             if owner not in (None, name.encode()):  # somebody has gone on with it
                 self._broker.hdel(keys.copies_at(node), name)
                 del held[name]

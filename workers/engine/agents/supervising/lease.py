@@ -10,6 +10,7 @@ import redis
 
 from workers.engine.broker_room import EVEN_WHERE_FULL
 from workers.engine.channels import keys
+from workers.engine.channels.scripts import ALONE
 from workers.engine.observed import LEASE_LIVES_MS
 
 _TAKE = EVEN_WHERE_FULL + """
@@ -18,7 +19,7 @@ if owner and owner ~= ARGV[1] then return owner end
 redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
 return ''
 """
-_GIVE = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
+_GIVE = ALONE + "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0"
 
 
 class LeaseState(StrEnum):
