@@ -65,9 +65,9 @@ def rows_of(block: bytes, wanted: Sequence[int]) -> Iterator[tuple[int, NDArray[
     count, points, body = _opened(block)
     ids = np.frombuffer(body, "<u2", count)
     planes = np.frombuffer(body, np.uint8, offset=2 * count).reshape(4, count, points)
-    _, rows, asked = np.intersect1d(ids, np.asarray(wanted, np.int64), return_indices=True)
+    _, rows, places = np.intersect1d(ids, np.asarray(wanted, np.int64), return_indices=True)
     values = np.ascontiguousarray(planes[:, rows, :].transpose(1, 2, 0)).view("<f4").reshape(len(rows), points)
-    yield from ((wanted[at], row) for at, row in zip(asked.tolist(), values, strict=True))
+    yield from ((wanted[at], row) for at, row in zip(places.tolist(), values, strict=True))
 
 
 def _opened(block: bytes) -> tuple[int, int, bytes]:

@@ -38,8 +38,8 @@ def known_ids(series: Iterable[Series]) -> dict[Series, int]:
         rows = SeriesRow.objects.filter(condition)
         if len(metrics) <= FEW:  # of subjects that have many more
             rows = rows.filter(metric__in=metrics)
-        known |= {wanted[line]: pk for pk, *named in rows.values_list("pk", "kind", "subject", "metric")
-                  if (line := tuple(named)) in wanted}
+        known |= {wanted[line]: pk for pk, *columns in rows.values_list("pk", "kind", "subject", "metric")
+                  if (line := tuple(columns)) in wanted}
     return known
 
 

@@ -41,7 +41,7 @@ from dashboard.operations.models import BatchFigures, LatencyStatus
 from scheduler.contracts.reports import RUNNING
 from scheduler.history.series import DATAFLOW, Annotation, Series, of_limit
 from scheduler.latency import limits_met
-from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
+from scheduler.latency.batch_costs import TIMES_ITS_CPU, BatchesSeen, times_its_cpu
 from scheduler.latency.batch_needs import BatchNeeds, batch_needs
 from scheduler.latency.limits_met import Settled
 from scheduler.latency.pacing import STAYS, LimitOnWay, Pacing, Queries, expected_at
@@ -102,6 +102,7 @@ class Pacer:
         self._settled: dict[Measure, Settled] = {}
         self._choice = ChosenInForce()
         self._standing: StandingAnswers[Pacing] = StandingAnswers()
+        self._times_its_cpu = TIMES_ITS_CPU
         self._open: frozenset[str] | None = None  # at the last round; None before the first
         self._limits: dict[LimitKey, tuple[LatencyLimit, frozenset[str]]] | None = None  # likewise
         self._chosen_s = 0
@@ -270,8 +271,11 @@ class Pacer:
             (seen[bundle.id].busy_s, seen[bundle.id].batches * queries.costs[name].batch_cpu_s)
             for name in queries.costs for bundle in view.estate.fragments[name].queries
             if bundle.id in seen and seen[bundle.id].batches]
-        # Of queries that were never seen, durations follow from those that were.
-        return queries_of(view, costs=costs, seen=seen, trigger_ms=chosen, times_its_cpu=times_its_cpu(pairs))
+        # Of queries that were not seen at their interval, durations follow from those that were: where all have just
+        # got another one, from those that were until then. Or all would go back to where they came from.
+        if pairs:
+            self._times_its_cpu = times_its_cpu(pairs)
+        return queries_of(view, costs=costs, seen=seen, trigger_ms=chosen, times_its_cpu=self._times_its_cpu)
 
     def _needs(self, view: View, queries: Queries, wants: Wants, chosen: BatchModes) -> dict[str, BatchNeeds]:
         """Who needs queries how often, of the dataflows that are not paused."""

@@ -267,10 +267,10 @@ def test_what_stands_meets_the_same_limits_and_is_chosen_anew_within_a_minute(
         paced = pace(queries, wants, standing=standing)
 
         for want in wants:
-            told, fresh = paced.expected[want.key], anew.expected[want.key]
-            assert (told.least_s is None) == (fresh.least_s is None), "what is missed is told at once"
+            expected, fresh = paced.expected[want.key], anew.expected[want.key]
+            assert (expected.least_s is None) == (fresh.least_s is None), "what is missed is told at once"
             plan = BatchPlan(queries.costs, (), queries.reads)
-            assert told.latency_s == pytest.approx(max(
+            assert expected.latency_s == pytest.approx(max(
                 want.other_s + latency_s(plan, path, Effective(plan, paced.interval_s), share=want.share)
                 for path in paths_of(want.way))), "by what is measured now"
         if later_s >= STANDS_S:
