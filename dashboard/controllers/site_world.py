@@ -51,7 +51,7 @@ from scheduler.controllers.evidence.world import (
 from scheduler.controllers.loop_values import Policy, Round
 from scheduler.deployment.deployed_bundles import Deployment
 from scheduler.deployment.online import Thresholds
-from scheduler.latency.limits_met import LimitStatus
+from scheduler.latency.limits_met import STATES, LimitStatus
 from scheduler.latency.triggers import BatchCost
 from scheduler.latency.wanted_modes import WantedModes
 from scheduler.model.costs import Costs
@@ -274,9 +274,9 @@ class StoredWorld:
         """Of the profile that the round's sweep has found."""
         return drifts_since(loop_round.key)
 
-    def limit_statuses(self) -> Sequence[LimitStatus]:
+    def limit_statuses(self, states: Collection[str] = STATES) -> Sequence[LimitStatus]:
         """What became of each limit, as the pacer found last."""
-        statuses = (status_of(row) for row in LatencyStatus.objects.all())
+        statuses = (status_of(row) for row in LatencyStatus.objects.filter(state__in=states))
         return [status for status in statuses if status is not None]
 
     def wanted_modes(self) -> WantedModes | None:

@@ -65,10 +65,9 @@ def rows_of(block: bytes, wanted: Sequence[int]) -> Iterator[tuple[int, NDArray[
     count, points, body = _opened(block)
     ids = np.frombuffer(body, "<u2", count)
     planes = np.frombuffer(body, np.uint8, offset=2 * count).reshape(4, count, points)
-    for series_id in wanted:
-        row = int(np.searchsorted(ids, series_id))
-        if row < count and ids[row] == series_id:
-            yield series_id, np.ascontiguousarray(planes[:, row, :].T).view("<f4").reshape(points)
+    _, rows, places = np.intersect1d(ids, np.asarray(wanted, np.int64), return_indices=True)
+    values = np.ascontiguousarray(planes[:, rows, :].transpose(1, 2, 0)).view("<f4").reshape(len(rows), points)
+    yield from ((wanted[at], row) for at, row in zip(places.tolist(), values, strict=True))
 
 
 def _opened(block: bytes) -> tuple[int, int, bytes]:

@@ -14,6 +14,7 @@ from dashboard.history.models import SeriesRow
 from scheduler.history.series import Series
 
 AT_ONCE = 400  # values in one query: a database takes no more than some hundreds everywhere
+FEW = 20  # metrics
 
 
 def ids_of(series: Collection[Series], *, at_s: int) -> dict[Series, int]:
@@ -30,9 +31,16 @@ def ids_of(series: Collection[Series], *, at_s: int) -> dict[Series, int]:
 
 def known_ids(series: Iterable[Series]) -> dict[Series, int]:
     """The ids of those that have one."""
-    wanted = set(series)
-    rows = _rows((line.kind, line.subject) for line in wanted)
-    return {row.series: row.pk for row in rows if row.series in wanted}
+    wanted = {(line.kind, line.subject, line.metric): line for line in series}
+    metrics = {metric for _, _, metric in wanted}
+    known: dict[Series, int] = {}
+    for condition in of_subjects((kind, subject) for kind, subject, _ in wanted):
+        rows = SeriesRow.objects.filter(condition)
+        if len(metrics) <= FEW:  # of subjects that have many more
+            rows = rows.filter(metric__in=metrics)
+        known |= {wanted[line]: pk for pk, *columns in rows.values_list("pk", "kind", "subject", "metric")
+                  if (line := tuple(columns)) in wanted}
+    return known
 
 
 def series_of(kind: str, subjects: Collection[str]) -> Sequence[Series]:

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from .pacing import LimitOnWay, Queries, unlimited_s
+from scheduler.model.standing_answers import StandingAnswers
+
+from .pacing import LimitOnWay, Pacing, Queries, unlimited_s
 from .real_time import BatchModes, choose_modes, opening
 
 MOST_USERS = 200  # of a query, for which it is told apart who needs it how often
@@ -29,13 +31,13 @@ class BatchNeeds:
 
 def batch_needs(
     queries: Queries, chosen: BatchModes, wants: Mapping[str, Sequence[LimitOnWay]],
-    users: Mapping[str, Collection[str]]
+    users: Mapping[str, Collection[str]], *, standing: StandingAnswers[Pacing] | None = None,
 ) -> dict[str, BatchNeeds]:
     """How often the users of each query need it.
 
     Of one that leaves its batches open, and would for a user alone, it is how far apart micro-batches are that take as
     much; and no user of such a query needs more of it than that takes. A query that no limit of its users is on would
-    be without one as it is.
+    be without one as it is. ``standing`` is as of `pace`.
     """
     bearing: dict[str, dict[str, list[tuple[float, float]]]] = {query: {} for query in users}
     for user, limits in wants.items():
@@ -45,7 +47,7 @@ def batch_needs(
     differing = {query for query, names in users.items()
                  if len({tuple(sorted(bearing[query].get(name, ()))) for name in names}) > 1}
     shared = {query for query in differing if len(users[query]) <= MOST_USERS}
-    alone = _alone_ms(queries, chosen, wants, users, shared)
+    alone = _alone_ms(queries, chosen, wants, users, shared, standing)
     # Readers of open batches go by how far apart groups come.
     blocks_s = opening(queries, {query: chosen.interval_s[query] for query in chosen.open}).blocks_s
     written = replace(queries, blocks_s=blocks_s)
@@ -62,14 +64,14 @@ def batch_needs(
 def _alone_ms(
     queries: Queries, chosen: BatchModes, wants: Mapping[str, Sequence[LimitOnWay]],
     users: Mapping[str, Collection[str]],
-    shared: Collection[str],
+    shared: Collection[str], standing: StandingAnswers[Pacing] | None,
 ) -> dict[str, dict[str, int]]:
     """How far apart batches of shared queries would be for each of their users alone, in ms."""
     alone: dict[str, dict[str, int]] = {query: {} for query in shared}
     for name in sorted({name for query in shared for name in users[query]}):
         needed = {query for query, names in users.items() if name in names}
         part = replace(queries, costs={query: queries.costs[query] for query in needed}, before_s={}, capacity={})
-        choice = choose_modes(part, wants.get(name, []), dict.fromkeys(chosen.open, ""))
+        choice = choose_modes(part, wants.get(name, []), dict.fromkeys(chosen.open, ""), standing=standing)
         for query in needed & alone.keys():
             cost = queries.costs[query]
             least_s = chosen.priced_s(query, cost) if query in chosen.open else 0.0

@@ -1,11 +1,13 @@
 """Pacing: how far apart the batches of every query of an estate begin, from limits, measured batches and latencies.
 
 `choose_intervals` finds the intervals for paths that it is given. Here are the paths: of each limit the slowest one
-under the intervals chosen so far is added until all hold. Queries that no limit joins are solved apart.
+under the intervals chosen so far is added until all hold. Queries that no limit joins are solved apart, and only where
+something has changed since they were solved last.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
@@ -14,8 +16,9 @@ from networkx.utils import UnionFind
 
 from scheduler.model.checks import FiniteFigures, require_finite
 from scheduler.model.latency_limits import Limits
+from scheduler.model.standing_answers import StandingAnswers
 
-from .interval_program import choose_intervals
+from .interval_program import NOTHING, choose_intervals
 from .triggers import (
     BUSY,
     LARGEST_S,
@@ -33,6 +36,7 @@ from .ways import Way
 
 AIM = 0.9  # of a limit: what is planned for, as batches are not all alike
 STAYS = 0.15  # relative: by so little an interval is not changed while the limits hold with it
+SAME = (1 - AIM) / 2  # of a limit, or of the CPU of a batch: what changes by less is not solved again while limits hold
 ROUNDS = 30
 HOPELESS = 0.01  # what a limit that no intervals meet counts beside one that could be met
 MOST_BLOCKS = 100  # that a writer leaves for a reader between its batches; a channel has room for 256
@@ -100,13 +104,18 @@ class Pacing:
     too_slow: tuple[str, ...] = ()  # queries whose events alone are too many for any interval
 
 
-def pace(queries: Queries, wants: Sequence[LimitOnWay]) -> Pacing:
+def pace(
+    queries: Queries, wants: Sequence[LimitOnWay], *, standing: StandingAnswers[Pacing] | None = None
+) -> Pacing:
     """Choose the intervals of all queries, so that what is wanted is met at the least CPU.
 
     Parameters
     ----------
     queries : Queries
         The queries that work; `BatchCost` of each.
+    standing : StandingAnswers, optional
+        What was chosen in earlier rounds. Where that stands, queries that limits join keep it; how late events are with
+        it is told by the present figures all the same.
 
     Returns
     -------
@@ -117,7 +126,7 @@ def pace(queries: Queries, wants: Sequence[LimitOnWay]) -> Pacing:
     full: set[str] = set()
     too_slow: set[str] = set()
     for members, own in _apart(queries, wants, {}):
-        part = _solved(queries, members, own, with_slots=False)
+        part = _solved_or_standing(queries, members, own, standing)
         interval_s |= part.interval_s
         too_slow |= set(part.too_slow)
     crowded = {slot for slot, cores in _cores_by_slot(queries, interval_s).items()
@@ -178,6 +187,45 @@ def unlimited_s(queries: Queries, query: str, interval_s: Mapping[str, float]) -
     return min([_rounded(longest_s, queries.costs[query].least_s), *(
         MOST_BLOCKS * queries.blocks_s.get(writer, interval_s[writer])
         for writer in queries.reads.get(query, ()) if writer in interval_s)])
+
+
+def _solved_or_standing(
+    queries: Queries, members: Sequence[str], wants: Sequence[LimitOnWay], standing: StandingAnswers[Pacing] | None
+) -> Pacing:
+    def solve() -> Pacing:
+        return _solved(queries, members, wants, with_slots=False)
+
+    if standing is None or not wants or len(members) == 1:  # what needs no program is not worth looking up
+        return solve()
+    plan = _plan(queries, members, ())
+    ground = (
+        *((query, queries.before_s.get(query), queries.bounds_s.get(query), queries.reads.get(query))
+          for query in members),
+        *((want.key, want.way.ground, want.limit_s, want.share) for want in wants),
+        queries.largest_s, queries.smallest_s)
+    return standing.of(ground, figures=lambda chosen: _figures(plan, wants, chosen.interval_s), make=solve)
+
+
+def _figures(
+    plan: BatchPlan, wants: Sequence[LimitOnWay], interval_s: Mapping[str, float]
+) -> list[float] | None:
+    """What a choice rests on, in parts of `SAME`; None where a limit is missed with it, or a query cannot keep to it.
+
+    Seconds count against the limits that are on them, so that nobody looks at what is small beside all of them.
+    """
+    if any(cost.least_s > interval_s[query] for query, cost in plan.costs.items()):
+        return None
+    effective = Effective(plan, interval_s)
+    latencies_s = [_slowest(plan, want, effective)[1] for want in wants]
+    if any(seconds > want.limit_s for want, seconds in zip(wants, latencies_s, strict=True)):
+        return None
+    strictest_s = min(want.limit_s for want in wants)
+    figures = [part_s / want.limit_s for want, seconds in zip(wants, latencies_s, strict=True)
+               for part_s in (seconds, want.other_s)]
+    for query, cost in plan.costs.items():
+        figures += [cost.batch_s / strictest_s, cost.busy * effective.held_s(query) / strictest_s,
+                    math.log(max(cost.batch_cpu_s, NOTHING))]
+    return [figure / SAME for figure in figures]
 
 
 def _solved(queries: Queries, members: Sequence[str], wants: Sequence[LimitOnWay], *, with_slots: bool) -> Pacing:

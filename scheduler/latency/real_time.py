@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from scheduler.model.settings_of_fragments import LONGEST_OPEN_S, MOST_OPEN_A_SLOT, OPEN_BLOCKS, OPEN_EVENTS, OPEN_S
+from scheduler.model.standing_answers import StandingAnswers
 
 from .pacing import AIM, STAYS, LimitOnWay, Pacing, Queries, expected_at, pace, upstream_of
 from .triggers import SMALLEST_S, BatchCost
@@ -44,7 +45,7 @@ class BatchModes:
 
 def choose_modes(
     queries: Queries, wants: Sequence[LimitOnWay], refusals: Mapping[str, str], *, before: Collection[str] = (),
-    micro: Pacing | None = None,
+    micro: Pacing | None = None, standing: StandingAnswers[Pacing] | None = None,
 ) -> BatchModes:
     """Choose the queries that leave their batches open, and the intervals of the others.
 
@@ -56,6 +57,8 @@ def choose_modes(
         The queries that do so now: they go on while that costs no more.
     micro : Pacing, optional
         The intervals of micro-batches alone, where they are known.
+    standing : StandingAnswers, optional
+        As of `pace`.
 
     Returns
     -------
@@ -63,7 +66,7 @@ def choose_modes(
         Those that a limit needs which no intervals meet, and those that save CPU by it: both only where that is so when
         their readers follow them.
     """
-    paced = micro or pace(queries, wants)
+    paced = micro or pace(queries, wants, standing=standing)
     able = [query for query, refusal in refusals.items() if not refusal and _may(queries, query)]
     needed = {
         query for want in wants if paced.expected[want.key].least_s is not None
@@ -76,7 +79,7 @@ def choose_modes(
         opened = _of_each_slot(
             queries, needed | cheaper, key=lambda query: (query not in needed, -compared.cores(query), query))
         while opened and opened != best.open:
-            trial = keep_modes(queries, wants, opened, before=before)
+            trial = keep_modes(queries, wants, opened, before=before, standing=standing)
             paying = frozenset(
                 query for query in opened if query in needed or compared.pays(query, trial.interval_s[query]))
             if paying == opened:
@@ -110,7 +113,8 @@ class _Savings:
 
 
 def keep_modes(
-    queries: Queries, wants: Sequence[LimitOnWay], opened: Collection[str], *, before: Collection[str] = ()
+    queries: Queries, wants: Sequence[LimitOnWay], opened: Collection[str], *, before: Collection[str] = (),
+    standing: StandingAnswers[Pacing] | None = None,
 ) -> BatchModes:
     """Choose the intervals of all queries where these leave their batches open, and no others.
 
@@ -118,9 +122,11 @@ def keep_modes(
     ----------
     before : collection of str
         Those of which that was so when intervals were chosen last: their groups of events come as far apart.
+    standing : StandingAnswers, optional
+        As of `pace`.
     """
     stay_open = frozenset(query for query in opened if query in queries.costs)
-    paced = pace(opening(queries, stay_open), wants)
+    paced = pace(opening(queries, stay_open), wants, standing=standing)
     chosen = BatchModes(stay_open, paced, paced.interval_s)
     return _gathering(queries, wants, chosen, before) if stay_open else chosen
 

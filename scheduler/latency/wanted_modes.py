@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .pacing import LimitOnWay, Queries
+from scheduler.model.standing_answers import StandingAnswers
+
+from .pacing import LimitOnWay, Pacing, Queries
 from .real_time import BatchModes, choose_modes
 
 
@@ -29,7 +31,8 @@ class WantedModes:
 
 
 def choose_freely(
-    now: BatchModes, queries: Queries, wants: Sequence[LimitOnWay], refusals: Mapping[str, str]
+    now: BatchModes, queries: Queries, wants: Sequence[LimitOnWay], refusals: Mapping[str, str], *,
+    standing: StandingAnswers[Pacing] | None = None,
 ) -> tuple[BatchModes, WantedModes]:
     """Choose as if modes were free; and what of that is not in force.
 
@@ -37,10 +40,13 @@ def choose_freely(
     ----------
     refusals : mapping of str to str
         Why queries cannot leave their batches open, empty where they can.
+    standing : StandingAnswers, optional
+        As of `pace`.
     """
     free = now
     if now.open or "" in refusals.values():
-        free = choose_modes(queries, wants, refusals, before=now.open, micro=None if now.open else now.paced)
+        free = choose_modes(
+            queries, wants, refusals, before=now.open, micro=None if now.open else now.paced, standing=standing)
     others = now.open ^ free.open
     readers = {name for name, writers in queries.reads.items() if not others.isdisjoint(writers)}
     limits = {}

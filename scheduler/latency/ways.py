@@ -10,7 +10,7 @@ events of a source wait for a batch belongs to the source, for there is no strea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from graphlib import TopologicalSorter
@@ -36,6 +36,11 @@ class Way:
     def written_by(self) -> frozenset[str]:
         """Its first queries where nothing of them counts: how long their batches take says nothing of the way."""
         return self.starts & self.counted.passed
+
+    @cached_property
+    def ground(self) -> Hashable:
+        """All of it as a value that can be hashed: ways with the same one are equal."""
+        return tuple(sorted(self.writers.items())), self.starts, self.ends, self.counted
 
     @cached_property
     def upstream_first(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from scheduler.deployment.online import Thresholds
 from scheduler.history.memory_history import MemoryHistory
 from scheduler.history.series import DATAFLOW, QUERY, TASK, Series
 from scheduler.latency.limit_points import metric_of
-from scheduler.latency.limits_met import LATE, LimitStatus, state_of
+from scheduler.latency.limits_met import LATE, STATES, LimitStatus, state_of
 from scheduler.latency.pacing import Expected, LimitOnWay, Queries, expected_at
 from scheduler.latency.pacing_problem import MeasuredRates, Wants, queries_of, wants_of
 from scheduler.latency.real_time import BatchModes, keep_modes, opening
@@ -360,12 +360,13 @@ class PlayedWorld:
         """None: keys are no part of a replay."""
         return {}
 
-    def limit_statuses(self) -> Sequence[LimitStatus]:
+    def limit_statuses(self, states: Collection[str] = STATES) -> Sequence[LimitStatus]:
         """What became of each limit in the last step."""
         paced = self._paced
-        return [] if paced is None else [
+        statuses = [] if paced is None else [
             self._status(key, limit, paced.chosen.paced.expected[want.key])
             for key, (limit, want) in paced.wants.items() if key[0] in self.estate.submitted]
+        return [status for status in statuses if status.state in states]
 
     def _status(self, key: LimitName, limit: LatencyLimit, expected: Expected) -> LimitStatus:
         measured_s = self.latency_s[key]

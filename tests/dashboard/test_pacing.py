@@ -14,6 +14,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_latency
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.estate_store.fragment_settings import SET
+from dashboard.operations.latency_control import pacer
 from dashboard.operations.latency_control.latency_view import latency_of
 from dashboard.operations.latency_control.pacer import EVERY_S, REPACED
 from dashboard.operations.models import BatchFigures, LatencyStatus
@@ -23,6 +24,7 @@ from dashboard.plans.price_settings import prices_in_force
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_freshness
 from scheduler.contracts.qos import QosSetup
+from scheduler.latency import batch_costs
 from scheduler.model.latency_limits import LatencyLimit
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 from tests.dashboard.played import Played, intervals, opened, status
@@ -38,6 +40,19 @@ def test_a_team_that_says_nothing_gets_five_seconds_and_few_batches(world: World
     assert min(intervals(record)) > 5_000, "batches as they were, 500 ms apart, cost twelve times more"
     assert {note.what for note in notes} == {REPACED}
     assert {note.subject for note in notes} == {str(record.pk)}
+
+
+def test_queries_that_have_all_got_another_interval_do_not_go_back(world: World, played: Played) -> None:
+    for module in (batch_costs, pacer):  # what is assumed before any query was seen is far from what batches take
+        played.patch.setattr(module, "TIMES_ITS_CPU", 20.0)
+    played.batch_s = 0.01
+    record = running(world.carla, world.city, document("quick"), world.ana)
+
+    played.run(90)
+    settled = intervals(record)
+
+    assert not played.run(120)
+    assert intervals(record) == settled
 
 
 def test_a_limit_is_met_though_events_take_longer_than_is_modelled(world: World, played: Played) -> None:

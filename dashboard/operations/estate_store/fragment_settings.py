@@ -6,7 +6,7 @@ Settings change by a plan (`estate_writer.store_plan`), or, for intervals alone,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -66,12 +66,18 @@ def settings_for(
         before, after, settings_of(before), open_in(slots, besides=before.keys() - after.keys()), planned)
 
 
-def store_settings(settings: Mapping[str, FragmentSettings]) -> None:
-    """Set these fragments, as far as they are there; inside an audited command that holds the estate's lock."""
+def store_settings(settings: Mapping[str, FragmentSettings], columns: Sequence[str] = _COLUMNS) -> None:
+    """Set these fragments, as far as they are there; inside an audited command that holds the estate's lock.
+
+    Parameters
+    ----------
+    columns : sequence of str
+        Those that may be others than before: each takes its part of the time.
+    """
     if not inside_command():
         raise RuntimeError("settings are changed inside an audited command only")
     FragmentRow.objects.bulk_update(
-        [FragmentRow(pk=name, **columns_of_settings(own)) for name, own in settings.items()], _COLUMNS)
+        [FragmentRow(pk=name, **columns_of_settings(own)) for name, own in settings.items()], columns)
 
 
 def set_intervals(trigger_ms: Mapping[str, int], *, closed: Collection[str] = ()) -> bool:
@@ -93,7 +99,7 @@ def set_intervals(trigger_ms: Mapping[str, int], *, closed: Collection[str] = ()
         if not after:
             audit.nothing_changed()
             return False
-        store_settings(after)
+        store_settings(after, ("trigger_ms", "real_time"))
         audit.subject = revise()
         entered = AuditEntry.objects.filter(verb=SET, at__gt=timezone.now() - AUDITED_EVERY)
         lately = {name for details in entered.values_list("details", flat=True) for name in details} - {*closed}

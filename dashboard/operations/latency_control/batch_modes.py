@@ -12,11 +12,12 @@ from datetime import datetime, timedelta
 
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.models import ModesWanted
-from scheduler.latency.pacing import LimitOnWay, Queries
+from scheduler.latency.pacing import LimitOnWay, Pacing, Queries
 from scheduler.latency.real_time import BatchModes
 from scheduler.latency.wanted_modes import WantedModes, choose_freely
 from scheduler.model.estate import Estate
 from scheduler.model.settings_of_fragments import USUAL
+from scheduler.model.standing_answers import StandingAnswers
 
 FRESH = timedelta(minutes=1)  # what was noted longer ago is of a recorder that is away
 
@@ -46,10 +47,11 @@ def is_still_wanted(opens: Mapping[str, bool], *, at: datetime) -> bool:
 
 
 def note_wanted(
-    now: BatchModes, queries: Queries, wants: Sequence[LimitOnWay], refusals: Mapping[str, str], *, at: datetime
+    now: BatchModes, queries: Queries, wants: Sequence[LimitOnWay], refusals: Mapping[str, str], *, at: datetime,
+    standing: StandingAnswers[Pacing] | None = None,
 ) -> BatchModes:
     """Choose as if modes were free, and keep where that is not what is in force; what would be chosen."""
-    free, wanted = choose_freely(now, queries, wants, refusals)
+    free, wanted = choose_freely(now, queries, wants, refusals, standing=standing)
     if not wanted.opens:
         ModesWanted.objects.exclude(queries={}).update(at=at, queries={}, cores={}, limits={})
         return free

@@ -16,9 +16,10 @@ from dashboard.operations.latency_control.limit_statuses import beyond_reach
 from dashboard.operations.latency_control.qos_setup import NodesSetUp, as_it_is, end_all
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.pacing_choice import PACING_CHOICE
-from scheduler.latency.pacing import Queries
+from scheduler.latency.pacing import Pacing, Queries
 from scheduler.latency.pacing_problem import LimitKey, Wants
 from scheduler.latency.real_time import BatchModes, keep_modes
+from scheduler.model.standing_answers import StandingAnswers
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,8 @@ class PacingProblem:
         The fragments of which it is known what batches take, and whether they may stay open.
     may_open : bool
         Whether batches are left open here at all.
+    standing : StandingAnswers
+        What was chosen in earlier rounds.
     """
 
     view: View
@@ -55,6 +58,7 @@ class PacingProblem:
     refusals: Mapping[str, str]
     well_known: Collection[str]
     may_open: bool
+    standing: StandingAnswers[Pacing]
 
 
 class IntervalChoice(Protocol):
@@ -73,7 +77,7 @@ class IntervalChoice(Protocol):
 
 
 class ByPlan:
-    """The site solves for all intervals at once, from measured costs, each round."""
+    """The site solves for all intervals, from measured costs: each round for those whose choice stands no longer."""
 
     is_published = True
 
@@ -81,8 +85,12 @@ class ByPlan:
         """Intervals for the modes that queries are set to; notes which modes would be chosen if they were free."""
         end_all(problem.view, at=at)
         limits = [want for _, want in problem.corrected.values()]
-        chosen = keep_modes(problem.queries, limits, problem.opened - problem.closed, before=problem.opened)
-        free = note_wanted(chosen, problem.queries, limits, problem.refusals if problem.may_open else {}, at=at)
+        chosen = keep_modes(
+            problem.queries, limits, problem.opened - problem.closed, before=problem.opened,
+            standing=problem.standing)
+        free = note_wanted(
+            chosen, problem.queries, limits, problem.refusals if problem.may_open else {}, at=at,
+            standing=problem.standing)
         return chosen, beyond_reach(problem.corrected, chosen, free, known=problem.well_known)
 
 

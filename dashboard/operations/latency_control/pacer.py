@@ -41,10 +41,10 @@ from dashboard.operations.models import BatchFigures, LatencyStatus
 from scheduler.contracts.reports import RUNNING
 from scheduler.history.series import DATAFLOW, Annotation, Series, of_limit
 from scheduler.latency import limits_met
-from scheduler.latency.batch_costs import BatchesSeen, times_its_cpu
+from scheduler.latency.batch_costs import TIMES_ITS_CPU, BatchesSeen, times_its_cpu
 from scheduler.latency.batch_needs import BatchNeeds, batch_needs
 from scheduler.latency.limits_met import Settled
-from scheduler.latency.pacing import STAYS, LimitOnWay, Queries, expected_at
+from scheduler.latency.pacing import STAYS, LimitOnWay, Pacing, Queries, expected_at
 from scheduler.latency.pacing_problem import LEAST_BATCHES, LimitKey, Wants
 from scheduler.latency.real_time import (
     BatchModes,
@@ -55,6 +55,7 @@ from scheduler.latency.real_time import (
 from scheduler.latency.triggers import SMALLEST_S, BatchCost
 from scheduler.model.fragment import Fragment
 from scheduler.model.latency_limits import LatencyLimit, to_json
+from scheduler.model.standing_answers import StandingAnswers
 
 EVERY_S = 10
 SOONEST_S = 2  # after the last round, where a limit is another
@@ -100,6 +101,8 @@ class Pacer:
         self._wants: tuple[Mapping[str, Fragment], list[Any], Wants] | None = None
         self._settled: dict[Measure, Settled] = {}
         self._choice = ChosenInForce()
+        self._standing: StandingAnswers[Pacing] = StandingAnswers()
+        self._times_its_cpu = TIMES_ITS_CPU
         self._open: frozenset[str] | None = None  # at the last round; None before the first
         self._limits: dict[LimitKey, tuple[LatencyLimit, frozenset[str]]] | None = None  # likewise
         self._chosen_s = 0
@@ -188,6 +191,7 @@ class Pacer:
     def _round(
         self, view: View, wants: Wants, rows: Mapping[LimitKey, LatencyStatus], now_s: int
     ) -> list[Annotation]:
+        self._standing.begin_round(now_s)
         figures = BatchFigures.objects.in_bulk()
         set_now = view.estate.settings
         queries = self._known(view, {
@@ -215,7 +219,7 @@ class Pacer:
         choice = self._choice.now()
         chosen_now, beyond = choice.choose(PacingProblem(
             view, wants, corrected, queries, in_force, opened, closed, refusals,
-            self._known_well(queries, refusals, opened, may_open=may_open), may_open), at=at)
+            self._known_well(queries, refusals, opened, may_open=may_open), may_open, self._standing), at=at)
         paced, needs = chosen_now.paced, self._needs(view, queries, corrected, chosen_now)
         was_open = opened if self._open is None else self._open
         changed = _changed(chosen_now, queries, was_open)
@@ -267,11 +271,13 @@ class Pacer:
             (seen[bundle.id].busy_s, seen[bundle.id].batches * queries.costs[name].batch_cpu_s)
             for name in queries.costs for bundle in view.estate.fragments[name].queries
             if bundle.id in seen and seen[bundle.id].batches]
-        # Of queries that were never seen, durations follow from those that were.
-        return queries_of(view, costs=costs, seen=seen, trigger_ms=chosen, times_its_cpu=times_its_cpu(pairs))
+        # Of queries that were not seen at their interval, durations follow from those that were: where all have just
+        # got another one, from those that were until then. Or all would go back to where they came from.
+        if pairs:
+            self._times_its_cpu = times_its_cpu(pairs)
+        return queries_of(view, costs=costs, seen=seen, trigger_ms=chosen, times_its_cpu=self._times_its_cpu)
 
-    @staticmethod
-    def _needs(view: View, queries: Queries, wants: Wants, chosen: BatchModes) -> dict[str, BatchNeeds]:
+    def _needs(self, view: View, queries: Queries, wants: Wants, chosen: BatchModes) -> dict[str, BatchNeeds]:
         """Who needs queries how often, of the dataflows that are not paused."""
         own: dict[str, list[LimitOnWay]] = {}
         for (name, _), (_, want) in wants.items():
@@ -279,7 +285,7 @@ class Pacer:
         return batch_needs(queries, chosen, own, {
             query: {user for task in view.estate.fragments[query].active_tasks
                     for user in view.estate.users.get(task, ()) if not view.estate.submitted[user].paused}
-            for query in queries.costs})
+            for query in queries.costs}, standing=self._standing)
 
 
 def _changed(chosen: BatchModes, queries: Queries, was_open: frozenset[str]) -> set[str]:

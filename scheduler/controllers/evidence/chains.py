@@ -44,8 +44,8 @@ def evidence(world: World) -> Chains | None:
     """Of each dataflow the worst limit that has not been met for a while, or cannot be; None where nothing is known of
     what runs."""
     late = [
-        status for status in world.limit_statuses() if status.state in LATE and (
-            status.hopeless or (status.late_since_s is not None and status.late_since_s <= world.now_s - LASTS_S))]
+        status for status in world.limit_statuses(LATE) if status.hopeless or (
+            status.late_since_s is not None and status.late_since_s <= world.now_s - LASTS_S)]
     full = _fused_and_full(world)
     if not late and not full and not _made_rounds(world):
         return NOTHING

@@ -18,7 +18,7 @@ from scheduler.deployment.deployed_bundles import Deployment
 from scheduler.deployment.online import Thresholds
 from scheduler.guards.switched_tasks import SwitchedTask
 from scheduler.history.port import History
-from scheduler.latency.limits_met import LimitStatus
+from scheduler.latency.limits_met import STATES, LimitStatus
 from scheduler.latency.pacing import LimitOnWay, Queries
 from scheduler.latency.triggers import BatchCost
 from scheduler.latency.wanted_modes import WantedModes
@@ -254,8 +254,8 @@ class World(Clock, Protocol):
 
     # Limits
 
-    def limit_statuses(self) -> Sequence[LimitStatus]:
-        """What became of each latency limit, by dataflow and number."""
+    def limit_statuses(self, states: Collection[str] = STATES) -> Sequence[LimitStatus]:
+        """What became of each latency limit that is in one of these states, by dataflow and number."""
 
     def wanted_modes(self) -> WantedModes | None:
         """The modes of batches that would be chosen if they were free; None where nobody has looked lately."""

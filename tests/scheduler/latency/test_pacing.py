@@ -9,11 +9,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from scheduler.latency import pacing
 from scheduler.latency.interval_program import choose_intervals
-from scheduler.latency.pacing import AIM, LimitOnWay, Queries, expected_in_steps, interval_alone, pace
+from scheduler.latency.pacing import AIM, LimitOnWay, Pacing, Queries, expected_in_steps, interval_alone, pace
 from scheduler.latency.triggers import BatchCost, BatchPlan, Effective, PathLimit, latency_s
 from scheduler.latency.ways import Way
 from scheduler.model.latency_limits import LatencyLimit
+from scheduler.model.standing_answers import STANDS_S, StandingAnswers
 
 LARGEST_S = 8.0
 CHEAP = BatchCost(batch_s=0.1, batch_cpu_s=0.05)
@@ -236,3 +238,67 @@ def test_what_plans_are_priced_with_is_what_a_query_alone_gets(limit_s: float, p
     assert alone_s == pytest.approx(paced.interval_s["a"], rel=0.06), "but for what is rounded"
     assert interval_alone((), batch_s=CHEAP.batch_s, largest_s=LARGEST_S) == LARGEST_S
     assert interval_alone((replace(limit, along=("t",)),), batch_s=CHEAP.batch_s, largest_s=LARGEST_S) == alone_s
+
+
+DRIFTS = st.sampled_from([1.0, 0.98, 1.02, 0.9, 1.1, 0.5, 2.0])
+
+
+@settings(deadline=None)
+@given(problems(), st.lists(
+    st.tuples(st.sampled_from([1, 10, 30, 60]), DRIFTS, DRIFTS, st.integers(0, 6)), min_size=1, max_size=4))
+def test_what_stands_meets_the_same_limits_and_is_chosen_anew_within_a_minute(
+    problem: tuple[Queries, list[LimitOnWay]], rounds: list[tuple[int, float, float, int]]
+) -> None:
+    """Beside a site that solves everything in each round, from the same intervals in force."""
+    queries, wants = problem
+    queries = replace(queries, before_s=pace(queries, wants).interval_s)
+    standing, now_s = StandingAnswers[Pacing](), 0
+    pace(queries, wants, standing=standing)
+    for later_s, batches, beyond, at in rounds:
+        now_s += later_s
+        name = sorted(queries.costs)[at % len(queries.costs)]
+        cost = queries.costs[name]
+        queries = replace(queries, costs=queries.costs | {name: replace(
+            cost, batch_s=cost.batch_s * batches, batch_cpu_s=cost.batch_cpu_s * batches)})
+        wants = [replace(want, other_s=want.other_s * beyond) for want in wants]
+        anew = pace(queries, wants)
+
+        standing.begin_round(now_s)
+        paced = pace(queries, wants, standing=standing)
+
+        for want in wants:
+            expected, fresh = paced.expected[want.key], anew.expected[want.key]
+            assert (expected.least_s is None) == (fresh.least_s is None), "what is missed is told at once"
+            plan = BatchPlan(queries.costs, (), queries.reads)
+            assert expected.latency_s == pytest.approx(max(
+                want.other_s + latency_s(plan, path, Effective(plan, paced.interval_s), share=want.share)
+                for path in paths_of(want.way))), "by what is measured now"
+        if later_s >= STANDS_S:
+            assert paced == anew
+        queries = replace(queries, before_s=paced.interval_s)
+
+
+def test_queries_are_solved_again_only_where_something_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    two = {f"{name}{number}": CHEAP for number in (1, 2) for name in "ab"}
+    wants = [LimitOnWay(f"w{number}", Way({f"a{number}": (), f"b{number}": (f"a{number}",)}, frozenset([f"a{number}"]),
+                                          frozenset([f"b{number}"])), 2.0) for number in (1, 2)]
+    queries = Queries(two, {"b1": ("a1",), "b2": ("a2",)}, largest_s=LARGEST_S)
+    queries = replace(queries, before_s=pace(queries, wants).interval_s)
+    solved: list[set[str]] = []
+    monkeypatch.setattr(pacing, "_solved", lambda of, members, *args, _solve=pacing._solved, **kwargs: (
+        solved.append(set(members)), _solve(of, members, *args, **kwargs))[1])
+    standing = StandingAnswers[Pacing]()
+    standing.begin_round(0)
+    pace(queries, wants, standing=standing)
+    solved.clear()
+
+    quiet = replace(queries, costs={name: replace(CHEAP, batch_s=CHEAP.batch_s * 1.02) for name in two})
+    pace(quiet, wants, standing=standing)
+    assert not solved, "a fiftieth more of a batch changes nothing"
+
+    pace(replace(quiet, costs=quiet.costs | {"a2": replace(CHEAP, batch_s=0.4)}), wants, standing=standing)
+    assert solved == [{"a2", "b2"}], "a slower batch matters to those that a limit joins to it"
+    solved.clear()
+
+    pace(queries, [replace(wants[0], limit_s=1.9), wants[1]], standing=standing)
+    assert {"a1", "b1"} in solved, "another limit is seen at once"

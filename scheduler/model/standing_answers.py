@@ -1,0 +1,64 @@
+"""Answers that stand: what is dear to decide is decided anew only where what it rests on has changed.
+
+Measured figures are never twice the same. So whoever asks says which figures count, each divided by how much of it may
+change before the answer could be another; whatever else the answer rests on is its ground, and has to be equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+STANDS_S = 60.0  # after which it is made anew in any case: not all that an answer rests on is told
+
+
+@dataclass(frozen=True, slots=True)
+class _Known(Generic[T]):
+    answer: T
+    figures: tuple[float, ...]
+    made_s: float
+
+
+class StandingAnswers(Generic[T]):
+    """Answers by their grounds: each stands for `STANDS_S` at most, and while no figure is another by 1 or more."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, _Known[T]] = {}
+        self._now_s = 0.0
+
+    def begin_round(self, now_s: float) -> None:
+        """Forget what is too old by now, or from the future as the clock was put back."""
+        self._now_s = now_s
+        self._known = {
+            ground: known for ground, known in self._known.items() if 0 <= now_s - known.made_s < STANDS_S}
+
+    def of(
+        self, ground: Hashable, *, figures: Callable[[T], Sequence[float] | None], make: Callable[[], T]
+    ) -> T:
+        """The answer that stands, or one that is made now.
+
+        Parameters
+        ----------
+        ground : hashable
+            What has to be equal.
+        figures : callable
+            The present figures that count for an answer, always as many; None if it cannot stand, such as of a choice
+            that does not do what it is for.
+        make : callable
+            Makes the answer; called where none stands.
+        """
+        known = self._known.get(ground)
+        if known is not None:
+            present = figures(known.answer)
+            if present is not None and all(
+                    abs(value - before) < 1.0 for value, before in zip(present, known.figures, strict=True)):
+                return known.answer
+        answer = make()
+        rests_on = figures(answer)
+        if rests_on is not None:
+            self._known[ground] = _Known(answer, tuple(rests_on), self._now_s)
+        else:
+            self._known.pop(ground, None)
+        return answer
