@@ -21,7 +21,7 @@ from dashboard.approvals.demands import still_needed
 from dashboard.approvals.difference import difference
 from dashboard.approvals.lifecycle import LIFECYCLE, OPEN, PENDING, STALE, UNDER_WAY
 from dashboard.approvals.near_miss_search import near_miss_row, near_misses_of
-from dashboard.approvals.review_decisions import decision_of, pause_of
+from dashboard.approvals.review_decisions import decision_of, pause_of, usual_steps_s
 from dashboard.approvals.services.alternate_holds import held_for
 from dashboard.approvals.version_changes import names_in
 from dashboard.approvals.wording import step_text
@@ -214,13 +214,17 @@ def _outcome_text(way: str, record: Proposal) -> str:
     }[way]
 
 
-def _steps(record: Proposal, states: dict[str, str]) -> list[dict[str, str]]:
-    """The steps in words with how far each is; while and after a roll-back, those of the reverse plan."""
+def _steps(record: Proposal, states: dict[str, str]) -> list[dict[str, Any]]:
+    """The steps in words with how far each is, and how many seconds after the approval it was in force, or usually is;
+    while and after a roll-back, those of the reverse plan."""
     plan = plan_of(record.rollback_plan or record.plan)
     if plan is None:
         return []
-    names = names_in(plan)
+    names, seen_s = names_in(plan), record.progress.get("in_force_s", {})
+    is_over = all(states.get(step.key) == "done" for step in plan.steps)
+    usual_s = {} if is_over else usual_steps_s()
     return [
-        {"key": step.key, "text": step_text(plan, step, names), "state": states.get(step.key, "waiting")}
+        {"key": step.key, "text": step_text(plan, step, names), "state": states.get(step.key, "waiting"),
+         "in_force_s": seen_s.get(step.key), "usual_s": usual_s.get(step.kind)}
         for step in plan.steps
     ]
