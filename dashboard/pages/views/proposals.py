@@ -72,7 +72,7 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
         "groups": {status: [task for task in tasks if task["status"] == status]
                    for status in ("started", "reused", "stopped", "neighbour")},
         "has_alternates": any(task["on"] for task in tasks),
-        "failing": [{"id": key, **cause} for key, cause in live["failing"].items()],
+        "failing": _failing(record, live["failing"]),
         "steps": steps, "current_step": next((step for step in steps if step["state"] != "done"), None),
         "is_open": record.status in OPEN,
         "is_under_way": record.status in UNDER_WAY,
@@ -212,6 +212,17 @@ def _outcome_text(way: str, record: Proposal) -> str:
         "reject": "Rejected.", "cancel": "Cancelled. Nothing has changed.",
         "recompute": "A new plan is being computed.", "roll_back": "The change is being rolled back.",
     }[way]
+
+
+def _failing(record: Proposal, causes: dict[str, dict[str, str]]) -> list[dict[str, str]]:
+    """What fails, by the names of its tasks."""
+    plan = plan_of(record.rollback_plan or record.plan)
+    if plan is None:
+        return []
+    names, fragments = names_in(plan), {**plan.fragments_before, **plan.fragments_after}
+    return [
+        {"id": key, "name": " → ".join(names.get(task, "a task") for task in fragments[key].active_tasks), **cause}
+        for key, cause in causes.items()]
 
 
 def _steps(record: Proposal, states: dict[str, str]) -> list[dict[str, Any]]:
