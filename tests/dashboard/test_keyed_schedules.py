@@ -90,7 +90,7 @@ def test_keys_change_hands_by_another_schedule_and_back(keyed: World):
     proposal = rescheduled(keyed, record, at(30))
     plan = plan_of(proposal.plan)
     text = " ".join(step["text"] for step in difference(viewer_of(keyed.ana), proposal)["steps"])
-    assert "go on with its keys of mean, and their state" in text and "Divide the events of mean anew" in text
+    assert "continue with its keys of mean, and their state" in text and "Divide the events of mean anew" in text
     executing = approved(proposal, keyed.ana)
     assert executing.status == "executing" and load_estate() == apply_plan(before, plan)
     check_rows()
