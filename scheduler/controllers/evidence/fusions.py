@@ -57,10 +57,10 @@ def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
         running = [
             step for step in measured
             if all(started_s.get(name, end_s) <= at_s for name in step.candidate.fusion.path)]
-        there = Counter(team for team, since_s in begun_s if since_s <= at_s)
+        without = Counter(team for team, since_s in begun_s if since_s <= at_s)
         yield Frame(at_s, replace(
             base, candidates=tuple(step.at(at_s, started_s) for step in running),
-            as_few_as_can_be=tuple(sorted(there.items()))))
+            as_few_as_can_be=tuple(sorted(without.items()))))
         at_s += Defragmentation.every_s
 
 
