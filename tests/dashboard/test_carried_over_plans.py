@@ -182,7 +182,7 @@ def test_a_schedule_stands_as_long_as_its_slots_have_nothing_else_to_do(world: W
     taken = {fragment.slot for fragment in load_estate().fragments.values()}
     assert held_to_estate(proposal).status == (STALE if taken & promised else PENDING)
     if taken & promised:
-        assert "has something else to do" in held_to_estate(proposal).plan.error["message"]
+        assert "has other work" in held_to_estate(proposal).plan.error["message"]
 
 
 def test_two_that_both_stand_do_not_take_each_others_numbers(world: World):
