@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from django.utils import timezone
 from django.test import Client
+from django.utils import timezone
 
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import (
