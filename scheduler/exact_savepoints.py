@@ -84,16 +84,17 @@ def savepoint_of(
     places = {task.id: estate.places[submitted.running[task.id]] for task in tasks}
     fragments = sorted({fragment for fragment, _ in places.values()})
     if len(fragments) > 1:
+        by_query = [[task for task, (name, _) in places.items() if name == fragment] for fragment in fragments]
+        apart = "; ".join(_named(of_query) for of_query in by_query[:NAMED])
         raise NoExactSavepoint(
-            f"Its sources and tasks with state are in {len(fragments)} queries "
-            f"({_named(f'{task} in {fragment}' for task, (fragment, _) in places.items())}), whose states are of "
+            f"Its sources and tasks with state are in {len(fragments)} queries ({apart}), whose states are of "
             "different moments.",
             remedy="Submit it so that they are one chain, without a schedule and without chain: never.",
             fragments=fragments)
     fragment = estate.fragments[fragments[0]]
     if fragment.divided:
         raise NoExactSavepoint(
-            f"Its query {fragment.id} is divided over several bundles, whose states are of different moments.",
+            "Its query is divided over several slots, and their states are of different moments.",
             remedy="Submit it without a schedule.", fragments=fragments)
     return fragment.id, {
         task.id: SavedIdentity(submitted.running[task.id], *_identity(dataflow, task, task_types)) for task in tasks}

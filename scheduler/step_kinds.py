@@ -207,54 +207,54 @@ def _is_switched(step: Step, fragment: Fragment, evidence: EnactmentEvidence) ->
 
 
 CLOSE_OUTLET = StepKind(
-    name="close_outlet", words="{fragment} no longer publishes the stream of {task} to {reader}",
+    name="close_outlet", words="Stop publishing the stream of {task} to {reader}",
     reverse="open_outlet", rank=0, unnoticed=True,
     is_done=_every_query(lambda seen: seen.query is not None and not seen.publishes))
 CLOSE_TAIL = StepKind(
-    name="close_tail", words="Query {fragment} continues with {active} of its {active_before} tasks",
+    name="close_tail", words="Continue with {active} of {active_before} tasks of {tasks}",
     reverse="open_tail", rank=1, is_done=_every_query(_tail_is_closed), unnoticed=True)
 STOP_FRAGMENT = StepKind(
-    name="stop_fragment", words="Stop {tasks} on {slot}, query {fragment}",
+    name="stop_fragment", words="Stop {tasks} on {slot}",
     reverse="start_fragment", rank=2, unnoticed=True,
     is_done=_every_query(lambda seen: seen.query is None, leaving=True))
 PAUSE_FRAGMENT = StepKind(
-    name="pause_fragment", words="Pause {tasks} on {slot}, query {fragment}; its state is kept",
+    name="pause_fragment", words="Pause {tasks} on {slot}; its state is kept",
     reverse="resume_fragment", rank=2, is_done=_every_query(_is_at_rest), unnoticed=True)
 HAND_OVER = StepKind(
-    name="hand_over", words="Continue {tasks} on {slot}, query {fragment} in the place of {inherits}",
+    name="hand_over", words="Hand {tasks} over to one query on {slot}",
     reverse="hand_over", rank=3, is_done=_every_query(_has_taken_over), starts_query=True, interrupts=True,
     hands_over=True)
 START_FRAGMENT = StepKind(
-    name="start_fragment", words="Start {tasks}: {queries}",
+    name="start_fragment", words="Start {tasks} on {queries}",
     reverse="stop_fragment", rank=4, is_done=_every_query(lambda seen: seen.runs), starts_query=True, begins=True)
 RESUME_FRAGMENT = StepKind(
-    name="resume_fragment", words="Resume query {fragment} on {slot} with {active} of its tasks",
+    name="resume_fragment", words="Resume {active} tasks of {tasks} on {slot}",
     reverse="pause_fragment", rank=4, is_done=_every_query(lambda seen: seen.runs), starts_query=True, unnoticed=True)
 START_BUNDLE = StepKind(
-    name="start_bundle", words="Start {bundle} on {place}: {threads} of {task}",
+    name="start_bundle", words="Start {threads} of {task} on {place}",
     reverse="leave_bundle", rank=5, is_done=_every_query(_runs_with_its_threads), starts_query=True, of_bundles=True,
     begins=True)
 MOVE_BUNDLE = StepKind(
     name="move_bundle",
-    words="Restart {bundle} of {task} where it left off: {threads} on {place} (before: {threads_before} on "
+    words="Restart {task} where it left off: {threads} on {place} (before: {threads_before} on "
           "{place_before})",
     reverse="move_bundle", rank=6, is_done=_every_query(_runs_with_its_threads), starts_query=True, of_bundles=True,
     interrupts=True)
 HAND_OVER_BUNDLE = StepKind(
     name="hand_over_bundle",
-    words="Hand {bundle_before} of {task} over to {bundle}: {threads} on {place} (before: {threads_before} on "
+    words="Hand {task} over: {threads} on {place} (before: {threads_before} on "
           "{place_before})",
     reverse="hand_over_bundle", rank=6, is_done=_every_query(_has_taken_over), starts_query=True, of_bundles=True,
     interrupts=True, hands_over=True)
 TAKE_KEYS = StepKind(
-    name="take_keys", words="Let {bundle} on {place} continue with its keys of {task}, and their state",
+    name="take_keys", words="Let {place} continue with its keys of {task}, and their state",
     reverse="take_keys", rank=6, is_done=_every_query(_has_taken_over), starts_query=True, of_bundles=True,
     interrupts=True, hands_over=True)
 SET_FRAGMENT = StepKind(
-    name="set", words="Set query {fragment} on {slot}: {setting}",
+    name="set", words="Set {tasks} on {slot}: {setting}",
     reverse="set", rank=6, is_done=_is_set, starts_query=True, interrupts=True)
 SWITCH = StepKind(
-    name="switch", words="Switch {task} to its alternate {setting}, from the next batch of {fragment} on",
+    name="switch", words="Switch {task} to its alternate {setting}, from the next batch on",
     reverse="switch", rank=6, is_done=_is_switched)
 SWITCH_KEY = StepKind(
     name="switch_key", words="Switch {task} to its alternate {alternate} for {of_key}",
@@ -263,17 +263,17 @@ POLICY = StepKind(
     name="policy", words="{task} is switched by another policy: {setting}",
     reverse="policy", rank=6, is_done=lambda step, fragment, evidence: True, of_policy=True)
 OPEN_TAIL = StepKind(
-    name="open_tail", words="Query {fragment} works on {active} of its tasks again",
+    name="open_tail", words="Work on {active} tasks of {tasks} again",
     reverse="close_tail", rank=7, is_done=_every_query(_tail_is_open), unnoticed=True)
 OPEN_OUTLET = StepKind(
-    name="open_outlet", words="{fragment} publishes the stream of {task} to {reader}",
+    name="open_outlet", words="Publish the stream of {task} to {reader}",
     reverse="close_outlet", rank=8, is_done=_every_query(lambda seen: seen.publishes), unnoticed=True)
 ROUTE = StepKind(
     name="route", words="Divide the events of {task} anew: {weights}",
     reverse="route", rank=9, is_done=_is_routed, of_bundles=True, divides_streams=True)
 LEAVE_BUNDLE = StepKind(
     name="leave_bundle",
-    words="{bundle} on {place} gets no more of {task}; it finishes its waiting events, then stops",
+    words="Give {task} on {place} no more events; it finishes its waiting events, then stops",
     reverse="start_bundle", rank=10, is_done=_every_query(_has_left), of_bundles=True)
 
 STEP_KINDS: Mapping[str, StepKind] = {

@@ -63,7 +63,7 @@ def mute(*, actor: User, alert_id: int, what: str, until: datetime) -> MuteRow:
     viewer = viewer_of(actor)
     if what not in ("rule", "element", "both") or not timezone.now() < until <= timezone.now() + LONGEST_MUTE:
         raise BadInput(
-            "That is no mute.", remedy="Choose rule, element or both, and a time within the next 30 days.")
+            "The mute is not complete.", remedy="Choose rule, element or both, and a time within the next 30 days.")
     with audited(actor=actor, verb="alert.mute") as audit:
         alert = alert_for(viewer, alert_id)
         require_operator(viewer, alert.team)
@@ -124,7 +124,7 @@ def reset_rule(*, actor: User, team: Team | None, kind: str, dataflow_id: str = 
     with audited(actor=actor, verb="alert_rule.reset", team=team) as audit:
         row = RuleRow.objects.filter(scope=scope_of(team, dataflow_id), kind=kind, team=team).first()
         if row is None:
-            raise NotFound("This rule is as it is by default.", remedy="Reload the page.")
+            raise NotFound("The rule already has its default values.", remedy="Reload the page.")
         audit.subject, audit.details = RuleRow(pk=row.pk), {"rule": f"{row.scope}/{row.kind}"}
         row.delete()
 

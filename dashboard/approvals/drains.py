@@ -211,7 +211,7 @@ class _Seen:
         if is_away:
             return Hold(f"{self._node} does not report: its queries can be handed over once its agent answers.")
         if not running:
-            return Hold("None of the dataflows that work in it is running: it goes for one that is.")
+            return Hold("None of its dataflows is running: it moves once one is.")
         for proposal in moves:
             if proposal.held:
                 return Hold(

@@ -26,13 +26,15 @@ PAUSE_IS_TOLD_WITHIN_S = 120  # of when the plan was done
 
 @dataclass(frozen=True, slots=True)
 class RecentMove:
-    """A move: its proposal, the query that ended and the one that goes on, the two slots, when, and the pause in words.
+    """A move: its proposal, the query that ended, its tasks by name, the one that goes on, the two slots, when, and the
+    pause in words.
 
     ``heir`` and ``source`` are empty where the plan tells no more; ``pause`` where nothing was measured.
     """
 
     proposal: Proposal
     query: str
+    name: str
     heir: str
     source: str
     target: str
@@ -101,13 +103,13 @@ def _moves(proposal: Proposal) -> list[RecentMove]:
 
 def _move(proposal: Proposal, plan: Plan, query: str) -> RecentMove:
     target = str(proposal.plan.options.get("slot", ""))
-    source = next((
-        bundle.slot for fragment in plan.fragments_before.values() for bundle in fragment.queries
-        if bundle.id == query), "")
+    source, name = next((
+        (bundle.slot, _name(plan, fragment)) for fragment in plan.fragments_before.values()
+        for bundle in fragment.queries if bundle.id == query), ("", query))
     heir = next((
         bundle.id for fragment in plan.fragments_after.values() for bundle in fragment.queries
         if query in fragment.inherited_by(bundle)[0]), "")
-    return RecentMove(proposal, query, heir, source, target, proposal.approved_at, _pause(proposal, heir))
+    return RecentMove(proposal, query, name, heir, source, target, proposal.approved_at, _pause(proposal, heir))
 
 
 def _pause(proposal: Proposal, heir: str) -> str:

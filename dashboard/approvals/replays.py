@@ -115,7 +115,7 @@ def _applied(estate: Estate, proposal: Proposal) -> Estate:
     if proposal.plan.generation != estate.generation:
         raise StalePlan(
             f"The plan is for generation {proposal.plan.generation}, and the estate is at {estate.generation}.",
-            remedy="Wait until it is carried over, or let it be computed again.")
+            remedy="Wait until it is carried over, or recompute it.")
     return apply_plan(replace(estate, generation=plan.generation), plan)
 
 

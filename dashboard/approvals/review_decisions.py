@@ -75,6 +75,24 @@ def usual_s(kind: str) -> float | None:
     return median(took_s) if len(took_s) >= LEAST else None
 
 
+def usual_steps_s() -> dict[str, float]:
+    """How long after the approval steps were in force of late, in seconds: the median, by kind of step.
+
+    A plan's steps all begin with its approval. Of a plan with several steps of a kind the last one counts, for the same
+    steps of another plan are as far apart; a kind that fewer than three of the newest plans had is left out.
+    """
+    last_s: dict[str, list[float]] = {}
+    rows = Proposal.objects.filter(status=DONE, progress__has_key="in_force_s").order_by("-finished_at")
+    for in_force_s in rows.values_list("progress__in_force_s", flat=True)[:LOOKED_AT]:
+        of_plan: dict[str, float] = {}
+        for key, passed_s in in_force_s.items():
+            kind = key.partition(":")[0]
+            of_plan[kind] = max(passed_s, of_plan.get(kind, 0.0))
+        for kind, passed_s in of_plan.items():
+            last_s.setdefault(kind, []).append(passed_s)
+    return {kind: median(passed_s) for kind, passed_s in last_s.items() if len(passed_s) >= LEAST}
+
+
 def _warnings(plan: Plan, diff: Mapping[str, Any]) -> list[tuple[str, str]]:
     types, names = jobs.task_types(), names_in(plan)
     lost = sorted({names.get(task.id, task.type) for task in plan.stopped

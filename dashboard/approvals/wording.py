@@ -12,13 +12,12 @@ from scheduler.step_kinds import kind_of
 
 
 def step_text(plan: Plan, step: Step, names: dict[str, str]) -> str:
-    """A step in words, with the names that the document gives its tasks."""
+    """A step in words, with the names that the document gives its tasks; ids of queries are in its key."""
     fragment = plan.fragments_after.get(step.fragment) or plan.fragments_before[step.fragment]
     return kind_of(step).words.format(
         **_bundle_words(plan, step, fragment),
-        fragment=step.fragment, slot=_places(fragment), queries=_queries(fragment),
-        reader=step.reader, active=step.active,
-        active_before=step.active_before, inherits=" and ".join(fragment.inherits),
+        slot=_places(fragment), queries=_queries(fragment), reader=_reader(plan, step, names), active=step.active,
+        active_before=step.active_before,
         task=names.get(step.task or "", "a task"), setting=_setting(plan, step),
         of_key=", ".join(key_in_words(step.of_key or "")), alternate=step.alternate,
         tasks=" → ".join(names.get(task, "a task") for task in fragment.tasks),
@@ -42,11 +41,18 @@ def _places(fragment: Fragment) -> str:
 
 
 def _queries(fragment: Fragment) -> str:
-    """What starts where."""
+    """Where it starts, with how many threads where it is divided."""
     if not fragment.divided:
-        return f"query {fragment.id} on {fragment.slot}"
-    named = ", ".join(f"{bundle.id} on {bundle.slot} with {_threads(bundle)}" for bundle in fragment.queries)
-    return f"{'queries' if len(fragment.queries) > 1 else 'query'} {named}"
+        return fragment.slot
+    return ", ".join(f"{bundle.slot} with {_threads(bundle)}" for bundle in fragment.queries)
+
+
+def _reader(plan: Plan, step: Step, names: dict[str, str]) -> str:
+    """Who begins or ceases to read a stream, by its tasks that the plan's dataflow has."""
+    reader = step.reader or ""
+    fragment = plan.fragments_after.get(reader) or plan.fragments_before.get(reader)
+    named = [names[task] for task in fragment.tasks if task in names] if fragment else []
+    return " → ".join(named) or "a query of others"
 
 
 def _bundle_words(plan: Plan, step: Step, fragment: Fragment) -> dict[str, str]:
@@ -58,14 +64,12 @@ def _bundle_words(plan: Plan, step: Step, fragment: Fragment) -> dict[str, str]:
     part = now.part if now else step.bundle
     was = next((bundle for bundle in before.queries if bundle.part == part), None)
     return {
-        "bundle": step.bundle or "",
-        "bundle_before": was.id if was else "",
         "place": now.slot if now else "",
         "threads": _threads(now),
         "place_before": was.slot if was else "",
         "threads_before": _threads(was),
         "weights": ", ".join(
-            f"{bundle.weight:.1%} to {bundle.id} on {bundle.slot}" for bundle in fragment.queries if bundle.weight
+            f"{bundle.weight:.1%} to {bundle.slot}" for bundle in fragment.queries if bundle.weight
         ),
     }
 

@@ -136,7 +136,7 @@ def played(
     team : str
         The team's short name; empty for what belongs to all.
     hours : float
-        How far back; at most a week.
+        How far back; at most a week, and not before the first of what runs now began.
 
     Raises
     ------
@@ -147,11 +147,13 @@ def played(
     """
     until_s = spent_s() + WORKS_S
     if team not in {slug for slug, _, _ in _teams_of(viewer)}:
-        raise NotFound("There is no such team that you are in.", remedy="Choose one of your teams.")
+        raise NotFound("You are in no such team.", remedy="Choose one of your teams.")
     end = timezone.now()
     begin_s = end.timestamp() - HOUR_S * min(max(hours, 1.0), LONGEST_DRY_RUN_H)
     policies = {slug: replace(known, mode=OFF) for slug, known in policies_of(controller).items()}
-    frames = COLLECTORS[controller.reads].frames(StoredWorld(end), begin_s, end.timestamp())
+    world = StoredWorld(end)
+    begin_s = max(begin_s, min(world.started_s.values(), default=begin_s))  # before, nothing of what runs was there
+    frames = COLLECTORS[controller.reads].frames(world, begin_s, end.timestamp())
     return dry_run(controller, _until(frames, until_s, spent_s), policies | {team: replace(policy, mode=ACTS)})
 
 

@@ -147,7 +147,7 @@ def overlap_pair(viewer: Viewer, one: UUID | str, other: UUID | str) -> dict[str
     records = [dataflow_for(viewer, dataflow_id) for dataflow_id in (one, other)]
     names = [dict(Use.objects.filter(dataflow=record).values_list("running_task_id", "task_id")) for record in records]
     if records[0] == records[1] or not all(names):
-        raise NotFound("These are no two dataflows that run.", remedy="Choose a pair of the overlap page.")
+        raise NotFound("At least one of these two dataflows does not run.", remedy="Choose a pair of the overlap page.")
     rows = RunningTaskRow.objects.in_bulk(list(names[0] | names[1]))
     both = names[0].keys() & names[1].keys()
     return {

@@ -175,7 +175,7 @@ def _node() -> str:
     """A node that reports: this machine's own, where it does."""
     reading = jobs.read_live((), {})
     if not reading.available:
-        raise jobs.BrokerAway(f"{reading.reason} So nobody can look.", remedy="Try again soon.")
+        raise jobs.BrokerAway(f"{reading.reason} Nobody can look until then.", remedy="Try again soon.")
     names = sorted(name for name, _ in reading.reports.items())
     if not names:
         raise NoNodeReports("No node reports, so nobody can look.", remedy="Start one: `./weir up`, or see its log.")

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.history import query_lines
-from dashboard.operations.diagnosis.health import health
+from dashboard.operations.diagnosis.health import health, waits_because
 from dashboard.operations.estate_store.readable import may_read_all
 from dashboard.operations.live_reader import live_stream
 from dashboard.operations.live_view.estate_view import View, view_for
@@ -26,9 +26,19 @@ LOG_ENTRIES = 50
 
 
 @dataclass(frozen=True, slots=True)
+class NamedQuery:
+    """A query by what people call it: its tasks, ``parse → average of traffic``, and the slot where it is."""
+
+    id: str
+    name: str
+    slot: str
+
+
+@dataclass(frozen=True, slots=True)
 class QueryDetail:
     """A query. ``tasks``: running task and name of each working one; ``dataflows`` of the viewer that work in it;
-    ``before``: the queries whose place it took, the newest first.
+    ``before``: the queries whose place it took, the newest first; ``waits_because``: why it waits before it writes, in
+    a sentence, empty where it does not.
 
     ``traceback`` may show values of events: it is empty for whoever is of no team whose dataflow works in it, or may
     not read what leaves one of its tasks.
@@ -46,6 +56,12 @@ class QueryDetail:
     traceback_withheld: bool
     log: Sequence[Notable]
     before: Sequence[str] = ()
+    waits_because: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its tasks by name."""
+        return " → ".join(name for _, name in self.tasks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +94,8 @@ class StreamPlace:
     parent_name: str
     child_name: str
     fused: bool
-    writer: str
-    readers: Sequence[str]
+    writers: Sequence[NamedQuery]
+    readers: Sequence[NamedQuery]
     flow: LiveStream
     dataflows: Sequence[Mapping[str, str]]
     is_private: bool
@@ -123,7 +139,8 @@ def query_of(viewer: Viewer, query_id: str) -> QueryDetail:
         bundle.id, fragment.id, bundle.slot, node_of(bundle.slot),
         list(zip(fragment.active_tasks, _names_along(view, fragment), strict=True)), users, report,
         view.in_words(report.error or ""), view.in_words(report.traceback) if may_see else "",
-        bool(report.traceback) and not may_see, notable_of(view, {bundle.id, *before}, count=LOG_ENTRIES), before)
+        bool(report.traceback) and not may_see, notable_of(view, {bundle.id, *before}, count=LOG_ENTRIES), before,
+        waits_because(view, fragment, report))
 
 
 def queries_of(viewer: Viewer, dataflow_id: UUID | str) -> list[QueryCheckpoint]:
@@ -149,10 +166,17 @@ def _checkpoint_of(view: View, bundle: RunningBundle, tasks: str) -> QueryCheckp
         max(0, node.at_ms - report.copied_at_ms) if node is not None and report.copied_at_ms else None)
 
 
-def queries_with(viewer: Viewer, task_id: str) -> list[str]:
+def queries_with(viewer: Viewer, task_id: str) -> list[NamedQuery]:
     """The queries in which a running task works that the viewer may know of."""
-    return [bundle.id for fragment in view_for(viewer).fragments() if task_id in fragment.active_tasks
-            for bundle in fragment.queries]
+    view = view_for(viewer)
+    return [query for fragment in view.fragments() if task_id in fragment.active_tasks
+            for query in _named_queries(view, fragment)]
+
+
+def query_name(view: View, query_id: str) -> str:
+    """A query by its tasks; its id where it has ended, or is none that the viewer may know of."""
+    fragment = view.fragment_of.get(query_id)
+    return query_id if fragment is None else _name(view, fragment)
 
 
 def stream_of(viewer: Viewer, parent: str, child: str) -> StreamPlace:
@@ -161,12 +185,19 @@ def stream_of(viewer: Viewer, parent: str, child: str) -> StreamPlace:
     task = view.estate.tasks.get(child)
     if task is None or parent not in task.parents or not {parent, child} <= view.tasks:
         raise NotFound("There is no such stream.", remedy="See the estate's graph for those that there are.")
-    fragment_id, _ = view.estate.places[child]
+    writes, reads = (view.estate.fragments[view.estate.places[task][0]] for task in (parent, child))
     flow = live_stream(view, parent, child)
     return StreamPlace(
-        parent, child, view.name_of(parent), view.name_of(child), flow["fused"], view.estate.places[parent][0],
-        [bundle.id for bundle in view.estate.fragments[fragment_id].queries], flow,
-        view.users([child]), bool(task.scope))
+        parent, child, view.name_of(parent), view.name_of(child), flow["fused"], _named_queries(view, writes),
+        _named_queries(view, reads), flow, view.users([child]), bool(task.scope))
+
+
+def _named_queries(view: View, fragment: Fragment) -> list[NamedQuery]:
+    return [NamedQuery(bundle.id, _name(view, fragment), bundle.slot) for bundle in fragment.queries]
+
+
+def _name(view: View, fragment: Fragment) -> str:
+    return " → ".join(_names_along(view, fragment))
 
 
 def _names_along(view: View, fragment: Fragment) -> list[str]:
@@ -183,7 +214,7 @@ def slot_of(viewer: Viewer, name: str) -> SlotPlace:
     if name not in {slot.name for slot in view.estate.slots}:
         raise NotFound("There is no such slot.", remedy="See the slots that there are.")
     queries = [
-        (bundle.id, " → ".join(_names_along(view, fragment)), view.bundle_report(bundle).state)
+        (bundle.id, _name(view, fragment), view.bundle_report(bundle).state)
         for fragment in view.fragments() for bundle in fragment.queries if bundle.slot == name]
     everything = sum(
         bundle.slot == name for fragment in view.estate.fragments.values() for bundle in fragment.queries)

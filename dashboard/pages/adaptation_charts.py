@@ -40,7 +40,7 @@ def adaptation_charts(currency: str) -> tuple[AdaptationChart, ...]:
         AdaptationChart("value", "Value Γ: what its alternates are worth", "adapted_value", "value"),
         AdaptationChart("cost", "Cost of its queries", "adapted_per_hour", "per_hour", f"{currency} an hour"),
         AdaptationChart("profit", "Profit Θ, if it lasted", "adapted_profit", "profit"),
-        AdaptationChart(RATE, "What comes from outside, and what is expected", "events_in_per_s", "", "events/s"))
+        AdaptationChart(RATE, "Events from outside, measured and expected", "events_in_per_s", "", "events/s"))
 
 
 def adaptation_figure(

@@ -63,7 +63,7 @@ _LATENCY = {"latency_mean_ms": "mean", "latency_p50_ms": "p50", "latency_p95_ms"
 _LAG = {"watermark_lag_ms": "behind"}
 _BACKLOG = {"backlog_blocks": "blocks"}
 _NO_CHANNELS = "Nothing of it is read from a channel: no blocks wait."
-_ALONE = "This task shares its query with others, and nobody can tell its part. The charts of its query have the whole."
+_ALONE = "This task shares its query with others, so its part is not measured. The charts of its query show the whole."
 _FUSED = "Both tasks work in one query: no channel carries this stream."
 CHARTS: Mapping[str, Sequence[Chart]] = {
     ESTATE: (
@@ -182,12 +182,12 @@ def chart_figure(
 def why_empty(chart: Chart, kept_history: KeptHistory, *, end_s: int, now_s: int) -> str:
     """Why a chart has nothing to show, and when it will."""
     if end_s <= now_s - GRAINS[-1].keep_s:
-        return "This is older than what is kept: points are kept for 90 days."
+        return "Points are kept for 90 days: this time is earlier."
     if not kept_history.values:
         return "Nothing is recorded of this yet. The line starts within seconds after the first events."
     if not any(metric in kept_history.values for metric in chart.lines):
         return chart.without or "This was never measured here. The line starts when a node reports it."
-    return "Nothing was measured in this time. Choose another range, or look whether it ran then."
+    return "Nothing was measured in this time. Choose another range, or check whether it ran then."
 
 
 def group_marks(marks: Sequence[Mark], begin_s: int, end_s: int) -> list[list[Mark]]:

@@ -80,7 +80,7 @@ def alternates_figure(
         "spans": [{"from": iso_moment(span.begin_ms / 1000), "to": iso_moment(span.end_ms / 1000),
                    "what": f"{span.alternate} {_NAMES[kind]}", "why": span.why}
                   for kind, spans in bars.items() for span in spans],
-        "empty": "" if bars else "Nothing is known of this time. The bars begin when the first event reaches the task.",
+        "empty": "" if bars else "No data for this time. The bars begin when the first event reaches the task.",
         "summary": _summary(on, tried)}
 
 

@@ -89,14 +89,14 @@ def what_changed(changes: Sequence[ChangedRead], names: Mapping[str, str]) -> st
     own = sorted({names[change.key] for change in first if change.key in names})
     named = f" ({', '.join(own[:NAMED])}{' and others' if len(own) > NAMED else ''})" if own else ""
     if first[0].part == read_set.TASKS and first[0].new:
-        return f"a task that it would start runs by now{named}."
+        return f"a task that it would start already runs{named}."
     return {
         read_set.SUBMITTED: "its dataflow was changed by another plan.",
-        read_set.TASKS: f"a task that it counts on runs no more{named}.",
-        read_set.PLACES: f"a task that it counts on runs in another query{named}.",
-        read_set.FRAGMENTS: "a query that it reads or changes is another now.",
-        read_set.USERS: f"other dataflows begin or cease to share its tasks{named}.",
-        read_set.DIVIDED: "another schedule has taken slots on which something of it goes on.",
-        read_set.SIBLINGS: "there are other tasks to make its own from.",
-        read_set.SLOTS: f"a slot that it counts on has something else to do ({first[0].key}).",
+        read_set.TASKS: f"a task that it counts on no longer runs{named}.",
+        read_set.PLACES: f"a task that it counts on now runs in another query{named}.",
+        read_set.FRAGMENTS: "a query that it reads or changes has changed.",
+        read_set.USERS: f"other dataflows have started or stopped sharing its tasks{named}.",
+        read_set.DIVIDED: "another schedule has taken slots that it uses.",
+        read_set.SIBLINGS: "the wider tasks that its own can be made from have changed.",
+        read_set.SLOTS: f"a slot that it counts on has other work ({first[0].key}).",
     }[first[0].part]

@@ -35,7 +35,7 @@ def plan_and_reads(record: PlanRecord, estate: StoredEstate) -> tuple[Plan, Read
         raise
     except Exception as error:
         if estate.has_moved_on():  # what was read is of two generations, and thrown away
-            raise StalePlan("The estate moved on.", remedy="Compute the plan again.") from error
+            raise StalePlan("The estate has changed meanwhile.", remedy="Compute the plan again.") from error
         # A defect of the planner must not leave the plan computing for ever: the record and the log say what it was.
         log.exception("planning_failed", plan=str(record.pk))
         raise PlanningFailed(

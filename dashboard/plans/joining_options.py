@@ -52,13 +52,13 @@ def options_of(
         options["begin"] = chosen
     if begin_from and (options or schedule is not None):
         raise InvalidBeginning(
-            "What begins from a savepoint begins at its moment and joins nothing, without a schedule.",
+            "A dataflow that begins from a savepoint joins no others and has no schedule.",
             remedy="Leave out the other choices, or the savepoint.")
     if begin_from:
         options["begin_from"] = begin_from
     if schedule is not None and "begin" in options:
         raise InvalidBeginning(
-            "What runs by a schedule reads its parts of streams, and those begin now.",
+            "A dataflow with a schedule can only begin now.",
             remedy="Begin now, or submit without a schedule.")
     return options if schedule is None else options | {"schedule": dict(schedule)}
 
@@ -101,5 +101,5 @@ def _time_ms(text: str) -> int:
         ) from error
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
     if moment > timezone.now():
-        raise InvalidBeginning(f"{text} lies ahead.", remedy="Use now, or a time that has been.")
+        raise InvalidBeginning(f"{text} lies ahead.", remedy="Use now, or a time in the past.")
     return max(0, int(moment.timestamp() * 1000))

@@ -66,7 +66,7 @@ class _Bounded(HTTPAdapter):
         try:
             content = answer.raw.read(MOST_BYTES + 1, decode_content=False)
         except (HTTPError, OSError) as error:
-            raise requests.ConnectionError(f"no whole answer: {error!r}", request=request) from None
+            raise requests.ConnectionError(f"the answer is incomplete: {error!r}", request=request) from None
         finally:
             answer.close()
         if time.monotonic() >= until_s:  # what came until then may look like the end

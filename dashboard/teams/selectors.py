@@ -48,7 +48,7 @@ def team(viewer: Viewer, slug: str) -> Team:
     """One of the viewer's teams, or ``NotFound``."""
     team = None if "\0" in slug else teams(viewer).filter(slug=slug).first()
     if team is None:
-        raise NotFound("There is no such team that you are in.", remedy="See the list of your teams.")
+        raise NotFound("You are in no such team.", remedy="See the list of your teams.")
     return team
 
 
@@ -98,7 +98,7 @@ def person(viewer: Viewer, username: str) -> User:
     """One of them, or ``NotFound``."""
     user = None if "\0" in username else people(viewer).filter(username=username).first()
     if user is None:
-        raise NotFound(f"Nobody is called {username[:150]!r} here.", remedy="See the list of people.")
+        raise NotFound(f"There is no user {username[:150]!r}.", remedy="See the list of people.")
     return user
 
 

@@ -78,8 +78,8 @@ class Isolating:
             if slow.why_not:
                 reasons += [
                     IdleReason(
-                        each.team, each.dataflow, f"The {slow.type} in {slow.query} is too slow, and stays in that "
-                           f"query: {slow.why_not}.") for each in waiting]
+                        each.team, each.dataflow, f"A task of type {slow.type} is too slow, and stays in its query: "
+                           f"{slow.why_not}.") for each in waiting]
             elif waiting:
                 decisions.append(_cut(slow, waiting[0], evidence.batch_ms))
         return Evaluation(tuple(decisions), tuple(reasons))
@@ -104,9 +104,9 @@ def _cut(slow: HoldUp, waiting: Waiting, batch_ms: float) -> Decision:
     return Decision(
         waiting.dataflow, waiting.team, (change,),
         ControllerPromise("events of those who do not need the slow task come in half the time", WITHIN_S, bounds),
-        f"A task of type {slow.type} adds {slow.added_ms / 1000:.1f} s to an event's {slow.latency_ms / 1000:.1f} s in "
-        f"{slow.query}, whose other tasks dataflows need that do not need this one. It gets a query of its own, so "
-        "that they go on at their rate. No output changes.",
+        f"A task of type {slow.type} adds {slow.added_ms / 1000:.1f} s to an event's {slow.latency_ms / 1000:.1f} s, "
+        "and dataflows that do not need it wait for it in the same query. It gets a query of its own, so that they "
+        "continue at their rate. No output changes.",
         worth=slow.added_ms, moves_queries=True, arguments={
             "slow": slow.task, "head": slow.head, "tasks": " ".join(slow.tasks),
             "load_tasks": " ".join(slow.load_tasks)})

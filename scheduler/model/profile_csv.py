@@ -169,7 +169,7 @@ def _of_header(header: tuple[str, ...]) -> Iterator[Problem]:
     for column, name in enumerate(header, 1):
         if name not in known:
             yield _problem(
-                1, f"Nobody knows a column {name!r}", f"Leave it out; known are {', '.join(known)}.", column)
+                1, f"Column {name!r} is not known", f"Leave it out; known are {', '.join(known)}.", column)
         elif name in seen:
             yield _problem(1, f"There is a second column {name}", "Leave one of them out.", column)
         seen.add(name)

@@ -46,10 +46,10 @@ def why_fused(estate: EstateView, fragment: Fragment, *, task_types: TaskTypes) 
     if len(fragment.tasks) == 1:
         return ""
     if fragment.resting:
-        return f"{fragment.id} also runs tasks of a dataflow that is paused, whose state is in the same query"
+        return "its query also runs tasks of a paused dataflow, whose state it keeps"
     stuck = stuck_types(estate, fragment, task_types=task_types)
     if stuck:
-        return f"the state of {', '.join(stuck)} cannot be handed from {fragment.id} to another query"
+        return f"the state of {', '.join(stuck)} cannot be handed to another query"
     return ""
 
 

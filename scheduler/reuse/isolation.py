@@ -101,7 +101,7 @@ def cut_for_others(estate: EstateView, fragment: Fragment, *, slow: int, task_ty
     if position == 0:
         return None
     if is_scheduled(estate, fragment):
-        return Cut(fragment.id, position, slow, f"a schedule says how {fragment.id} runs")
+        return Cut(fragment.id, position, slow, "a schedule says how that query runs")
     return Cut(fragment.id, position, slow, why_fused(estate, fragment, task_types=task_types))
 
 

@@ -120,9 +120,9 @@ export class GraphPanel {
       line(list, "rate", format.rate(live.rate_per_s));
       line(list, "latency", `${format.latency(live.latency_p50_ms)}, p99 ${format.latency(live.latency_p99_ms)}`);
       line(list, "events", format.count(live.events));
-      line(list, "query", `${live.fragment} on ${live.slot}`);
+      line(list, "runs on", live.slot);
       if (live.error) line(list, "cause", live.error);
-    } else if (task.fragment) line(list, "query", `${task.fragment} on ${task.slot}`);
+    } else if (task.fragment) line(list, "runs on", task.slot);
     if (task.users.length) line(list, task.of ? "runs for" : "shared with", task.users.map((user) => `${user.name} (${user.team})`).join(", "));
     const ways = this.card.querySelector("[data-graph-do='ways']");
     ways.hidden = !task.ways || Boolean(this.data.large);

@@ -61,7 +61,8 @@ def logged_in(site: RunningSite, browser: Browser) -> Callable[[str], StorageSta
 def page_of(
     site: RunningSite, browser: Browser, logged_in: Callable[[str], StorageState]
 ) -> Iterator[PageOf]:
-    """A page by user name, at the estate, in a context of its own. No script may fail and the policy may not be broken.
+    """A page by user name (None: of nobody), at the estate, in a context of its own. No script may fail and the policy
+    may not be broken.
 
     The estate may still be loading; a test that goes elsewhere at once has none to load (``at=None``). ``logs`` is the
     one error that a test expects.
@@ -69,10 +70,11 @@ def page_of(
     contexts, watched = [], []
 
     def open_page(
-        user: str = "carla", *, at: str | None = "/", width: int = 1280, logs: str | None = None, **options: object
+        user: str | None = "carla", *, at: str | None = "/", width: int = 1280, logs: str | None = None,
+        **options: object,
     ) -> Page:
-        context = drive.context(
-            browser, viewport={"width": width, "height": 860}, storage_state=logged_in(user), **options)
+        state = logged_in(user) if user else None
+        context = drive.context(browser, viewport={"width": width, "height": 860}, storage_state=state, **options)
         contexts.append(context)
         page = context.new_page()
         if at is not None:

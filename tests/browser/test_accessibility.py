@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
 
 from tests.browser.conftest import PageOf
 from tests.browser.documents import LONG, LONG_SINK, LONG_SOURCE
@@ -25,6 +26,8 @@ PLACES = [
     "/estate/tenancy", "/teams/", "/teams/city/rules", "/password/", "/no-such-page",
     "/help/start", "/help/documents", "/help/words"]
 OF_ADMINISTRATORS = ["/people/", "/estate/nodes/n1/log/0"]
+OF_ANYBODY = ["/login/"]
+LATER_STEPS = [f"/dataflows/own-data/{step}" for step in ("columns", "work", "target")]
 # The short run measures every page; axe looks at one of so many of them, and at the contrast of fewer: that takes
 # longer than all other rules. The markup of every page is checked by tests/pages/test_every_page.py, too.
 EVERY, EVERY_CONTRAST = 4, 8
@@ -42,16 +45,26 @@ def options(*, contrast: bool, alone: bool = False) -> dict:
 
 _WITH_PROFILES = """
 import django; django.setup()
+from dataclasses import asdict
+from django.utils import timezone
 from dashboard.approvals.services import submit_dataflow
 from dashboard.operations.estate_store.estate_loader import current_estate
+from dashboard.profiles.models import SweepRecord, TrialRecord
 from dashboard.profiles.services.importing import import_profiles
 from dashboard.teams.models import Team, User
+from scheduler.performance.sweep import Sweep
 from tests.pages.scheduling import PROFILES, linear
 carla = User.objects.get(username="carla")
 [profile, *_] = import_profiles(actor=carla, text=PROFILES)
 proposal = submit_dataflow(actor=carla, team=Team.objects.get(slug="city"), text=linear("accessible"))
+sweep = SweepRecord.objects.create(
+    task_type="pi_viete", config="{}", version=1, feed=[], slot="n1/0", bounds=asdict(Sweep()), warm_up_s=1, seconds=1,
+    author=carla, team=Team.objects.get(slug="city"), status="cancelled")
+trial = TrialRecord.objects.create(
+    sweep=sweep, number=0, threads=1, rate_per_s=50, why="the first rate", stable=True, ended=timezone.now())
 child = next(task for task in current_estate().tasks.values() if task.parents)
-print(profile.pk, proposal.dataflow_id, child.id, child.parents[0], current_estate().places[child.id][0])
+print(profile.pk, proposal.dataflow_id, child.id, child.parents[0], current_estate().places[child.id][0],
+      sweep.pk, trial.pk)
 """
 
 
@@ -60,12 +73,13 @@ def addresses(site: RunningSite, merged: dict[str, str]) -> Iterator[list[str]]:
     """Every kind of page, of dataflows that run, that wait, and that have a schedule to choose, with long names too."""
     (site.data_dir / "inbox" / "readings").mkdir(parents=True, exist_ok=True)
     long, long_proposal = (urlsplit(address).path for address in site.runs(LONG, "ana", team="city"))
-    profile, scheduled, task, parent, query = site.python(_WITH_PROFILES).split()
+    profile, scheduled, task, parent, query, sweep, trial = site.python(_WITH_PROFILES).split()
     etl, stats = (urlsplit(merged[name]).path for name in ("etl", "stats"))
     yield [
         *PLACES, etl, stats, *(urlsplit(merged[f"{name}-proposal"]).path for name in ("etl", "stats")),
         f"{etl}schedule", f"{etl}schedule/outcome", f"/dataflows/{scheduled}/",
         f"/dataflows/{scheduled}/schedule?rate=20", f"/bills/{stats.split('/')[2]}/", f"/profiles/{profile}/",
+        f"/profiles/sweeps/{sweep}/", f"/profiles/trials/{trial}/",
         f"/estate/tasks/{task}", f"/estate/streams/{parent}/{task}", f"/estate/queries/{query}",
         f"{etl}simulate", f"{urlsplit(merged['etl-proposal']).path}replay", f"{etl}adaptation",
         f"{etl}?range=1h#plots", f"{etl}savepoints", f"{etl}log",
@@ -84,9 +98,10 @@ def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_the_screen(
     themes, of which the second one changes colours alone."""
     axe, failing, too_wide = Axe(), {}, {}
     still = {"at": None, "reduced_motion": "reduce"}  # or axe sees colours on their way from one theme to the other
-    pages = {"carla": page_of(**still), "admin": page_of("admin", **still)}
-    for number, address in enumerate([*addresses, *OF_ADMINISTRATORS]):
-        page = pages["admin" if address in OF_ADMINISTRATORS else "carla"]
+    pages = {"carla": page_of(**still), "admin": page_of("admin", **still), "nobody": page_of(None, **still)}
+    _begin_own_data(pages["carla"], site)
+    for number, address in enumerate([*addresses, *LATER_STEPS, *OF_ADMINISTRATORS, *OF_ANYBODY]):
+        page = pages["admin" if address in OF_ADMINISTRATORS else "nobody" if address in OF_ANYBODY else "carla"]
         theme = THEMES[number // EVERY_CONTRAST % 2]
         page.set_viewport_size({"width": WIDTHS[0], "height": 860})
         page.emulate_media(color_scheme=theme)
@@ -109,3 +124,13 @@ def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_the_screen(
                         for violation in violations}
     assert failing == {}
     assert too_wide == {}
+
+
+def _begin_own_data(page: Page, site: RunningSite) -> None:
+    """Answer the first step, without which there are no later ones."""
+    page.goto(f"{site.url}/dataflows/own-data/?type=files")
+    settled(page)
+    page.get_by_label("Name of the dataflow").fill("Own readings")
+    page.get_by_label("Path").fill("readings")
+    page.get_by_role("button", name="Look at the source").press("Enter")
+    page.wait_for_url("**/own-data/columns")

@@ -138,7 +138,7 @@ def test_what_changes_what_it_does_makes_it_stale_and_the_page_says_what(world: 
     waiting = held_to_estate(waiting)
     assert (waiting.status, waiting.plan.status) == (STALE, "stale")
     error = live_proposal(viewer_of(world.mo), waiting.pk)["error"]
-    assert error["code"] == "stale_plan" and "a query that it reads or changes is another now" in error["message"]
+    assert error["code"] == "stale_plan" and "a query that it reads or changes has changed" in error["message"]
     client.force_login(world.mo)
     page = client.get(reverse("proposal", args=[waiting.pk])).content.decode()
     assert 'data-note="stale-estate"' in page and error["message"].rstrip(".") in page
@@ -182,7 +182,7 @@ def test_a_schedule_stands_as_long_as_its_slots_have_nothing_else_to_do(world: W
     taken = {fragment.slot for fragment in load_estate().fragments.values()}
     assert held_to_estate(proposal).status == (STALE if taken & promised else PENDING)
     if taken & promised:
-        assert "has something else to do" in held_to_estate(proposal).plan.error["message"]
+        assert "has other work" in held_to_estate(proposal).plan.error["message"]
 
 
 def test_two_that_both_stand_do_not_take_each_others_numbers(world: World):
@@ -261,7 +261,7 @@ def test_who_approves_before_the_job_has_looked_approves_what_is_taken_in_and_no
     assert not Review.objects.filter(proposal=waiting).exists() and raised.value.remedy
     if what == "does another":
         assert (fresh.status, fresh.plan.error) == (STALE, raised.value.as_dict())
-        with pytest.raises(StalePlan, match="a task that it would start runs by now"):
+        with pytest.raises(StalePlan, match="a task that it would start already runs"):
             approve_proposal(actor=world.ben, proposal_id=waiting.pk, digest=digest)
         return
     assert fresh.status == PENDING and fresh.plan.digest == raised.value.facts["digest"] != digest

@@ -364,7 +364,7 @@ def test_a_dry_run_shows_what_it_would_have_done_and_changes_nothing(
     played = selectors.played(
         viewer_of(world.vera), CONTROLLERS["defragmentation"], team="city", hours=6, policy=Policy("off"))
     [turn] = played.rounds
-    assert turn.decision.target == str(fragmented.pk) and played.frames == 73
+    assert turn.decision.target == str(fragmented.pk) and played.frames == 61
     # Its queries have run for a quarter of the day by which it pays: not at once.
     assert (now - timedelta(hours=5)).timestamp() < turn.begun_s < now.timestamp()
     assert any("not enough" in reason.why for _, reason in played.reasons)

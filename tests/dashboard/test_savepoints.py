@@ -140,7 +140,7 @@ def test_names_are_plain_and_of_one_savepoint_of_the_team(world, traffic):
 def test_states_of_two_queries_are_refused(world):
     running(world.mo, world.mobility, document("speeds", window=9), world.ben)
     second = running(world.carla, world.city, document("traffic"), world.ana, world.ben)
-    with pytest.raises(NoExactSavepoint, match=r"in 2 queries.*average in f3-0"):
+    with pytest.raises(NoExactSavepoint, match=r"in 2 queries \(sense; average\), whose"):
         taken(world, second)
     assert "2 queries" in savepoints_told(viewer_of(world.carla), second.pk).hindrance
 

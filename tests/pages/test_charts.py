@@ -113,7 +113,7 @@ def test_values_are_drawn_in_the_unit_that_suits_them(
 
 @pytest.mark.parametrize(("values", "end_s", "why"), [
     ({}, 16, "Nothing is recorded of this yet"), ({"rate_per_s": [None] * 3}, 16, "Nothing was measured in this time"),
-    ({"latency_p50_ms": [1.0] * 3}, 16, "never measured"), ({}, -100 * DAY_S, "older than what is kept")])
+    ({"latency_p50_ms": [1.0] * 3}, 16, "never measured"), ({}, -100 * DAY_S, "kept for 90 days")])
 def test_a_chart_without_values_says_why(values: dict[str, list[float | None]], end_s: int, why: str) -> None:
     drawn = figure("task", "rate", kept(values), end_s=end_s, begin_s=end_s - 6, marks=[mark(12, "submit")])
     assert drawn["data"] == [] and drawn["layout"]["shapes"] == [] and why in drawn["empty"]

@@ -37,4 +37,4 @@ def test_limits_that_are_none_are_refused_and_nothing_changes(world: World, clie
 def test_a_dry_run_says_why_it_would_have_done_nothing(world: World, client_of: ClientOf) -> None:
     running(world.carla, world.city, document("traffic"), world.ana)
     page = client_of("carla").get("/controllers/defragmentation/dry-run?team=city&hours=1")
-    assert Markup(page.text).number("frames") == 13 and "are as few as they can be" in page.text
+    assert Markup(page.text).number("frames") == 1 and "are as few as they can be" in page.text

@@ -11,11 +11,13 @@ from django.utils import timezone
 
 from dashboard.approvals.difference import difference
 from dashboard.approvals.models import Proposal
-from dashboard.approvals.review_decisions import ReviewDecision, counts_in_words, decision_of, usual_s
+from dashboard.approvals.review_decisions import ReviewDecision, counts_in_words, decision_of, usual_s, usual_steps_s
 from dashboard.approvals.selectors import review_of
-from dashboard.approvals.services import prepare_proposal, switch_alternate
+from dashboard.approvals.services import prepare_proposal, record_progress, switch_alternate
+from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.plan_kinds import PLAN_KINDS, PlanKind
+from scheduler.plan_progress import PlanProgress
 from tests.dashboard.building import World, approved, document, dynamic, planned, removal_planned, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
@@ -101,3 +103,30 @@ def test_how_long_plans_take_is_the_median_of_enough_of_their_kind(world: World)
             approved_at=at, finished_at=at + timedelta(seconds=(2, 40, 7)[number]))
     assert usual_s("submit") == 7.0
     assert usual_s("remove") is None
+
+
+def test_steps_say_how_long_such_steps_took_and_what_they_took(world: World, client_of: ClientOf) -> None:
+    for number, waited_s in enumerate((2, 40, 7)):
+        assert usual_steps_s() == {}
+        proposal = approved(planned(world.carla, world.city, document(f"flow-{number}", window=5 + number)), world.ana)
+        keys = [step.key for step in plan_of(proposal.plan).steps]
+        for at_s in (waited_s, waited_s + 30):  # seen again later: the first time counts
+            record_progress(
+                proposal_id=proposal.pk, plan_id=proposal.plan_id, progress=PlanProgress(keys[:1]),
+                at=proposal.approved_at + timedelta(seconds=at_s))
+        done = record_progress(
+            proposal_id=proposal.pk, plan_id=proposal.plan_id, progress=PlanProgress(keys),
+            at=proposal.approved_at + timedelta(seconds=100))
+        assert done.status == "done"
+        assert done.progress["in_force_s"] == dict.fromkeys(keys[1:], 100.0) | {keys[0]: float(waited_s)}
+    assert [key.partition(":")[0] for key in keys] == ["start_fragment", "open_outlet"]
+    assert usual_steps_s() == {"start_fragment": 7.0}, "only two of these plans opened an outlet"
+
+    page = Markup(client_of("ana").get(f"/proposals/{done.pk}/").text)
+    assert "in force after 7.0 s" in page.one("data-step", keys[0]).text
+    waiting = planned(world.carla, world.city, document("another", window=30))
+    for shown in (waiting, approved(waiting, world.ana)):
+        page = Markup(client_of("ana").get(f"/proposals/{shown.pk}/").text)
+        begins, opens = (page.one("data-step", step.key).text for step in plan_of(shown.plan).steps)
+        assert "usually 7.0 s" in begins and "usually" not in opens
+    assert "after the approval" in page.one("data-part", "current-step").text

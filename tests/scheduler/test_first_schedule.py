@@ -164,7 +164,7 @@ def test_state_that_cannot_be_handed_over_keeps_a_chain_together():
     averaged = flow("averaged", {"in": "sensors", "w": "window", "out": "archive"}, "in > w > out", rates={"in": 100})
     estate = unscheduled(ESTATE, averaged)
     running, why_not = schedulable(estate, "averaged", averaged, task_types=TYPES)
-    assert running == {} and "the state of window cannot be handed from f1-0 to another query" in why_not
+    assert running == {} and "the state of window cannot be handed to another query" in why_not
     planned = schedule(prepare(FLOW, task_types=TYPES, profiles=PROFILES), SAM, supply=supply_of(ESTATE))
     with pytest.raises(NotEnactable, match="cannot be cut into tasks while they run"):
         plan_schedule(estate, "averaged", planned, task_types=TYPES, prices=PRICES)

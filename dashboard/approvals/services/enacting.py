@@ -253,7 +253,8 @@ def record_progress(*, proposal_id: UUID | str, plan_id: UUID, progress: PlanPro
             audit.nothing_changed()
             return proposal
         plan = plan_of(record)
-        known, noted = proposal.progress, _noted(plan, progress, since=proposal.progress, at=at)
+        begun = proposal.approved_at if before != ROLLING_BACK else None
+        known, noted = proposal.progress, _noted(plan, progress, since=proposal.progress, begun=begun, at=at)
         proposal.progress = noted
         after = _status_after(before, plan, noted, at)
         if after == before:
@@ -285,8 +286,11 @@ def drop_left_bundles(*, left: Collection[str]) -> list[str]:
         return dropped
 
 
-def _noted(plan: Plan, progress: PlanProgress, *, since: Mapping, at: datetime) -> dict:
-    """Steps in force, in the plan's order, and for each failing fragment its cause and since when it fails.
+def _noted(
+    plan: Plan, progress: PlanProgress, *, since: Mapping, begun: datetime | None, at: datetime
+) -> dict:
+    """Steps in force, in the plan's order, for each failing fragment its cause and since when it fails, and how many
+    seconds after the approval (``begun``; None for a roll-back) each step was first seen in force.
 
     Between two attempts a query is starting, not failing: it counts as failing until it has once run, so that
     patience runs out however often it is tried.
@@ -299,7 +303,9 @@ def _noted(plan: Plan, progress: PlanProgress, *, since: Mapping, at: datetime) 
         fragment: {"cause": cause, "since": before.get(fragment, {}).get("since", at.isoformat())}
         for fragment, cause in progress.failing.items() if fragment in plan.fragments_after | plan.fragments_before
     }
-    return {"done": done, "failing": dict(sorted((known | new).items()))}
+    seen_s = since.get("in_force_s", {})
+    passed_s = {} if begun is None else dict.fromkeys(done, round(max(0.0, (at - begun).total_seconds()), 1))
+    return {"done": done, "failing": dict(sorted((known | new).items())), "in_force_s": passed_s | seen_s}
 
 
 def _status_after(before: str, plan: Plan, progress: Mapping, at: datetime) -> str:

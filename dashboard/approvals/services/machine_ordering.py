@@ -187,7 +187,7 @@ def _advise(audit: Audit, advice: Sequence[StartMachine], *, is_wanted: bool, at
     recommended = MachineOrder.objects.select_for_update().filter(state=RECOMMENDED)
     if not is_wanted:
         for row in recommended:
-            row.state, row.ended, row.why_back = DECLINED, at, "Nobody wants its slots any more."
+            row.state, row.ended, row.why_back = DECLINED, at, "Its slots are no longer needed."
             row.save(update_fields=["state", "ended", "why_back"])
             audit.also(verb="machine.withdraw", subject=row, team=None, why=row.why_back)
         return

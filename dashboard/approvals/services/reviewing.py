@@ -105,7 +105,7 @@ def _made_anew(proposal: Proposal, digest: str) -> DigestMismatch | None:
     if proposal.plan.digest == digest:
         return None
     return DigestMismatch(
-        "The estate has changed since this plan was computed, so it was made anew.",
+        "The estate has changed since this plan was computed, so it was recomputed.",
         remedy="Reload the page and review the plan as it is now.", digest=proposal.plan.digest)
 
 

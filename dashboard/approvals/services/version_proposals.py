@@ -124,7 +124,7 @@ def _require_version_of(record: DataflowRecord, dataflow: Dataflow, *, again: bo
             remedy="Keep the visibility, or remove the dataflow and submit it again.", visibility=dataflow.visibility)
     if not again and to_document(dataflow) == current_version(record).document:
         raise NothingToGain(
-            f"That is what version {record.version} says, which runs.", remedy="There is nothing to change.",
+            f"Version {record.version}, which runs, says the same.", remedy="There is nothing to change.",
             dataflow=str(record.pk))
 
 

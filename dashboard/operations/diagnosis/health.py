@@ -222,8 +222,8 @@ def _coming_back(view: View) -> Iterator[Finding]:
             continue
         yield Finding(
             "slot", name, RECOVERING, WARN,
-            f"{len(missing)} of {len(of_slot)} queries of {name} are still to come back after its restart.",
-            "They go on from their checkpoints by themselves, those first that hold up most.", slot=name,
+            f"{len(missing)} of {len(of_slot)} queries of {name} have not come back yet since its restart.",
+            "They continue from their checkpoints by themselves, the most urgent first.", slot=name,
             since_ms=slot.since_ms,
             dataflows=view.users(task for fragment in missing for task in fragment.active_tasks))
 
@@ -237,7 +237,7 @@ def _live_source(view: View, fragment: Fragment, bundle: RunningBundle) -> Findi
     if report.state == THROTTLED:
         return Finding(
             "source", fragment.tasks[0], THROTTLED, WARN,
-            f"{name} waits: what comes is read more slowly than it comes.",
+            f"{name} waits: its events are read more slowly than they arrive.",
             "Give the slow task more threads by a schedule. Nothing is lost that the source keeps.", slot=bundle.slot,
             since_ms=report.since_ms, dataflows=users)
     is_own = any(user["id"] in view.own for user in users)
@@ -308,11 +308,9 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryR
         part, severity, cause = "query", WARN, f"The query of {tasks} is coming back after a restart."
         remedy = "It goes on from its checkpoint by itself."
     elif report.state == THROTTLED and report.throttled_by == broker_memory.OF_BROKER:
-        part, severity = "source", WARN
-        cause, remedy = f"{tasks} waits: the memory of the broker is nearly full.", broker_memory.REMEDY
+        part, severity, cause, remedy = "source", WARN, waits_because(view, fragment, report), broker_memory.REMEDY
     elif report.state == THROTTLED:
-        part, severity = "channel", WARN
-        cause = f"{_held_by(view, report.throttled_by or '')} reads more slowly than {tasks} writes, which waits."
+        part, severity, cause = "channel", WARN, waits_because(view, fragment, report)
         remedy = "Give the slow task more threads by a schedule, or pause or remove what reads too slowly."
     elif report.state == SILENT_SOURCE:
         part, severity, cause = "source", NOTE, f"{tasks} makes no events."
@@ -322,6 +320,16 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryR
     return Finding(
         part, bundle.id, report.state, severity, cause, remedy, slot=bundle.slot, since_ms=report.since_ms,
         retry_at_ms=report.retry_at_ms, dataflows=view.users(fragment.active_tasks))
+
+
+def waits_because(view: View, fragment: Fragment, report: QueryReport) -> str:
+    """Why a query of a fragment waits before it writes, in a sentence; empty where it does not."""
+    tasks = view.name_of(fragment.tasks[0])
+    if not report.throttled_by:
+        return ""
+    if report.throttled_by == broker_memory.OF_BROKER:
+        return f"{tasks} waits: the memory of the broker is nearly full."
+    return f"{_held_by(view, report.throttled_by)} reads more slowly than {tasks} writes, which waits."
 
 
 def _held_by(view: View, channel: str) -> str:

@@ -54,7 +54,7 @@ def held_up(view: View, fragment: Fragment, slow: SlowQuery) -> Finding:
     """A query that one task holds up while others need a part of it, and that cannot be cut."""
     return Finding(
         "query", f"{fragment.id}/slow", HOLDS_UP, BAD,
-        f"{view.name_of(slow.slow)} is slow, and others that need tasks before it in {fragment.id} wait for it. It "
+        f"{view.name_of(slow.slow)} is slow, and others that need tasks before it in its query wait for it. It "
         f"cannot be cut out: {slow.why_not}.",
         "Pause or remove the dataflow with the slow task, or submit it fresh, so that it has queries of its own.",
         slot=fragment.slot, since_ms=round(slow.since.timestamp() * 1000), dataflows=view.users(fragment.active_tasks))

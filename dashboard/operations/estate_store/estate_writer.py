@@ -87,7 +87,7 @@ def store_slots(node: NodeRow, *, generation: int) -> int:
     state = state_for_update()
     if state.generation != generation:
         raise StalePlan(
-            "The estate moved on.", remedy="Register the node again.",
+            "The estate has changed meanwhile.", remedy="Register the node again.",
             planned=generation, generation=state.generation)
     lost = node.slot_rows.filter(index__gte=node.slots)
     before = fragments_on(list(lost.values_list("name", flat=True)))

@@ -43,12 +43,12 @@ def alert_rule_set(request: HttpRequest) -> HttpResponse:
     if form.get("act") == "reset":
         flash.attempt(
             request, lambda: services.reset_rule(actor=request.user, team=team, kind=kind, dataflow_id=dataflow_id),
-            text="The rule is as it is by default.", code="alert-rule-reset")
+            text="The rule has its default values again.", code="alert-rule-reset")
     else:
         flash.attempt(
             request, lambda: services.set_rule(
                 actor=request.user, team=team, kind=kind, chosen=_values(form), dataflow_id=dataflow_id),
-            text="The rule is changed. It holds from the next round on, within seconds.", code="alert-rule-set")
+            text="The rule is changed. It applies within seconds.", code="alert-rule-set")
     return redirect("alert_rules")
 
 
@@ -65,5 +65,5 @@ def _values(form: Any) -> dict[str, Any]:
         values |= {name: float(form[name]) for name in _NUMBERS if form.get(name)}
         values |= {name: int(form[name]) for name in _SECONDS if form.get(name)}
     except ValueError:
-        raise BadInput("That is no number.", remedy="Write thresholds as numbers, times as whole seconds.") from None
+        raise BadInput("That is not a number.", remedy="Write thresholds as numbers, times as whole seconds.") from None
     return values

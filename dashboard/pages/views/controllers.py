@@ -124,7 +124,7 @@ def _chosen_team(row: ControllerSummary, slug: str | None) -> TeamRow:
         return row.teams[0]
     chosen = next((team for team in row.teams if team.slug == slug), None)
     if chosen is None:
-        raise NotFound("There is no such team that you are in.", remedy="Choose one of your teams.")
+        raise NotFound("You are in no such team.", remedy="Choose one of your teams.")
     return chosen
 
 
@@ -136,7 +136,7 @@ def _policy(given: Any, usual: Policy) -> Policy:
             int(given.get("changes_per_day", usual.changes_per_day)),
             60 * float(given.get("cool_down_min", usual.cool_down_s / 60)))
     except (ValueError, OverflowError) as error:
-        raise BadInput("A limit is no number.", remedy="Give whole numbers of changes, and minutes.") from error
+        raise BadInput("A limit is not a number.", remedy="Give whole numbers of changes, and minutes.") from error
 
 
 # Rows for templates ---------------------------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ def _running_ends(tasks: Mapping[str, Any], stream: Mapping[str, str]) -> tuple[
 def _queries(request: HttpRequest, running: Any) -> list[QueryDetail]:
     if running is None:
         return []
-    return [query_of(request.viewer, query) for query in queries_with(request.viewer, running["running"])]
+    return [query_of(request.viewer, query.id) for query in queries_with(request.viewer, running["running"])]
 
 
 def _output(request: HttpRequest, record: DataflowRecord, task: str) -> str:

@@ -296,7 +296,7 @@ def dataflow_retry(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     catalog.dataflow(request.viewer, dataflow_id)
     flash.attempt(
         request, lambda: try_again(actor=request.user, dataflow_id=dataflow_id),
-        text="Trying again. This page shows what comes of it.", code="try-again")
+        text="Trying again. This page shows the result.", code="try-again")
     return redirect("dataflow", dataflow_id)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
@@ -32,12 +33,21 @@ def deployment(request: HttpRequest) -> HttpResponse:
             query["refusing"] = [
                 other["slot"] for other in rows["slots"]
                 if other is not slot and other["slot"] not in query["targets"]]
+    names = {query["id"]: query["name"] for slot in rows["slots"] for query in slot["queries"]}
+    preview, suggestion = _preview(request), rows["suggestion"]
     return render(request, "deployment.html", {
-        "deployment": rows, "suggestion": rows["suggestion"], "preview": _preview(request), "matrix": _matrix(rows),
+        "deployment": rows, "suggestion": suggestion, "preview": preview, "matrix": _matrix(rows),
+        "previewed": _named(preview, names), "suggested": _named(suggestion and suggestion.move, names),
         "thresholds": thresholds(), "between_nodes_percent": 100 * rows["between_nodes"],
-        "pairs": [row | {"kb_per_s": row["bytes_per_s"] / 1000} for row in rows["pairs"][:PAIRS_SHOWN]],
+        "pairs": [row | {"kb_per_s": row["bytes_per_s"] / 1000, "source": names.get(row["source"], row["source"]),
+                         "target": names.get(row["target"], row["target"])} for row in rows["pairs"][:PAIRS_SHOWN]],
         "more_pairs": max(0, len(rows["pairs"]) - PAIRS_SHOWN),
         "moves": recent_moves(request.viewer), "rate": CHARTS[ESTATE][0]})
+
+
+def _named(move: MovePreview | None, names: Mapping[str, str]) -> list[str]:
+    """The queries of a move by their tasks."""
+    return [names.get(query, query) for query in (move.query, *move.along)] if move else []
 
 
 def _preview(request: HttpRequest) -> MovePreview | None:

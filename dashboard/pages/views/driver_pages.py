@@ -19,10 +19,10 @@ TABS = {"StreamingQuery/": "Streaming queries", "SQL/": "SQL", "jobs/": "Jobs", 
         "storage/": "Storage"}
 AWAY = "away"
 WHY = {
-    AWAY: ("The slot's node did not answer.", "Look at the node's page whether its agent runs."),
+    AWAY: ("The slot's node did not answer.", "Check on the node's page whether its agent runs."),
     NO_DRIVER: (
         "The slot's driver has no pages.", "It is starting, or its agent was started without WEIR_SPARK_PAGES=1."),
-    NO_ANSWER: ("Spark did not answer with this page.", "It may have forgotten it: begin at the first page."),
+    NO_ANSWER: ("Spark did not answer with this page.", "Spark keeps only the newest: begin at the first page."),
     REFUSED: ("The slot's node does not show this page.", "Its agent may be of another version of Weir."),
 }
 

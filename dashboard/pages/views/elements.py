@@ -17,6 +17,7 @@ from dashboard.operations import selectors as operations
 from dashboard.operations.diagnosis.health import verdict_of
 from dashboard.operations.diagnosis.problems import EstateProblem
 from dashboard.operations.diagnosis.problems import problems as problems_of
+from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import NOTE, verdict
 from dashboard.operations.live_view.survival import survival_in_words
 from dashboard.operations.services import NothingElsewhere, drain_node, undrain_node
@@ -95,14 +96,15 @@ def problems(request: HttpRequest) -> HttpResponse:
     """What is wrong, the worst first, what was lately, and the newest errors of queries."""
     report = problems_of(request.viewer)
     live = {"available": report.view.reading.available, "reason": report.view.reading.reason}
-    rows = [_row(problem) for problem in report.now[:LISTED]]
+    rows = [_row(report.view, problem) for problem in report.now[:LISTED]]
     return render(request, "problems.html", {
         "rows": rows, "left": max(0, len(report.now) - LISTED), "live": live,
         "verdict": verdict((problem.finding.severity for problem in report.now), is_heard=live["available"]),
         "past": [{"row": row, "begun": moment_of(row.begun_s and 1000 * row.begun_s),
                   "over": moment_of(1000 * row.over_s), "url": element_url(row.kind, row.subject)}
                  for row in report.past],
-        "errors": [{"error": error, "url": reverse("query", args=[error.fragment]),
+        "errors": [{"error": error, "name": parts.query_name(report.view, error.fragment),
+                    "url": reverse("query", args=[error.fragment]),
                     "dataflows": _users(report.view, error.fragment)} for error in report.errors],
         "runs": bool(report.view.records), "live_topic": "estate"})
 
@@ -133,14 +135,16 @@ def element_url(kind: str, subject: str) -> str:
     return reverse(name, args=[subject]) if name else ""
 
 
-def _row(problem: EstateProblem) -> dict[str, Any]:
+def _row(view: View, problem: EstateProblem) -> dict[str, Any]:
     finding, course = problem.finding, problem.course
     direction = "" if finding.severity == NOTE else problem.direction  # a note is no harm that grows
     return {
-        "finding": finding, "name": problem.name, "since": moment_of(course.since_s and 1000 * course.since_s),
+        "finding": finding, "since": moment_of(course.since_s and 1000 * course.since_s),
         "steady": STEADY[course.kind], "course": course, "way": WAYS.get(direction, ""),
+        "name": parts.query_name(view, problem.subject) if problem.kind == QUERY else problem.name,
         "direction": direction, "url": element_url(problem.kind, problem.subject),
-        "causes": [{"id": query_id, "url": reverse("query", args=[query_id])} for query_id in problem.causes],
+        "causes": [{"name": parts.query_name(view, query_id), "url": reverse("query", args=[query_id])}
+                   for query_id in problem.causes],
         "slot_url": slot_url(finding.slot) if finding.slot and finding.slot != finding.name else "",
         "dataflows": finding.dataflows[:LINKED], "more": max(0, len(finding.dataflows) - LINKED),
         "traceback": problem.traceback}
@@ -150,6 +154,6 @@ def _rows_of_findings(findings: Iterable[Any]) -> list[dict[str, Any]]:
     return [{"finding": finding, "since": moment_of(finding.since_ms)} for finding in findings]
 
 
-def _users(view: Any, query_id: str) -> list[dict[str, str]]:
+def _users(view: View, query_id: str) -> list[dict[str, str]]:
     fragment = view.fragment_of.get(query_id)
     return view.users(fragment.active_tasks)[:LINKED] if fragment is not None else []

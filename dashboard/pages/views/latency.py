@@ -35,7 +35,7 @@ def dataflow_latency(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 def _chosen_in_words(record: DataflowRecord) -> str:
     """The limits that hold now, and what follows from them."""
-    follows = "Batches follow, and this page says what comes of it." if record.status == RUNNING else \
+    follows = "Batches follow within seconds; this page shows the result." if record.status == RUNNING else \
         "It counts while the dataflow runs."
     return " ".join([f"{record.name}: {limits_in_words(record)}.", *(limit_remarks(record) or [follows])])
 

@@ -106,7 +106,7 @@ def _source_taken(request: HttpRequest, before: OwnData, team: Team) -> Answered
 def _columns_taken(request: HttpRequest, answers: OwnData, team: Team) -> Answered:
     answers = own_data.columns_written(answers, request.POST)
     if answers.has_fields and answers.columns and not any(column.taken for column in answers.columns):
-        return answers, {"columns": "No column is taken. Take one at least."}, []
+        return answers, {"columns": "No column is chosen. Choose at least one."}, []
     bare = replace(answers, work={})
     return answers, *own_data.wrong_in(own_data.first_dataflow(bare, finished=False), answers.source)
 
@@ -128,7 +128,7 @@ def _work_taken(request: HttpRequest, answers: OwnData, team: Team) -> Answered:
 def _target_taken(request: HttpRequest, answers: OwnData, team: Team) -> Answered:
     target_type = own_data.type_named(request.POST.get("to", answers.to), own_data.targets())
     if target_type is None:
-        return answers, {}, [Problem("no_target", "It is not said where events go.", "Choose a target.")]
+        return answers, {}, [Problem("no_target", "No target is chosen for the events.", "Choose a target.")]
     given, errors = _form(request, target_type, team)
     answers = replace(answers, to=target_type.name, target=given)
     errors = config_of(target_type, given)[1] | errors
@@ -153,7 +153,7 @@ def _form(
             continue
         name = request.POST.get(f"new.{parameter.name}.name", "").strip()
         if name and team.secrets.filter(name=name).exists():
-            errors[parameter.name] = f"{team.name} has a secret {name} already. Choose it, or take another name."
+            errors[parameter.name] = f"{team.name} has a secret {name} already. Choose it, or give another name."
             continue
         try:
             set_secret(actor=request.user, team=team, name=name, value=value)

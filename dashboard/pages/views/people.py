@@ -25,7 +25,7 @@ def person_deactivate(request: HttpRequest, username: str) -> HttpResponse:
     require_superuser(request.viewer)
     flash.attempt(
         request, lambda: services.deactivate(actor=request.user, username=username),
-        text=f"{username} can log in no more. Sessions, tokens and open pages have ended.", code="deactivated")
+        text=f"{username} can no longer log in. Sessions, tokens and open pages have ended.", code="deactivated")
     return redirect("people")
 
 

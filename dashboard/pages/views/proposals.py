@@ -21,7 +21,7 @@ from dashboard.approvals.demands import still_needed
 from dashboard.approvals.difference import difference
 from dashboard.approvals.lifecycle import LIFECYCLE, OPEN, PENDING, STALE, UNDER_WAY
 from dashboard.approvals.near_miss_search import near_miss_row, near_misses_of
-from dashboard.approvals.review_decisions import decision_of, pause_of
+from dashboard.approvals.review_decisions import decision_of, pause_of, usual_steps_s
 from dashboard.approvals.services.alternate_holds import held_for
 from dashboard.approvals.version_changes import names_in
 from dashboard.approvals.wording import step_text
@@ -72,7 +72,7 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
         "groups": {status: [task for task in tasks if task["status"] == status]
                    for status in ("started", "reused", "stopped", "neighbour")},
         "has_alternates": any(task["on"] for task in tasks),
-        "failing": [{"id": key, **cause} for key, cause in live["failing"].items()],
+        "failing": _failing(record, live["failing"]),
         "steps": steps, "current_step": next((step for step in steps if step["state"] != "done"), None),
         "is_open": record.status in OPEN,
         "is_under_way": record.status in UNDER_WAY,
@@ -214,13 +214,28 @@ def _outcome_text(way: str, record: Proposal) -> str:
     }[way]
 
 
-def _steps(record: Proposal, states: dict[str, str]) -> list[dict[str, str]]:
-    """The steps in words with how far each is; while and after a roll-back, those of the reverse plan."""
+def _failing(record: Proposal, causes: dict[str, dict[str, str]]) -> list[dict[str, str]]:
+    """What fails, by the names of its tasks."""
     plan = plan_of(record.rollback_plan or record.plan)
     if plan is None:
         return []
-    names = names_in(plan)
+    names, fragments = names_in(plan), {**plan.fragments_before, **plan.fragments_after}
     return [
-        {"key": step.key, "text": step_text(plan, step, names), "state": states.get(step.key, "waiting")}
+        {"id": key, "name": " → ".join(names.get(task, "a task") for task in fragments[key].active_tasks), **cause}
+        for key, cause in causes.items()]
+
+
+def _steps(record: Proposal, states: dict[str, str]) -> list[dict[str, Any]]:
+    """The steps in words with how far each is, and how many seconds after the approval it was in force, or usually is;
+    while and after a roll-back, those of the reverse plan."""
+    plan = plan_of(record.rollback_plan or record.plan)
+    if plan is None:
+        return []
+    names, seen_s = names_in(plan), record.progress.get("in_force_s", {})
+    is_over = all(states.get(step.key) == "done" for step in plan.steps)
+    usual_s = {} if is_over else usual_steps_s()
+    return [
+        {"key": step.key, "text": step_text(plan, step, names), "state": states.get(step.key, "waiting"),
+         "in_force_s": seen_s.get(step.key), "usual_s": usual_s.get(step.kind)}
         for step in plan.steps
     ]

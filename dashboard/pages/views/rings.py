@@ -2,22 +2,38 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from dashboard.operations.key_rings import ring_of
+from dashboard.operations.key_rings import TaskRing, ring_of
 from dashboard.operations.selectors import one_look
 from dashboard.pages.ring_drawing import arcs_of
-from dashboard.pages.views.elements import slot_url
 
 
 @require_safe
 @one_look()
 def task_ring(request: HttpRequest, task_id: str) -> HttpResponse:
-    """The ring of a running task, as a drawing and as tables."""
+    """The ring of a running task, as a drawing and as tables, with its queries by their slots."""
     ring = ring_of(request.viewer, task_id)
+    places = _places(ring)
     return render(request, "elements/ring.html", {
-        "ring": ring, "arcs": arcs_of(ring.ranges), "changing": any(own.change != "stays" for own in ring.ranges),
-        "rows": [{"own": own, "slot_url": slot_url(own.slot)} for own in ring.ranges],
+        "ring": ring, "changing": any(own.change != "stays" for own in ring.ranges),
+        "arcs": [{"arc": arc, "place": places[arc.own.bundle]} for arc in arcs_of(ring.ranges)],
+        "rows": [{"own": own, "place": places[own.bundle]} for own in ring.ranges],
+        "leaving": [{"own": old, "place": places[old.bundle], "to": [places.get(heir, heir) for heir in old.to]}
+                    for old in ring.leaving],
+        "keys": [{"key": key, "place": places.get(key.bundle, key.bundle)} for key in ring.keys],
         "zoned": any(own.zone for own in ring.ranges)})
+
+
+def _places(ring: TaskRing) -> dict[str, str]:
+    """What each query of a ring is called on its page: its slot, and its number there where there are several."""
+    slots = {own.bundle: own.slot for own in (*ring.ranges, *ring.leaving)}
+    several, met, places = Counter(slots.values()), Counter(), {}
+    for bundle, slot in slots.items():
+        met[slot] += 1
+        places[bundle] = slot if several[slot] == 1 else f"{slot}, {met[slot]} of {several[slot]}"
+    return places

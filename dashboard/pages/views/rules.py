@@ -35,7 +35,7 @@ def rules(request: HttpRequest, slug: str) -> HttpResponse:
                       code="rules-wait")
         return redirect("team_rules", slug)
     number = "the default" if version is None else f"version {version.number}"
-    flash.success(request, f"{team.name} asks by {number} from now on.", code="rules-set")
+    flash.success(request, f"The approval rules of {team.name} are {number} from now on.", code="rules-set")
     return redirect("team_rules", slug)
 
 
@@ -55,7 +55,7 @@ def rules_decide(request: HttpRequest, slug: str, number: int, way: str) -> Http
         raise Http404
     flash.attempt(
         request, lambda: act(actor=request.user, team=team, number=number),
-        text=f"{team.name} asks by version {number} from now on." if way == "agree" else
+        text=f"The approval rules of {team.name} are version {number} from now on." if way == "agree" else
              f"Version {number} is declined.", code=f"rules-{way}")
     return redirect("team_rules", slug)
 

@@ -235,5 +235,5 @@ def _looked_at(request: HttpRequest) -> tuple[Any, Any]:
     plan = plan_of(proposal.plan)
     if plan is None:
         raise NotFound(
-            "This proposal has no plan.", remedy="Wait until it is computed. Of old ones the details are not kept.")
+            "This proposal has no plan.", remedy="Wait until it is computed. Details of old proposals are not kept.")
     return proposal, plan

@@ -113,7 +113,7 @@ def _chosen(request: HttpRequest, runs: Any) -> SimulationRun | None:
         return runs.first()
     run = selectors.simulation(request.viewer, named)
     if not runs.filter(pk=run.pk).exists():
-        raise NotFound("There is no such simulation here.", remedy="Choose one of the list.")
+        raise NotFound("There is no such simulation here.", remedy="Choose one from the list.")
     return run
 
 

@@ -40,6 +40,6 @@ def write_again(request: HttpRequest, dataflow_id: UUID, task: str) -> HttpRespo
         request, lambda: sink_statuses.write_again(
             actor=request.user, dataflow_id=dataflow_id, task_id=task, what=request.POST.get("what", ""),
             since=request.POST.get("since", "").strip(), understood=request.POST.get("understood") == "yes"),
-        text="Asked. It is written again after the batch that is under way; this page shows what comes of it.",
+        text="The sink writes them again after the current batch. This page shows the result.",
         code="write-again")
     return redirect("sink", dataflow_id, task)

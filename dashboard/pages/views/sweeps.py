@@ -163,11 +163,11 @@ def _target(request: HttpRequest, given: Any) -> targets.SweepTarget:
     try:
         config = json.loads(given.get("config") or "{}")
     except ValueError as error:
-        raise BadInput(f"The config is no JSON: {error}.", remedy="Correct it at that place.") from error
+        raise BadInput(f"The config is not valid JSON: {error}.", remedy="Correct it at that place.") from error
     except RecursionError as error:
         raise BadInput("The config is nested too deeply.", remedy="Give fewer levels.") from error
     if not isinstance(config, dict):
-        raise BadInput("The config is no JSON object.", remedy='Write it as {"parameter": value}.')
+        raise BadInput("The config is not a JSON object.", remedy='Write it as {"parameter": value}.')
     return targets.target_of_type(given.get("type", ""), config, feed_key=given.get("feed", ""))
 
 

@@ -141,5 +141,5 @@ def _user(request: HttpRequest, team: Team, name: str) -> object:
         require_role(request.viewer, team, Role.ADMIN)
     user = get_user_model().objects.filter(username=name, is_active=True).first() if "\0" not in name else None
     if user is None:
-        raise NotFound(f"Nobody is called {name!r} here.", remedy="An administrator adds users first.")
+        raise NotFound(f"There is no user {name!r}.", remedy="An administrator adds users first.")
     return user

@@ -143,7 +143,7 @@ def _take(sweep: SweepRecord, trial: TrialRecord, heard: Heard, at: datetime) ->
             return _fail(sweep, gone, at)
         lost = TrialResult(
             order_id(trial), ok=False, code="slot_died" if trial.taken else "agent_stopped",
-            message=f"The trial on {sweep.slot} ended without a word {trial.attempts + 1} times.",
+            message=f"The trial on {sweep.slot} gave no result {trial.attempts + 1} times.",
             remedy="See the log of the node's agent; then resume the sweep.")
         _not_measured(sweep, trial, lost, at, counts=trial.taken)
     trial.save()

@@ -34,7 +34,8 @@ class Identity:
     def __post_init__(self) -> None:
         if not 0 < len(self.subject) <= LONGEST_SUBJECT or "\0" in self.subject:
             raise InvalidValue(
-                "The provider names you by nothing that can be kept.", remedy="Tell the operator of this installation.")
+                "The provider gives no name for you that can be stored.",
+                remedy="Tell the operator of this installation.")
 
 
 def sign_on(identity: Identity) -> User:

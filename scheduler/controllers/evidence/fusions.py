@@ -50,14 +50,17 @@ def frames(world: World, begin_s: float, end_s: float) -> Iterator[Frame]:
     possible = _possible(world)
     started_s = world.started_s
     lines = Lines(world.history, world.estate, possible, begin_s=begin_s, end_s=end_s, grain=MINUTE)
-    base = _fusions(world, possible)
+    base, begun_s = _fusions(world, possible), _begun_s(world, possible)
     measured = [_Measured(lines, candidate) for candidate in possible]
     at_s = begin_s
     while at_s <= end_s:
         running = [
             step for step in measured
-            if all(started_s.get(name, end_s) < at_s for name in step.candidate.fusion.path)]
-        yield Frame(at_s, replace(base, candidates=tuple(step.at(at_s, started_s) for step in running)))
+            if all(started_s.get(name, end_s) <= at_s for name in step.candidate.fusion.path)]
+        without = Counter(team for team, since_s in begun_s if since_s <= at_s)
+        yield Frame(at_s, replace(
+            base, candidates=tuple(step.at(at_s, started_s) for step in running),
+            as_few_as_can_be=tuple(sorted(without.items()))))
         at_s += Defragmentation.every_s
 
 
@@ -110,11 +113,21 @@ def asked_by(estate: Estate, fusion: Fusion, dataflow: str) -> Candidate:
 
 def _fusions(world: World, candidates: Sequence[Candidate]) -> Fusions:
     prices = world.prices
-    with_steps = {candidate.dataflow for candidate in candidates}
-    without = Counter(world.estate.submitted[dataflow].team for dataflow in world.running if dataflow not in with_steps)
+    without = Counter(team for team, _ in _begun_s(world, candidates))
     return Fusions(
         tuple(candidates), prices, query_cores(prices), world.fusing_rule,
         as_few_as_can_be=tuple(sorted(without.items())))
+
+
+def _begun_s(world: World, candidates: Sequence[Candidate]) -> list[tuple[str, float]]:
+    """Of each running dataflow that has no step: its team, and since when all its queries are there."""
+    estate, started_s = world.estate, world.started_s
+    with_steps = {candidate.dataflow for candidate in candidates}
+    entries = [estate.submitted[dataflow] for dataflow in world.running if dataflow not in with_steps]
+    return [
+        (entry.team, max((started_s.get(estate.places[task][0], world.now_s) for task in entry.running.values()
+                          if task in estate.places), default=0.0))
+        for entry in entries]
 
 
 class _Measured:

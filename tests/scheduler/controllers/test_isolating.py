@@ -48,10 +48,10 @@ def test_it_promises_half_of_the_latency_or_four_batches(latency_ms: float | Non
 
 def test_what_stays_is_told_to_all_who_wait_and_asked() -> None:
     evaluation = Isolating().evaluate(
-        HoldUps((replace(SLOW, why_not="a schedule says how f1 runs"),)), policies(mobility=OFF))
+        HoldUps((replace(SLOW, why_not="a schedule says how that query runs"),)), policies(mobility=OFF))
     assert not evaluation.decisions
     assert [(reason.team, reason.target) for reason in evaluation.reasons] == [("city", "a")]
-    assert "a schedule says how f1 runs" in evaluation.reasons[0].why
+    assert "a schedule says how that query runs" in evaluation.reasons[0].why
 
 
 def test_it_acts_unless_a_team_chose_otherwise() -> None:

@@ -208,7 +208,7 @@ def _target(actor: User, options: dict[str, Any]) -> SweepTarget:
     try:
         config = json.loads(options["config"])
     except ValueError as error:
-        raise CommandError(f"The config is no JSON: {error}.") from error
+        raise CommandError(f"The config is not valid JSON: {error}.") from error
     if not isinstance(config, dict):
         raise CommandError('The config is no JSON object: write it as {"parameter": value}.')
     return target_of_type(options["type"], config, feed_key=options["feed"])
