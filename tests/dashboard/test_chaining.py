@@ -387,6 +387,7 @@ def test_a_dry_run_says_when_it_would_have_chained(
     for at_s in range(int(now.timestamp()) - 3_600, int(now.timestamp()), 10):
         history.append(at_s, at_the_end(late, 600.0, limit))
     history.flush()
+    FragmentRow.objects.update(started_at=now - timedelta(hours=2))
     played = selectors.played(
         viewer_of(world.vera), CONTROLLERS["chaining"], team="city", hours=6, policy=Policy("off"))
 

@@ -218,7 +218,7 @@ def test_what_else_holds_a_query(world: World, line: DataflowRecord) -> None:
     assert "No other node has a slot" in waits()[0] and turn() is None
     SlotRow.objects.filter(node="n2").update(reserved_for="")
     DataflowRecord.objects.update(status=REMOVING)
-    assert "None of the dataflows" in waits()[0] and turn() is None
+    assert "None of its dataflows" in waits()[0] and turn() is None
     DataflowRecord.objects.update(status=RUNNING)
     other = approved(planned(world.carla, world.city, document("hush", visibility="private", window=4)), world.ana)
     held, named = waits()

@@ -166,7 +166,7 @@ def test_measuring_a_task_of_a_dataflow_through_the_form(world: World, node: Nod
 
 
 @pytest.mark.parametrize(("given", "reason"), [
-    ({"config": "{"}, "no JSON"), ({"config": "[]"}, "no JSON object"), ({"config": '{"windw": 1}'}, "windw"),
+    ({"config": "{"}, "not valid JSON"), ({"config": "[]"}, "not a JSON object"), ({"config": '{"windw": 1}'}, "windw"),
     ({"slot": "n9/9"}, "n9/9"), ({"budget_minutes": "soon"}, "Give a number"), ({"budget_minutes": "0"}, "budget"),
     ({"budget_minutes": "1e400"}, "number"), ({"largest_threads": "0"}, "at least one thread"),
     ({"type": "x"}, "task type"), ({"smallest_rate_per_s": "-1"}, "rates above 0"), ({"again": "x"}, "no such profile"),
