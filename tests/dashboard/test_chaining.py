@@ -388,8 +388,7 @@ def test_a_dry_run_says_when_it_would_have_chained(
         history.append(at_s, at_the_end(late, 600.0, limit))
     history.flush()
     FragmentRow.objects.update(started_at=now - timedelta(hours=2))
-    played = selectors.played(
-        viewer_of(world.vera), CONTROLLERS["chaining"], team="city", hours=6, policy=Policy("off"))
+    played = selectors.played(viewer_of(world.vera), CONTROLLERS["chaining"], team="city", hours=6, policy=Policy("off"))
 
     assert [turn.decision.target for turn in played.rounds] == [str(late.pk)]
     assert limit.words in played.rounds[0].decision.why
