@@ -382,13 +382,13 @@ def test_a_dry_run_says_when_it_would_have_chained(
     world: World, loop: Loop, late: DataflowRecord, limit: LatencyLimit
 ) -> None:
     status_of(late, IMPOSSIBLE, number=1, limit=LatencyLimit(0.1, along=("parse", "average"), percentile=99.0))
-    now = timezone.now()
-    history = DatabaseHistory()
+    now, history = timezone.now(), DatabaseHistory()
     for at_s in range(int(now.timestamp()) - 3_600, int(now.timestamp()), 10):
         history.append(at_s, at_the_end(late, 600.0, limit))
     history.flush()
     FragmentRow.objects.update(started_at=now - timedelta(hours=2))
-    played = selectors.played(viewer_of(world.vera), CONTROLLERS["chaining"], team="city", hours=6, policy=Policy("off"))
+    viewer = viewer_of(world.vera)
+    played = selectors.played(viewer, CONTROLLERS["chaining"], team="city", hours=6, policy=Policy("off"))
 
     assert [turn.decision.target for turn in played.rounds] == [str(late.pk)]
     assert limit.words in played.rounds[0].decision.why
