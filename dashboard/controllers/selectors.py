@@ -14,9 +14,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from django.db.models import Q, QuerySet
+from django.db.models import Min, Q, QuerySet
 from django.utils import timezone
 
+from dashboard.catalog.lifecycle import RUNNING
+from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import visible_to
 from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.models import LoopRow, ReasonRow, RoundRow
@@ -136,7 +138,7 @@ def played(
     team : str
         The team's short name; empty for what belongs to all.
     hours : float
-        How far back; at most a week, and not before the first of what runs now began.
+        How far back; at most a week, and not before the oldest dataflow that runs was submitted.
 
     Raises
     ------
@@ -151,9 +153,10 @@ def played(
     end = timezone.now()
     begin_s = end.timestamp() - HOUR_S * min(max(hours, 1.0), LONGEST_DRY_RUN_H)
     policies = {slug: replace(known, mode=OFF) for slug, known in policies_of(controller).items()}
-    world = StoredWorld(end)
-    begin_s = max(begin_s, min(world.started_s.values(), default=begin_s))  # before, nothing of what runs was there
-    frames = COLLECTORS[controller.reads].frames(world, begin_s, end.timestamp())
+    oldest = DataflowRecord.objects.filter(status=RUNNING).aggregate(at=Min("created"))["at"]
+    if oldest is not None:  # before, nothing of what runs was there; queries have begun later, where they were moved
+        begin_s = max(begin_s, oldest.timestamp())
+    frames = COLLECTORS[controller.reads].frames(StoredWorld(end), begin_s, end.timestamp())
     return dry_run(controller, _until(frames, until_s, spent_s), policies | {team: replace(policy, mode=ACTS)})
 
 

@@ -22,7 +22,7 @@ from scheduler.adaptation.shared_slots import (
     choose_on_slots,
     slot_class,
 )
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.simulation.elastic import ElasticDataflow
 from scheduler.simulation.problem import BreakEven, Conditions, price_of_value
@@ -45,7 +45,7 @@ QUICK = tuple(name for name, kind in ADAPTATIONS.items() if kind.quick and kind.
 
 
 @dataclass(frozen=True)
-class AdaptedDataflow:
+class AdaptedDataflow(FiniteFigures):
     """A dataflow with goals, as adaptation looks at it.
 
     Parameters
@@ -92,9 +92,6 @@ class AdaptedDataflow:
     forecast: Forecast | None = None
     expects: tuple[str, ...] = ()
     bundles: OfferedBundles | None = None
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
     @property
     def load_tasks(self) -> tuple[str, ...]:

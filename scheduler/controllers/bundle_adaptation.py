@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from scheduler.adaptation.shared_slots import AdaptationAnswer
 from scheduler.elasticity.uneven_keys import UnevenKeys
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.model.figure_words import in_digits
 
@@ -26,7 +26,7 @@ LEAST_PER_S = 1.0  # nothing is scheduled for less
 
 
 @dataclass(frozen=True, slots=True)
-class BundleOffer:
+class BundleOffer(FiniteFigures):
     """A schedule in the figures that adaptation goes by.
 
     Parameters
@@ -51,9 +51,6 @@ class BundleOffer:
     per_hour: float
     to_buy: int = 0
 
-    def __post_init__(self) -> None:
-        require_finite(self)
-
     @property
     def rate_text(self) -> str:
         """The rate as what changes."""
@@ -67,7 +64,7 @@ class BundleOffer:
 
 
 @dataclass(frozen=True, slots=True)
-class OfferedBundles:
+class OfferedBundles(FiniteFigures):
     """The schedule that a dataflow runs by, the one that it would run by at the load of now, and why there is no other.
 
     ``load_per_s`` is what a schedule has to hold: all sources together, each with what the busiest makes. ``uneven``
@@ -79,9 +76,6 @@ class OfferedBundles:
     other: BundleOffer | None = None
     why_none: str = ""
     uneven: Mapping[str, UnevenKeys] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 def preferred_rate(rate_per_s: float) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.key_division import fullest, ring_cut
-from scheduler.model.checks import require_finite
+from scheduler.model.checks import FiniteFigures
 from scheduler.model.fragment import RunningBundle
 from scheduler.model.key_loads import NEAR, DividedKeys, KeyLoads, KeyRanges
 from scheduler.model.ring import KEY_GROUPS, KeyRange
@@ -15,7 +15,7 @@ from .balancing import KeyedLoad, LoadThresholds
 
 
 @dataclass(frozen=True, slots=True)
-class UnevenKeys:
+class UnevenKeys(FiniteFigures):
     """A task whose fullest bundle has too much to do, and of which another cut gives it less.
 
     Parameters
@@ -39,9 +39,6 @@ class UnevenKeys:
     then: float
     cut: str
     other_cut: str
-
-    def __post_init__(self) -> None:
-        require_finite(self)
 
 
 def uneven_keys(

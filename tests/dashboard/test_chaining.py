@@ -386,7 +386,7 @@ def test_a_dry_run_says_when_it_would_have_chained(
     for at_s in range(int(now.timestamp()) - 3_600, int(now.timestamp()), 10):
         history.append(at_s, at_the_end(late, 600.0, limit))
     history.flush()
-    FragmentRow.objects.update(started_at=now - timedelta(hours=2))
+    DataflowRecord.objects.update(created=now - timedelta(hours=2))
     viewer = viewer_of(world.vera)
     played = selectors.played(viewer, CONTROLLERS["chaining"], team="city", hours=6, policy=Policy("off"))
 

@@ -357,6 +357,7 @@ def test_a_dry_run_shows_what_it_would_have_done_and_changes_nothing(
     settings.DEFRAGMENT_RATIO = 2.0
     now = timezone.now()
     FragmentRow.objects.update(started_at=now - timedelta(hours=5))
+    DataflowRecord.objects.update(created=now - timedelta(hours=5))
     estate = load_estate()
     measured(
         now - timedelta(hours=3), now, dataflow=str(fragmented.pk), queries=list(estate.fragments), cores=0.6,

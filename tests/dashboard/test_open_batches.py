@@ -360,6 +360,6 @@ def test_a_dry_run_plays_the_rates_that_were_kept(world: World, played: Played, 
     [turn] = result.rounds
     assert turn.decision.target == str(record.pk) and "50 ms" in turn.decision.why
     assert not opened(record)
-    FragmentRow.objects.update(started_at=timezone.now() - timedelta(hours=2))
+    DataflowRecord.objects.update(created=timezone.now() - timedelta(hours=2))
     page = selectors.played(viewer_of(world.vera), BatchOpening(), team="city", hours=1, policy=Policy("off"))
     assert page.frames == 13

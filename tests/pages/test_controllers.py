@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from django.utils import timezone
+
+from dashboard.catalog.models import DataflowRecord
 from dashboard.controllers.stored_rounds import policies_of
+from dashboard.operations.models import FragmentRow
 from scheduler.controllers.controller_registry import CONTROLLERS
 from tests.dashboard.building import World, document, running
 from tests.pages.conftest import ClientOf
@@ -36,5 +42,8 @@ def test_limits_that_are_none_are_refused_and_nothing_changes(world: World, clie
 
 def test_a_dry_run_says_why_it_would_have_done_nothing(world: World, client_of: ClientOf) -> None:
     running(world.carla, world.city, document("traffic"), world.ana)
+    begun = timezone.now() - timedelta(minutes=9)
+    DataflowRecord.objects.update(created=begun)
+    FragmentRow.objects.update(started_at=begun)
     page = client_of("carla").get("/controllers/defragmentation/dry-run?team=city&hours=1")
-    assert Markup(page.text).number("frames") == 1 and "are as few as they can be" in page.text
+    assert Markup(page.text).number("frames") == 2 and "are as few as they can be" in page.text

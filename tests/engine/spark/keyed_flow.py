@@ -25,7 +25,7 @@ from .test_moved_bundles import kill
 
 SENSORS, READINGS, RATE_PER_S, WITHIN_S, BEGAN_MS = 11, 3, 60.0, 3, 1_700_000_000_000
 KEPT = {"keep_events": 1_000_000}
-OBSERVED = (f"SELECT concat('s', _seq % {SENSORS}) AS sensor_id, 'load' AS obs, CAST(_seq AS double) AS value, "
+OBSERVED = ("SELECT {sensor} AS sensor_id, 'load' AS obs, CAST(_seq AS double) AS value, "
             "CAST(_seq AS string) AS msg_id, '' AS meta, CAST(_seq % 3 AS string) AS kind FROM input")
 WINDOW = {"aggregates": ["n=count(*)", "last=last(kind)"], "size": 2, "by": ["sensor_id"]}
 CONFIGS = {
@@ -45,6 +45,12 @@ BY_MARKS = ("windows", "firsts")  # who gives keys of these away leaves
 class KeyedFlow:
     """A source of readings, some of them late, and for each of some outputs the tasks by key that feed it."""
 
+    sensor = f"concat('s', _seq % {SENSORS})"  # in SQL
+
+    @staticmethod
+    def sensor_of(number: int) -> str:
+        return f"s{number % SENSORS}"
+
     def __init__(self, rig: Rig, seed: int, outputs: Sequence[str]) -> None:
         self.rig, self.chance, self.outputs = rig, random.Random(seed), tuple(outputs)
         self.before: dict[str, Fragment] = {}  # the last plan by which keys changed hands takes these fragments back
@@ -55,7 +61,7 @@ class KeyedFlow:
         self.tasks = [
             RunningTask("numbers", "numbers", {"rate_per_s": RATE_PER_S}, ()),
             RunningTask("untimely", "untimely", {"began_ms": BEGAN_MS}, ("numbers",)),
-            RunningTask("observed", "sql", {"query": OBSERVED}, ("untimely",)),
+            RunningTask("observed", "sql", {"query": OBSERVED.format(sensor=self.sensor)}, ("untimely",)),
         ]
         self.fragments = {self.ids["observed"]: Fragment(
             self.ids["observed"], ("numbers", "untimely", "observed"), self.slot(), 3,
@@ -182,9 +188,8 @@ class KeyedFlow:
         self.rig.wait(lambda: all(len(self.rows(output)) > count + by for output, count in counts.items()),
                       what="more results")
 
-    @staticmethod
-    def numbers(sensor: str) -> Iterator[int]:
-        return itertools.count(int(sensor[1:]), SENSORS)
+    def numbers(self, sensor: str) -> Iterator[int]:
+        return (number for number in itertools.count() if self.sensor_of(number) == sensor)
 
     def check(self) -> None:
         """Each key has what it has undisturbed, in order, each once: by plain loops, and folds over all readings."""
@@ -249,4 +254,4 @@ class KeyedFlow:
         """All up to some behind the last one that is in a result: number, sensor, kind and event time."""
         last = max(row["_seq"] for rows in by_key.values() for row in rows)
         for seq in range(last + 10 * SENSORS):
-            yield seq, f"s{seq % SENSORS}", str(seq % 3), BEGAN_MS + seq * 100 - (1500 if seq % 9 == 4 else 0)
+            yield seq, self.sensor_of(seq), str(seq % 3), BEGAN_MS + seq * 100 - (1500 if seq % 9 == 4 else 0)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import redis
 
+from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.channels.jvm import build
@@ -56,3 +58,13 @@ def rig(spark, broker: redis.Redis, broker_url: str, jar_folder: Path, tmp_path:
     yield rig
     rig.stop_all()
     channels.close()
+
+
+@pytest.fixture
+def users(broker: redis.Redis, broker_url: str, tmp_path: Path) -> Iterator[BrokerUsers]:
+    """The broker's users of node n1, whose slots reach what is named ``rehearsal-n1-…``."""
+    made = BrokerUsers(broker, broker_url, NodeStore(tmp_path, "n1"))
+    made.expect()
+    yield made
+    for role in (SLOTS, CONNECTORS, LOOKS):
+        broker.execute_command("ACL", "DELUSER", made.name(role))

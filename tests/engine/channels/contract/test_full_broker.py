@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import redis
 
 from tests.engine.filled_broker import bounded, fill, make_room
-from workers.engine.agents.node_store import NodeStore
-from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
+from workers.engine.agents.supervising.broker_users import SLOTS, BrokerUsers
 from workers.engine.broker_room import keep_room
 
 from .rig import EVERYTHING, Rig, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
-SOURCE, COPY = "rehearsal-n1-a", "rehearsal-n1-b"  # a slot of that node reaches what is named so
+SOURCE, COPY = "rehearsal-n1-a", "rehearsal-n1-b"
 RATE_PER_S = 200
 PATIENCE_S = 10.0  # of a query with a broker that is away; with one that is full it has more
-
-
-@pytest.fixture
-def users(broker: redis.Redis, broker_url: str, tmp_path: Path) -> Iterator[BrokerUsers]:
-    made = BrokerUsers(broker, broker_url, NodeStore(tmp_path, "n1"))
-    made.expect()
-    yield made
-    for role in (SLOTS, CONNECTORS, LOOKS):
-        broker.execute_command("ACL", "DELUSER", made.name(role))
 
 
 def test_queries_wait_at_a_full_broker_and_give_each_event_once(
