@@ -22,7 +22,7 @@ from django.core.management.color import no_style
 from django.db import connection
 from django.test import TransactionTestCase
 
-from tests import driver_files, made_once
+from tests import driver_files
 from tests.driver_files import locked, running_broker
 from workers.engine.channels.jvm import build
 from workers.launcher import broker as embedded
@@ -135,16 +135,6 @@ def pytest_collection_finish() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef: pytest.FixtureDef, request: pytest.FixtureRequest) -> Iterator[Any]:
-    given = yield
-    if fixturedef.argname == "_django_db_helper":  # pytest-django's, under each of its fixtures and marks
-        made_once.begin(anew=request.config.getoption("--long"))
-    elif fixturedef.argname == "monkeypatch":
-        made_once.replaces_with(given)
-    return given
 
 
 @pytest.hookimpl(tryfirst=True)

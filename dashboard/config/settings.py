@@ -123,8 +123,6 @@ def _database() -> dict[str, object]:
             # A transaction takes the write lock when it begins: two writers queue instead of one failing half-way.
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,  # seconds for which a writer waits for others, as `core.database.LONGEST_WAIT_S`
-            # A command of the site makes a hundred different statements: with Python's 128, most are parsed each time.
-            "cached_statements": 512,
             # The log shrinks after a burst. Nothing here may need the write lock: each page opens a connection.
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA temp_store=MEMORY; "
                             "PRAGMA journal_size_limit=16777216;",

@@ -24,15 +24,13 @@ from dashboard.approvals.services import (
     submit_dataflow,
 )
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations import services as operations
+from dashboard.operations.services import register_node
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Membership, Role, Team, User
 from scheduler.approving import Rules
 from scheduler.plan_progress import PlanProgress
-from tests.made_once import as_before, made_once
 
 PASSWORD = "correct-horse-9"
-register_node = made_once(operations.register_node)
 
 
 @dataclass(frozen=True)
@@ -45,7 +43,7 @@ class World:
 
     def __getattr__(self, name: str) -> User:
         try:
-            return vars(self)["users"][name]
+            return self.users[name]
         except KeyError:
             raise AttributeError(name) from None
 
@@ -62,7 +60,6 @@ PEOPLE: dict[str, dict[str, Role]] = {
 }
 
 
-@made_once
 def make_world() -> World:
     """Teams City and Mobility, their people, an administrator ``root``, and node n1 with two slots."""
     teams = {team.slug: team for team in Team.objects.bulk_create(
@@ -109,19 +106,16 @@ def dynamic(name: str, ways: list = WAYS, **extra: Any) -> str:
     return json.dumps(whole)
 
 
-@made_once
 def planned(author: User, team: Team, text: str, **chosen: Any) -> Proposal:
     """Submitted, its plan before the reviewers."""
     return prepare_proposal(proposal_id=submit_dataflow(actor=author, team=team, text=text, **chosen).pk)
 
 
-@made_once
 def removal_planned(author: User, dataflow: DataflowRecord) -> Proposal:
     """A removal, its plan before the reviewers."""
     return prepare_proposal(proposal_id=remove_dataflow(actor=author, dataflow_id=dataflow.pk).pk)
 
 
-@made_once
 def approved(proposal: Proposal, *reviewers: User) -> Proposal:
     """Approved by these reviewers, in order."""
     for reviewer in reviewers:
@@ -135,7 +129,6 @@ def held_to_estate(proposal: Proposal) -> Proposal:
     return Proposal.objects.select_related("plan", "dataflow__team").get(pk=proposal.pk)
 
 
-@made_once
 def enacted(proposal: Proposal) -> Proposal:
     """Every step of its plan reported to be in force."""
     record = proposal.rollback_plan or proposal.plan
@@ -144,7 +137,6 @@ def enacted(proposal: Proposal) -> Proposal:
         proposal_id=proposal.pk, plan_id=record.pk, progress=PlanProgress(done), at=timezone.now())
 
 
-@made_once
 def ruled(team: Team, rules: Rules, *people: User) -> TeamRules | None:
     """The team asks by these rules: set by the first of these people, agreed to by the second where that is needed."""
     version = set_rules(actor=people[0], team=team, rules=rules)
@@ -156,12 +148,11 @@ def ruled(team: Team, rules: Rules, *people: User) -> TeamRules | None:
 @contextmanager
 def taken_back() -> Iterator[None]:
     """What is done inside is undone, so that several cases may begin with the same world."""
-    with as_before(), transaction.atomic():
+    with transaction.atomic():
         yield
         transaction.set_rollback(True)
 
 
-@made_once
 def running(author: User, team: Team, text: str, *reviewers: User) -> DataflowRecord:
     """Submitted, planned, approved and enacted."""
     return enacted(approved(planned(author, team, text), *reviewers)).dataflow

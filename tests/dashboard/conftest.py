@@ -11,9 +11,9 @@ from scheduler.controllers.evidence.minute_forecasts import MinuteForecasts
 from tests.dashboard.building import World, make_world
 from tests.dashboard.played import Played
 from tests.dashboard.slots_at_work import Slots, slots_at_work
-from tests.made_once import AWAY
 from tests.pages.scheduling import measured
 
+AWAY = "redis://127.0.0.1:1/0"
 SURROUNDINGS = {
     "REDIS_URL": AWAY, "PASSWORD_HASHERS": ["django.contrib.auth.hashers.MD5PasswordHasher"],
     "CHANNEL_LAYERS": {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}}

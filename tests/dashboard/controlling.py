@@ -17,9 +17,6 @@ from dashboard.tasks.controlling import ACTUATORS
 from dashboard.teams.models import Team
 from scheduler.history.series import DATAFLOW, QUERY, TASK, Series
 from tests.dashboard.building import World
-from tests.made_once import made_once
-
-_mode_set = made_once(set_mode)
 
 
 @dataclass
@@ -36,7 +33,7 @@ class Loop:
 
     def set(self, mode: str, *, controller: str = "defragmentation", team: Team | None = None) -> None:
         """Let a controller do so much for City, or another team."""
-        _mode_set(actor=self.world.dev, controller=controller, team=team or self.world.city, mode=mode)
+        set_mode(actor=self.world.dev, controller=controller, team=team or self.world.city, mode=mode)
 
 
 def phases(controller: str = "defragmentation") -> list[str]:

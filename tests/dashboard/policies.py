@@ -16,7 +16,6 @@ from dashboard.operations.posted_events import post_event
 from scheduler.guards.task_figures import subject_of
 from scheduler.history.series import Series
 from tests.dashboard.building import World, approved, document, enacted
-from tests.made_once import made_once
 
 NOW_S = 1_800_000_000
 FAST = PolicyDraft({"all": "rate < 50", "few": "rate >= 50"}, kind="activation")
@@ -47,13 +46,11 @@ def two(name: str = "two") -> str:
     return json.dumps(whole)
 
 
-@made_once
 def proposed(world: World, record: DataflowRecord, draft: PolicyDraft | None = FAST, **more: Any) -> Proposal:
     return prepare_proposal(proposal_id=propose_policy(
         actor=world.carla, dataflow_id=record.pk, task="work", draft=draft, **more).pk)
 
 
-@made_once
 def in_force(world: World, record: DataflowRecord, draft: PolicyDraft | None = FAST, **more: Any) -> Proposal:
     return enacted(approved(proposed(world, record, draft, **more), world.ana))
 
@@ -69,6 +66,5 @@ def wanted(watches: GuardWatches, *, second: int, per_s: float = 20.0, more: dic
     return [switch.alternate for switch in watches.look(load_estate(), rates(per_s) | (more or {}), NOW_S + second)]
 
 
-@made_once
 def posted(world: World) -> PostedEvent:
     return post_event(actor=world.carla, team=world.city, stream="alarm", values={"level": 1})

@@ -10,7 +10,6 @@ from dashboard.approvals.services import (
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.estate_loader import load_estate
 from tests.dashboard.building import World, approved, enacted
-from tests.made_once import made_once
 
 
 def prepared(proposal: Proposal) -> Proposal:
@@ -21,7 +20,6 @@ def status(record: DataflowRecord) -> str:
     return DataflowRecord.objects.get(pk=record.pk).status
 
 
-@made_once
 def paused(world: World, record: DataflowRecord) -> Proposal:
     return enacted(approved(prepared(pause_dataflow(actor=world.carla, dataflow_id=record.pk)), world.ana))
 

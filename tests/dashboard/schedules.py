@@ -11,7 +11,6 @@ from dashboard.approvals.services import (
 from dashboard.catalog.models import DataflowRecord
 from dashboard.plans.choices import ScheduleChoice
 from tests.dashboard.building import World, approved, enacted
-from tests.made_once import made_once
 from tests.pages.scheduling import linear
 
 SAM = ScheduleChoice.of(pair=("MBA", "SAM"))
@@ -21,7 +20,6 @@ def at(rate_per_s: float, pair=("MBA", "SAM"), routing: str = "slot_aware") -> S
     return ScheduleChoice.of(pair=pair, rate_per_s=rate_per_s, routing=routing)
 
 
-@made_once
 def proposed(
     world: World, choice: ScheduleChoice | None, *, name: str = "linear", rate: float = 50, **extra
 ) -> Proposal:
@@ -31,13 +29,11 @@ def proposed(
     return prepare_proposal(proposal_id=proposal.pk)
 
 
-@made_once
 def scheduled(world: World, choice: ScheduleChoice = SAM, **extra) -> DataflowRecord:
     """A dataflow that runs by this schedule."""
     return enacted(approved(proposed(world, choice, **extra), world.ana)).dataflow
 
 
-@made_once
 def rescheduled(world: World, record: DataflowRecord, choice: ScheduleChoice) -> Proposal:
     """Another schedule for it, its plan before the reviewers."""
     proposal = propose_schedule(actor=world.carla, dataflow_id=record.pk, choice=choice)

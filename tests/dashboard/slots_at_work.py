@@ -18,7 +18,6 @@ from scheduler.model.costs import DECLARED, Costs
 from scheduler.model.prices import Prices
 from scheduler.performance.alternates_at_work import AlternatesAtWork
 from scheduler.performance.cost_model import QuerySeen, SlotSeen, expected_cores
-from tests.made_once import made_once
 
 NOON = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -87,17 +86,12 @@ class Slots:
 
 def slots_at_work(monkeypatch: pytest.MonkeyPatch) -> Slots:
     """Slots whose counters the site reads instead of the broker's; it is as late as they have worked."""
-    _machine_named()
+    NodeRow.objects.update(machine=MACHINE)
     made = Slots()
     monkeypatch.setattr(jobs, "slot_counters", made.read)
     monkeypatch.setattr(timezone, "now", lambda: NOON + timedelta(
         seconds=made.seconds, microseconds=next(_LOOKS)))
     return made
-
-
-@made_once
-def _machine_named() -> None:
-    NodeRow.objects.update(machine=MACHINE)
 
 
 def passes(slots: Slots, *, minutes: int, since: datetime) -> datetime:

@@ -28,6 +28,7 @@ from dashboard.audit.trail import audited
 from dashboard.operations.estate_store.estate_loader import load_estate, stored_estate
 from dashboard.operations.estate_store.reservations import reserve
 from dashboard.operations.models import EstateState, SlotRow
+from dashboard.operations.services import register_node
 from dashboard.plans.carrying_over import PlanCarrier
 from dashboard.plans.choices import ScheduleChoice
 from dashboard.plans.computing import compute
@@ -44,7 +45,6 @@ from tests.dashboard.building import (
     enacted,
     held_to_estate,
     planned,
-    register_node,
     removal_planned,
     running,
 )

@@ -31,13 +31,13 @@ from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
 from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.operations.models import EstateState, FragmentRow, NodeRow, SlotRow
-from dashboard.operations.services import drain_node, undrain_node
+from dashboard.operations.services import drain_node, register_node, undrain_node
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition
 from scheduler.plan_progress import PlanProgress
-from tests.dashboard.building import World, approved, document, enacted, planned, register_node, running
+from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.dashboard.draining import done, drained, on, turn
 
 

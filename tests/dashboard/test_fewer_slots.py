@@ -10,12 +10,13 @@ from dashboard.approvals.services import (
     submit_dataflow,
 )
 from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
+from dashboard.operations.services import register_node
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from scheduler.contracts.reports import Reports
 from scheduler.plan_progress import plan_progress
 from scheduler.step_kinds import EnactmentEvidence
-from tests.dashboard.building import World, approved, enacted, planned, register_node
+from tests.dashboard.building import World, approved, enacted, planned
 from tests.dashboard.checks import check_rows
 from tests.dashboard.rearranging import paused, used
 from tests.dashboard.schedules import at, rescheduled, scheduled

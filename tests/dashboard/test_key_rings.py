@@ -18,6 +18,7 @@ from dashboard.operations.estate_store import readable
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.key_rings import ring_of
 from dashboard.operations.live_view.estate_view import view_for
+from dashboard.operations.services import register_node
 from dashboard.pages.ring_drawing import arcs_of
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
@@ -29,7 +30,7 @@ from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.key_loads import STRETCHES, FrequentKey, KeyLoads
 from scheduler.model.ring import KEY_GROUPS, KeyRange, key_group
 from scheduler.reuse.division import is_cut_so
-from tests.dashboard.building import World, register_node
+from tests.dashboard.building import World
 from tests.dashboard.schedules import at, rescheduled
 from tests.dashboard.test_keyed_schedules import keyed, mean, run  # noqa: F401 - a fixture
 from tests.pages.markup import Markup, assert_sound

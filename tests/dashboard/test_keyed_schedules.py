@@ -10,6 +10,7 @@ import pytest
 from dashboard.approvals.difference import difference
 from dashboard.approvals.services import drop_left_bundles, prepare_proposal, roll_back_proposal, submit_dataflow
 from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
+from dashboard.operations.services import register_node
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.profiles.services.importing import import_profiles
@@ -19,10 +20,9 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.applying import apply_plan
 from scheduler.model.fragment import Fragment
 from scheduler.model.ring import Ring
-from tests.dashboard.building import World, approved, enacted, register_node
+from tests.dashboard.building import World, approved, enacted
 from tests.dashboard.checks import check_rows
 from tests.dashboard.schedules import at, rescheduled
-from tests.made_once import made_once
 from workers.engine.desired_publishing import desired_of
 from workers.library import registry
 
@@ -43,14 +43,9 @@ def averages() -> str:
 
 @pytest.fixture
 def keyed(world: World) -> World:
-    profiled_by_key(world)
-    return world
-
-
-@made_once
-def profiled_by_key(world: World) -> None:
     import_profiles(actor=world.carla, text=PROFILES)
     register_node(name="n1", slots=10)
+    return world
 
 
 def mean(record) -> Fragment:
@@ -58,7 +53,6 @@ def mean(record) -> Fragment:
     return estate.fragments[estate.places[estate.submitted[str(record.pk)].running["mean"]][0]]
 
 
-@made_once
 def run(world: World, rate_per_s: float):
     proposal = submit_dataflow(actor=world.carla, team=world.city, text=averages(), schedule=at(rate_per_s))
     return enacted(approved(prepare_proposal(proposal_id=proposal.pk), world.ana)).dataflow

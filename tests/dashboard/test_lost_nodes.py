@@ -18,10 +18,11 @@ from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
 from dashboard.operations.live_reader import live_dataflow
 from dashboard.operations.live_view.missed_nodes import MissedNodes
 from dashboard.operations.models import NodeRow
+from dashboard.operations.services import register_node
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import NodeReport, QueryReport, Reports, SlotReport
 from scheduler.model.fragment import node_of
-from tests.dashboard.building import World, document, register_node, running
+from tests.dashboard.building import World, document, running
 from tests.dashboard.draining import on, turn
 from workers.engine import lost_nodes
 from workers.engine.desired_publishing import desired_of

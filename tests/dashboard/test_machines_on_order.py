@@ -39,11 +39,12 @@ from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.schedulable_slots import node_sizes
 from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.operations.models import NodeRow
+from dashboard.operations.services import register_node
 from scheduler.contracts.reports import NodeReport, Reports
 from scheduler.controllers.alternate_adaptation import Adaptations
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
 from tests.dashboard.alerting import receiver
-from tests.dashboard.building import World, register_node
+from tests.dashboard.building import World
 
 HOUR = timedelta(hours=1)
 

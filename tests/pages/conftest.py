@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from django.conf import settings
 from django.test import Client
 from django.urls import reverse
 
@@ -14,16 +13,13 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.schedules.promises import in_force
-from dashboard.teams.models import User
 from tests.dashboard.building import World, approved, enacted, planned
 from tests.dashboard.conftest import _surroundings, sent, world  # noqa: F401
-from tests.made_once import made_once
 from tests.pages.deployment import halves, heard, unchained  # noqa: F401
 from tests.pages.observed import RATE, Observed
 from tests.pages.scheduling import linear, measured
 
 ClientOf = Callable[[str], Client]
-LOGIN = "dashboard.teams.logins.ThrottledBackend"
 
 
 @pytest.fixture
@@ -31,17 +27,10 @@ def client_of(world: World) -> ClientOf:  # noqa: F811 - pytest's way of naming 
     """A logged-in client by user name."""
     def log_in(name: str) -> Client:
         client = Client()
-        client.cookies[settings.SESSION_COOKIE_NAME] = session_of(world.users[name])
+        client.force_login(world.users[name], backend="dashboard.teams.logins.ThrottledBackend")
         return client
 
     return log_in
-
-
-@made_once
-def session_of(user: User) -> str:
-    client = Client()
-    client.force_login(user, backend=LOGIN)
-    return client.cookies[settings.SESSION_COOKIE_NAME].value
 
 
 @pytest.fixture
@@ -52,18 +41,11 @@ def waiting(world: World) -> DataflowRecord:  # noqa: F811
 
 
 @pytest.fixture
-def scheduled(world: World) -> DataflowRecord:  # noqa: F811
+def scheduled(world: World, client_of: ClientOf) -> DataflowRecord:  # noqa: F811
     """A dataflow that runs by MBA with SAM, for 190 events/s."""
-    return scheduled_by_page(world)
-
-
-@made_once
-def scheduled_by_page(world: World) -> DataflowRecord:  # noqa: F811
     measured(world, slots=16)
     record = planned(world.carla, world.city, linear()).dataflow
-    client = Client()
-    client.cookies[settings.SESSION_COOKIE_NAME] = session_of(world.carla)
-    client.post(reverse("schedule_propose", args=[record.pk]), {"pair": "MBA-SAM", "rate": str(RATE)})
+    client_of("carla").post(reverse("schedule_propose", args=[record.pk]), {"pair": "MBA-SAM", "rate": str(RATE)})
     return enacted(approved(prepare_proposal(proposal_id=Proposal.objects.get(dataflow=record).pk), world.ana)).dataflow
 
 

@@ -16,7 +16,6 @@ from dashboard.operations.services import register_node
 from scheduler.contracts.reports import NodeReport, Reports
 from scheduler.model.fragment import Slot, node_of
 from tests.dashboard.building import World, document, running
-from tests.made_once import made_once
 from workers.engine.observed import Flows, TaskFlow
 
 
@@ -44,17 +43,12 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> None:
 def unchained(world: World, heard: None, monkeypatch: pytest.MonkeyPatch, settings) -> DataflowRecord:
     """A dataflow of four queries that take little, beside a second node; any traffic is worth a move."""
     settings.DEPLOYMENT_LEAST_KB_S = 0.0
-    record = unchained_line(world)
-    monkeypatch.setattr(jobs, "read_live", lambda *_: reading(cpu=dict.fromkeys(load_estate().fragments, 0.05)))
-    return record
-
-
-@made_once
-def unchained_line(world: World) -> DataflowRecord:
     register_node(name="n2", slots=2)
     text = json.loads(document("line"))
     text["tasks"] = [task | {"chain": "never"} for task in text["tasks"]]
-    return running(world.carla, world.city, json.dumps(text), world.ana)
+    record = running(world.carla, world.city, json.dumps(text), world.ana)
+    monkeypatch.setattr(jobs, "read_live", lambda *_: reading(cpu=dict.fromkeys(load_estate().fragments, 0.05)))
+    return record
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from itertools import pairwise
 from dashboard.operations.services import register_node
 from dashboard.profiles.services.importing import import_profiles
 from tests.dashboard.building import World
-from tests.made_once import made_once
 
 # One thread of π is nearly what a slot sustains; parsing takes memory; the download does best with many threads.
 PROFILES = """task,threads,peak_rate_tuples_s,cpu_pct,mem_pct,origin
@@ -45,7 +44,6 @@ def two_sources(name: str = "two", *, rates: tuple[float, float] = (10, 40)) -> 
         "tasks": tasks, "streams": streams, "rates": dict(zip(("slow", "fast"), rates, strict=True))})
 
 
-@made_once
 def measured(world: World, *, slots: int = 8) -> None:
     """Profiles of all its tasks, and a node with so many slots."""
     import_profiles(actor=world.carla, text=PROFILES)

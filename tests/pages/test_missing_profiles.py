@@ -8,12 +8,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from dashboard.operations.models import NodeRow, SlotRow
+from dashboard.operations.services import register_node
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from dashboard.profiles.services.choosing import set_aside_profile
 from dashboard.profiles.services.sweeps import start_sweep
 from dashboard.profiles.targets import target_of_type
 from scheduler.performance.shipped import SPEED
-from tests.dashboard.building import World, document, planned, register_node, running
+from tests.dashboard.building import World, document, planned, running
 from tests.pages.building import JSON, rows
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup, assert_sound
