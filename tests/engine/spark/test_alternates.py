@@ -27,7 +27,7 @@ from .rig import Rig, catalogue, running_agent
 from .switching_estate import DROPS, ELEMENTS, since, static_alone, switching_estate
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
-TURNS = 3  # in the short run: 12 switches
+TURNS = 2  # in the short run: 8 switches
 SWITCHES, KILLS, LONG_S = 50, 20, 1_200.0  # of the long form
 
 

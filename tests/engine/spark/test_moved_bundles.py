@@ -119,6 +119,7 @@ def kill(rig: Rig, slot: str) -> None:
 ROUND = (("shift",), ("count",), ("t1",), ("out", "shift"), ("look", "t1"), ("shift", "shift", "count"))
 
 
+@pytest.mark.long  # tests/engine/agents plays it; test_moves.py and test_keyed_bundles.py have moves and parts
 def test_a_bundle_and_its_neighbours_move_and_change_no_output(rig: Rig, afterwards_nothing: None) -> None:
     moving = Moving(rig, 1)
     for tasks in (("shift",), ("t1", "out")):

@@ -124,7 +124,7 @@ def check(moving: Moving, *, on_cluster: bool) -> None:
 
 
 def test_moves_and_a_kill_change_no_output(rig: Rig) -> None:
-    play(rig, 13, moves=6, kills=1)  # ten with those between nodes, and of bundles
+    play(rig, 13, moves=3, kills=1)
 
 
 @pytest.mark.long

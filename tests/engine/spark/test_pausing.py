@@ -121,6 +121,7 @@ def test_what_fails_with_its_batch_comes_to_rest_and_goes_on_behind_it(rig: Rig,
     assert seqs == list(range(len(seqs))), "who reads the same stream gets all"
 
 
+@pytest.mark.long  # the channels' contract has it: test_begin.py
 def test_a_paused_source_goes_on_with_its_next_number_and_no_burst(rig: Rig):
     publish(rig, fragment("q1-0", "count", "out"))
     rig.wait_running("q1-0")
@@ -138,6 +139,7 @@ def test_a_paused_source_goes_on_with_its_next_number_and_no_burst(rig: Rig):
     assert all(event["_born"] >= resumed_ms for event in events[len(before):])
 
 
+@pytest.mark.long  # tests/engine/channels/test_registry.py has where, test_slot.py a reader that joins
 def test_a_new_reader_begins_where_it_asks_to(rig: Rig):
     alone = fragment("j1-0", "count", "out", outlets={"count": ("j1-1",)})
     publish(rig, alone, fragment("j1-1", "sum", "summed"))

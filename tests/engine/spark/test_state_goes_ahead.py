@@ -17,7 +17,8 @@ from workers.engine.agents.transport.ahead import LIMITS, is_worth_another
 
 from .rig import Hosts, estate_of
 
-pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("nodes")]
+# In the short run test_lost_nodes.py has state that goes from node to node, test_store_copies.py copies and rounds.
+pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.long, pytest.mark.xdist_group("nodes")]
 
 
 class Hoarding:
@@ -122,13 +123,11 @@ def play(
 
 
 @pytest.mark.timeout(1_500)
-@pytest.mark.parametrize("kill_after_s", [  # test_moves_between_nodes.py kills in the short run
-    None, pytest.param(1.0, marks=pytest.mark.long)], ids=["undisturbed", "killed"])
+@pytest.mark.parametrize("kill_after_s", [None, 1.0], ids=["undisturbed", "killed"])
 def test_some_mb_of_state_go_ahead_and_change_no_output(hosts: Hosts, kill_after_s: float | None) -> None:
     play(hosts, keys=150, often=10, length=20_000, rate_per_s=50.0, kill_after_s=kill_after_s)
 
 
-@pytest.mark.long
 @pytest.mark.timeout(7_200)
 def test_a_hundred_mb_of_state_go_ahead_and_change_no_output(hosts: Hosts) -> None:
     play(hosts, keys=2_000, often=500, length=50_000, rate_per_s=100.0, kill_after_s=10.0)
