@@ -108,7 +108,8 @@ def start(tmp_path: Path) -> Iterator:
         process.communicate()
 
 
-@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("sent", [
+    signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.long)])  # it hears all alike
 def test_a_signal_stops_everything(start, sent: signal.Signals) -> None:
     system = start(sleeper("a"), STUBBORN, PARENT, CARELESS)
     system.until_ready()

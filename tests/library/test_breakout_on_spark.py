@@ -73,7 +73,7 @@ def test_no_way_out_of_a_condition_of_join(events, side):
         build("join", events, on=["symbol"], left_columns=["r"], right_columns=["s=r"], **conditions)
 
 
-@pytest.mark.parametrize("substitute", ["false", "true"])
+@pytest.mark.parametrize("substitute", [pytest.param("false", marks=pytest.mark.long), "true"])
 def test_nothing_is_put_into_a_constant(spark, events, substitute):
     """Neither with the setting of a slot's session, nor where Spark's own is in force."""
     ways = ["{}", "concat(symbol, {})", "replace('a', 'a', {})"]  # in one query, which is compiled once

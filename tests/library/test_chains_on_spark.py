@@ -47,6 +47,7 @@ def reference(senml: list[str], ranges: dict, known: BloomFilter):
         yield seq, entries["source"], values
 
 
+@pytest.mark.long  # each of its tasks is held to plain Python alone; test_outputs_sacred.py runs the whole
 def test_etl(stream, ticks):
     document = sample("urban_etl")
     config = {task["id"]: task.get("config", {}) for task in document["tasks"]}
@@ -83,12 +84,8 @@ def test_etl(stream, ticks):
                 value if value is None else pytest.approx(value))
 
 
-@pytest.mark.parametrize("ids", [
-    ("smooth", "forecast", "forecasts"),
-    # Of one stateful task test_state_on_spark.py says the same.
-    pytest.param(("average", "averages"), marks=pytest.mark.long),
-    pytest.param(("distinct", "counts"), marks=pytest.mark.long),
-])
+@pytest.mark.long  # several folds in a query: the channels' test_hosted_folds.py; one: test_state_on_spark.py
+@pytest.mark.parametrize("ids", [("smooth", "forecast", "forecasts"), ("average", "averages"), ("distinct", "counts")])
 def test_stats_do_not_depend_on_batches(ids, stream, ticks):
     """Two stateful tasks in one query included; a checkpoint is taken up half-way."""
     document = sample("urban_stats")

@@ -3,6 +3,9 @@ before, and Spark would have failed."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -138,7 +141,13 @@ def empty_stream(spark, tmp_path_factory):
     return make
 
 
-@pytest.mark.parametrize("name,ddl,config", CASES, ids=[f"{case[0]}-{place}" for place, case in enumerate(CASES)])
+# Made of the same expressions as urban_sensing, for each of which Spark takes seconds.
+MUCH_ALIKE = {"smart_meter", "wearable", "taxi_trips"}
+
+
+@pytest.mark.parametrize("name,ddl,config", [
+    pytest.param(*case, id=f"{case[0]}-{place}", marks=pytest.mark.long if case[0] in MUCH_ALIKE else ())
+    for place, case in enumerate(CASES)])
 def test_a_task_has_the_columns_that_its_type_declares(name, ddl, config, spark, empty_stream):
     task_type = registry.task_types()[name]
     declared = registry.columns_of(task_type, columns_of_ddl(spark, ddl), config)
@@ -146,7 +155,16 @@ def test_a_task_has_the_columns_that_its_type_declares(name, ddl, config, spark,
     assert list(declared.types.items()) == build(name, empty_stream(ddl), **config).dtypes
 
 
-@pytest.mark.parametrize("name,ddl,config", [case for case in CASES if registry.task_types()[case[0]].opens], ids=str)
+def first_of_each_type() -> Iterator[Any]:
+    """Of the types whose batches may stay open; the long run has their other cases, too."""
+    seen: set[str] = set(MUCH_ALIKE)
+    for case in CASES:
+        if registry.task_types()[case[0]].opens:
+            yield pytest.param(*case, marks=pytest.mark.long if case[0] in seen else ())
+            seen.add(case[0])
+
+
+@pytest.mark.parametrize("name,ddl,config", first_of_each_type(), ids=str)
 def test_batches_of_a_type_that_says_so_may_stay_open(name, ddl, config, spark, tmp_path):
     """As its slot finds by Spark's plan: folds are at the host, and nothing else keeps state or runs Python."""
     task_type = registry.task_types()[name]

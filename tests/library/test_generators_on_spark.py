@@ -52,7 +52,7 @@ def test_events_carry_the_schema(source, ticks):
 
 
 @pytest.mark.parametrize("source", [  # the others are made of the same expressions
-    source if source in ("urban_sensing", "taxi_trips") else pytest.param(source, marks=pytest.mark.long)
+    source if source == "urban_sensing" else pytest.param(source, marks=pytest.mark.long)
     for source in SOURCES])
 def test_an_event_depends_on_seed_number_and_time_alone(source, ticks):
     whole = build(source, ticks(30)).collect()
@@ -67,7 +67,9 @@ def test_sensors_report_in_turn(ticks):
     assert names == {f"urban-{number:04d}": 3 for number in range(20)}
 
 
-@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("source", [
+    source if source in ("urban_sensing", "taxi_trips") else pytest.param(source, marks=pytest.mark.long)
+    for source in SOURCES])
 def test_gaps_and_outliers_come_as_often_as_asked_for(source, ticks):
     schema = SCHEMAS[SOURCES[source]]
     count = min(3_000, 15_000 // len(schema.fields))  # what a share is taken of are readings

@@ -76,7 +76,13 @@ def test_the_key_and_how_far_marks_go_are_what_the_config_says():
     assert types["deduplicate"].ahead_ms({}) == 0
 
 
-@pytest.mark.parametrize(("name", "config"), CASES)
+# By a number, by two columns, by marks, and a function of a package. Of the others test_folds.py has that keys do not
+# disturb each other.
+IN_SHORT = {"block_average", "join_by_message", "deduplicate", "python_by_key"}
+
+
+@pytest.mark.parametrize(("name", "config"), [
+    pytest.param(*case, marks=() if case[0] in IN_SHORT else pytest.mark.long) for case in CASES])
 def test_rows_of_a_key_do_not_depend_on_the_number_of_bundles(name, config, spark, tmp_path, monkeypatch):
     install_package(tmp_path, monkeypatch)
     folded: list[FoldedStream] = []

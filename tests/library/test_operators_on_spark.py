@@ -48,8 +48,12 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("case", [  # sessions are kept as other windows are: test_windows.py
-    pytest.param(case, marks=pytest.mark.long) if case == "window, sessions" else case for case in CONFIGS])
+# Of the others test_state_store.py says the same without Spark, and below repetitions are dropped on Spark.
+IN_SHORT = {"window", "join", "align"}
+
+
+@pytest.mark.parametrize("case", [
+    case if case in IN_SHORT else pytest.param(case, marks=pytest.mark.long) for case in CONFIGS])
 def test_batches_and_restarts_change_nothing(case, stream, tmp_path):
     """Nor does it that state is kept by key, as it is where there is much."""
     name, config = case.partition(",")[0], CONFIGS[case]

@@ -63,6 +63,7 @@ def require(reader: PlayedReader, rig: Any, numbers: list[int], host: Played) ->
     assert [number_of(row["_seq"]) for row in reader.rows] == list(range(len(reader.rows)))
 
 
+@pytest.mark.long  # the test below has both, too, where nothing comes twice
 def test_events_come_in_order_with_their_columns(host, rig):
     reader = reading(host, rig)
     rig.send(range(50))
@@ -84,6 +85,9 @@ def test_a_host_that_is_killed_at_any_moment_loses_nothing(host, rig):
         host.kill()
         host.start()
     require(reader, rig, list(range(sent)), host)
+    assert all(row["text"] == f"event {row['n']}" and row["_time"] == row["_born"] for row in reader.rows)
+    if rig.exact:
+        assert [row["n"] for row in reader.rows] == list(range(sent))
 
 
 @pytest.mark.long

@@ -34,8 +34,8 @@ def in_short(*kinds: str) -> pytest.MarkDecorator:
         indirect=True)
 
 
-OF_ANY_KIND = in_short("files")  # what a node does of a look, whatever it looks at
-OF_ANY_STORE = in_short("kafka", "files")  # of every kind the newest events come, and that one is away is told
+# What a node does of a look, whatever it looks at. Of every kind the newest events come, and that one is away is told.
+OF_ANY_KIND = in_short("files")
 
 
 @pytest.fixture(scope="module", params=[*KINDS, *(pytest.param(kind, marks=pytest.mark.long) for kind in VARIANTS)])
@@ -118,7 +118,7 @@ def test_the_newest_events_come_newest_first_with_their_types(node, rig):
         assert seen.events[0] == {"n": 49, "text": "event 49"} and numbers[-1] == 30
 
 
-@OF_ANY_STORE
+@OF_ANY_KIND  # test_damage.py and test_kafka_batches.py have what their readers cannot read
 def test_what_cannot_be_read_is_told_as_the_connector_tells_it(node, rig):
     def send() -> None:
         rig.send([1])
@@ -132,7 +132,7 @@ def test_what_cannot_be_read_is_told_as_the_connector_tells_it(node, rig):
         assert unread.reason and unread.place
 
 
-@in_short("postgresql", "files", "mqtt 5")
+@in_short("postgresql", "files")  # whose columns have types, and whose messages have none
 def test_columns_are_proposed_for_a_source_of_which_nobody_has_named_any(node, rig):
     seen = looked(node, rig, lambda: rig.send(range(5)), proposes=True)
     proposal = seen.state.proposal

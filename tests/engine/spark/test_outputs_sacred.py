@@ -25,8 +25,7 @@ from .recording import EVENTS, recorded  # noqa: F401
 from .rig import NODE, Rig
 
 pytestmark = [
-    pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(600), pytest.mark.usefixtures("afterwards_nothing"),
-    pytest.mark.xdist_group("slots that die")]
+    pytest.mark.spark, pytest.mark.broker, pytest.mark.timeout(600), pytest.mark.usefixtures("afterwards_nothing")]
 
 # The same first tasks, then ETL's clean-up of messages and STATS' three statistics, as RIoTBench joins them.
 ETL = """

@@ -195,6 +195,7 @@ def test_a_killed_slot_resumes_everything_exactly_once(rig, tmp_path):
     assert written == list(range(len(written))) and len(written) > 50
 
 
+@pytest.mark.long  # test_usage.py holds what a tree uses to its processes' own figures, test_attribution.py its sharing
 def test_what_tasks_used_adds_up_to_what_their_slot_used(rig):
     busy = chain("a", ("numbers", {"rate_per_s": 200.0}), ("pi_viete", {"iterations": 40_000}), ("kept", {}))
     quiet = chain("b", ("numbers", {"rate_per_s": 0.2}), ("shift", {"by": 1}), ("kept", {}))

@@ -23,6 +23,7 @@ def batch_of(entry: str) -> int:
     return int(entry.split("-")[0])
 
 
+@pytest.mark.long  # test_gate.py has one, its numbers, schedule and channel
 def test_a_successor_goes_on_with_numbers_schedule_and_channel(rig: Rig) -> None:
     rate_per_s = 300
     few = rig.with_config(max_rows=400)  # of a batch: a busy machine would have all that is due in one

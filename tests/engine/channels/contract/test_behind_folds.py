@@ -122,6 +122,7 @@ def test_branches_behind_a_fold_go_on_with_its_state(rig: Rig) -> None:
     assert sorted((row["_seq"], row["meter"], row["x"], row["made"]) for row in out) == expected
 
 
+@pytest.mark.long  # test_switched_state.py has what warms up, the test above what is behind a fold
 def test_an_alternate_warms_up_behind_a_fold(rig: Rig) -> None:
     rig = rig.with_config(max_rows=40)
     windows = {"twos": 2, "threes": 3, "fours": 4}  # the third is never on

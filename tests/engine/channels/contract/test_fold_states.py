@@ -19,6 +19,7 @@ from .rig import Rig, wait_until
 pytestmark = [pytest.mark.spark, pytest.mark.broker]
 
 
+@pytest.mark.long  # tests/engine/spark/test_moves.py moves them, so that they are the right ones
 def test_a_query_at_rest_gives_the_states_that_are_in_its_checkpoint(rig: Rig) -> None:
     """Of two folds, one of which gets events only now and then; and it goes on afterwards."""
     ticks = rig.ticks("a", rate_per_s=200)

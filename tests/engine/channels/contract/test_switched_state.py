@@ -109,6 +109,7 @@ def _stop(query: Query, *, what: str) -> None:
     wait_until(lambda: not query.isActive, what=what)
 
 
+@pytest.mark.long  # paths do so below, and on slots: tests/engine/spark/test_alternates.py
 def test_alternates_begin_without_state_when_they_are_switched_on(rig: Rig) -> None:
     rig = rig.with_config(max_rows=40)
     builds = {"all": averages(4, of="all"), "evens": averages(3, of="evens")}
@@ -174,6 +175,7 @@ def test_alternates_by_key_go_on_with_one_state(rig: Rig) -> None:
     assert made == expected
 
 
+@pytest.mark.long  # one path does so beside another below
 def test_an_alternate_warms_up_beside_the_one_that_is_on(rig: Rig) -> None:
     rig = rig.with_config(max_rows=40)
     builds = {"all": averages(4, of="all"), "evens": averages(50, of="evens")}
@@ -270,7 +272,8 @@ def passed(name: str, own: Blocks, seq: int) -> list[tuple]:
     return [*second, *rest, *passing]
 
 
-@pytest.mark.parametrize("begins", [True, False], ids=["fresh", "shared"])
+@pytest.mark.parametrize("begins", [  # keys of alternates with one state: the second test above; test_switched_folds.py
+    True, pytest.param(False, marks=pytest.mark.long)], ids=["fresh", "shared"])
 def test_the_folds_of_paths_are_a_row_of_folds(rig: Rig, begins: bool) -> None:
     rig = rig.with_config(max_rows=40)
     turns = ["flat", "deep", "plain", "deep"] + (["deep+flat", "flat", "flat+deep", "deep"] if begins else ["flat"])
