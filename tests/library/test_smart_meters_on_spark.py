@@ -19,7 +19,8 @@ def test_a_reading_depends_on_seed_and_number_alone(ticks):
     whole = build("smart_meters", ticks(300), meters=7).collect()
     assert build("smart_meters", ticks(113), meters=7).collect() == whole[:113]
     slower = ticks(187, start=113, rate_per_s=0.5).repartition(3)
-    assert [(row[0], *row[3:]) for row in build("smart_meters", slower, meters=7).sort("_seq").collect()] == [(row[0], *row[3:]) for row in whole[113:]]
+    rows = build("smart_meters", slower, meters=7).sort("_seq").collect()
+    assert [(row[0], *row[3:]) for row in rows] == [(row[0], *row[3:]) for row in whole[113:]]
     other = build("smart_meters", ticks(300), meters=7, seed=2).collect()
     assert sum(ours.kwh == theirs.kwh for ours, theirs in zip(whole, other, strict=True)) < 30
 
