@@ -164,7 +164,7 @@ def first_of_each_type() -> Iterator[Any]:
             seen.add(case[0])
 
 
-@pytest.mark.parametrize("name,ddl,config", first_of_each_type(), ids=str)
+@pytest.mark.parametrize("name,ddl,config", [*first_of_each_type()], ids=str)
 def test_batches_of_a_type_that_says_so_may_stay_open(name, ddl, config, spark, tmp_path):
     """As its slot finds by Spark's plan: folds are at the host, and nothing else keeps state or runs Python."""
     task_type = registry.task_types()[name]
