@@ -52,6 +52,7 @@ def test_events_go_on_while_a_batch_is_open(rig: Rig) -> None:
     assert numbers == selected(numbers[-1] + 1)
 
 
+@pytest.mark.long  # a slot is killed in open batches: tests/engine/spark/test_real_time.py; below groups are repeated
 def test_what_is_stopped_in_an_open_batch_is_read_again_and_made_once(rig: Rig) -> None:
     chance = random.Random(4)
     events = 1_500
@@ -174,6 +175,7 @@ def test_an_outlet_that_opens_is_in_force_long_before_the_batch_would_end(rig: R
     assert numbers == list(range(numbers[0], numbers[-1] + 1))
 
 
+@pytest.mark.long  # in slots they do: tests/engine/spark/test_real_time.py
 def test_a_query_that_rests_goes_on_in_the_other_mode(rig: Rig) -> None:
     first = source(rig)
     for turn in range(4):
