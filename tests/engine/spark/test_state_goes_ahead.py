@@ -17,7 +17,7 @@ from workers.engine.agents.transport.ahead import LIMITS, is_worth_another
 
 from .rig import Hosts, estate_of
 
-# In the short run test_lost_nodes.py has state that goes from node to node, test_store_copies.py copies and rounds.
+# In the short run test_moves_between_nodes.py moves state on Spark, test_store_copies.py has copies and rounds.
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.long, pytest.mark.xdist_group("nodes")]
 
 
