@@ -30,7 +30,7 @@ OF_ANYBODY = ["/login/"]
 LATER_STEPS = [f"/dataflows/own-data/{step}" for step in ("columns", "work", "target")]
 # The short run measures every page; axe looks at one of so many of them, and at the contrast of fewer: that takes
 # longer than all other rules. The markup of every page is checked by tests/pages/test_every_page.py, too.
-EVERY, EVERY_CONTRAST = 4, 8
+EVERY, EVERY_CONTRAST = 8, 16
 WIDTHS, THEMES = (400, 1280), ("light", "dark")
 CONTRAST = "color-contrast"
 
