@@ -116,6 +116,7 @@ def test_a_slot_that_has_too_much_to_do_gives_a_query_to_the_other(
     assert phases("deployment") == ["kept"], "nothing goes back"
 
 
+@pytest.mark.long  # test_controllers.py takes back what did not come
 def test_what_was_promised_and_does_not_come_is_taken_back(loop: Loop, crowded: list[DataflowRecord]) -> None:
     hot, cores = moved(loop, crowded)
     (left,) = heads_by_slot()[hot]
@@ -128,6 +129,8 @@ def test_what_was_promised_and_does_not_come_is_taken_back(loop: Loop, crowded: 
     assert len(heads_by_slot()[hot]) == 2
 
 
+# In the short run scheduler/controllers/test_deploying.py has the price, and tests/pages/test_deployment.py tells it.
+@pytest.mark.long
 def test_where_cpu_lacks_its_price_is_told(loop: Loop, crowded: list[DataflowRecord], settings) -> None:
     settings.CORE_HOUR_PRICE = 0.05
     hot = next(iter(heads_by_slot()))
@@ -185,6 +188,7 @@ def test_several_queries_go_to_another_node_by_one_plan_and_come_back_by_one(loo
     assert nodes() == ["n1", "n1", "n2", "n2"]
 
 
+@pytest.mark.long  # tests/pages/test_deployment.py has it
 def test_a_little_traffic_moves_nothing(loop: Loop, world: World, settings) -> None:
     settings.DEPLOYMENT_LEAST_KB_S = 10.0
     record = scattered(world)

@@ -19,6 +19,7 @@ from dashboard.operations.live_view.query_states import query_state
 from dashboard.operations.models import FragmentRow
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import QueryReport, Reports, SlotReport
+from tests.cases import each
 from tests.dashboard.building import World, document, running
 from workers.engine.observed import Flows, TaskFlow
 from workers.library.registry import PluginProblem
@@ -120,7 +121,7 @@ def test_nothing_is_said_of_what_is_well(
     assert estate["dataflows"][str(record.pk)]["state"] == "running"
 
 
-@pytest.mark.parametrize(("changes", "part", "state", "severity", "of_dataflow"), [
+@each("changes, part, state, severity, of_dataflow", [
     ({"slot": {"state": "starting", "restarts": 1, "error": "Its process was killed by SIGKILL.", "fragments": {}}},
      "slot", "recovering", "warn", "recovering"),
     ({"slot": {"state": "stalled", "silent_ms": 2_500}}, "slot", "stalled", "bad", "stalled"),
@@ -197,7 +198,7 @@ def test_a_slow_reader_is_named(world: World, record: DataflowRecord, monkeypatc
         assert live_estate(viewer_of(world.carla))["health"][f"channel/{writer}"]["cause"].startswith("A reader")
 
 
-@pytest.mark.parametrize(("refused", "severity"), [("", "warn"), ("full", "bad"), ("No space left on device", "bad")])
+@each("refused, severity", [("", "warn"), ("full", "bad"), ("No space left on device", "bad")])
 def test_a_reader_that_goes_on_from_disk_is_told_and_whom_it_holds_back(
     world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch, refused: str, severity: str
 ) -> None:
@@ -214,7 +215,7 @@ def test_a_reader_that_goes_on_from_disk_is_told_and_whom_it_holds_back(
     assert f"spill/{reader.id}" in live_dataflow(viewer_of(world.carla), slow.pk)["health"]
 
 
-@pytest.mark.parametrize(("state", "severity"), [
+@each("state, severity", [
     ("away", "bad"), ("retrying", "bad"), ("throttled", "warn"), ("running", None), ("starting", None)])
 def test_a_live_source_that_is_not_read_is_told_to_whom_it_concerns(
     world: World, monkeypatch: pytest.MonkeyPatch, state: str, severity: str | None
@@ -255,7 +256,7 @@ def test_another_team_learns_that_a_source_is_away_and_not_which_host(
     assert "mqtt.example.org is silent." in repr(live_estate(viewer_of(world.carla))["health"])
 
 
-@pytest.mark.parametrize(("state", "severity"), [("running", None), ("away", "bad"), ("retrying", "bad")])
+@each("state, severity", [("running", None), ("away", "bad"), ("retrying", "bad")])
 def test_a_sink_that_is_not_written_is_told_to_whom_it_concerns(
     world: World, monkeypatch: pytest.MonkeyPatch, state: str, severity: str | None
 ) -> None:

@@ -26,6 +26,7 @@ from scheduler.history.series import QUERY, STREAM, TASK, Series
 from scheduler.latency.pacing import LimitOnWay, Queries, expected_at
 from scheduler.latency.ways import way_of
 from scheduler.model.latency_limits import LatencyLimit
+from tests.cases import each
 from tests.dashboard.building import World, document, running
 from tests.dashboard.played import Played
 from tests.scheduler.latency.lines import FLOW, LINES, Line, costs_of, lasts_s, line_of, waits_s
@@ -144,8 +145,9 @@ def homes_of(record: DataflowRecord) -> dict[str, str]:
 
 @pytest.mark.parametrize(("along", "quick"), [
     ("[parse, average]", set()),
-    ("[sense -> parse, parse]", set()),
-    ("[sense, sense -> parse]", {"sense", "parse"}),
+    # tests/scheduler/latency/test_real_time.py and test_setting_up.py have parts that begin or end with a stream.
+    pytest.param("[sense -> parse, parse]", set(), marks=pytest.mark.long),
+    pytest.param("[sense, sense -> parse]", {"sense", "parse"}, marks=pytest.mark.long),
     ("[sense, parse]", {"sense", "parse"})])
 def test_only_what_waits_on_a_part_gets_batches_more_often(
     world: World, played: Played, apart: DataflowRecord, client: Client, along: str, quick: set[str]
@@ -184,7 +186,7 @@ def test_nodes_are_told_with_which_streams_a_limit_begins_and_ends(
     assert LatencyStatus.objects.filter(dataflow=apart).count() == 2
 
 
-@pytest.mark.parametrize(("along", "message"), [
+@each("along, message", [
     ("[sense -> average, average]", "No stream goes from sense to average."),
     ("[parse -> sense]", "No stream goes from parse to sense."),
     ("[sense -> prase]", "names task prase, which does not exist")])

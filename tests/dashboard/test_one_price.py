@@ -149,6 +149,7 @@ def test_alone_everything_says_the_same_from_the_first_look_to_the_bill(world: W
     assert price_of_kind(record, PAUSING).rests_on == BILLED
 
 
+@pytest.mark.long  # tests/scheduler/test_running_costs.py has when what was billed is told
 def test_where_it_costs_something_else_now_what_was_billed_is_not_told(world: World, slots: Slots) -> None:
     record = running(world.carla, world.city, document("traffic"), world.ana)
     record_usage(at=NOON)

@@ -34,6 +34,7 @@ from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import deactivate, remove_member, set_role, set_secret
 from scheduler.approving import Automatic, Clause, EnactmentWindow, Freeze, InvalidRules, Rules
 from scheduler.model.errors import InvalidTransition, PermissionDenied, StalePlan, WeirError
+from tests.cases import each
 from tests.dashboard.building import World, document, held_to_estate, make_world, planned, ruled, running
 
 HOUR_MS = 3_600_000
@@ -257,7 +258,7 @@ def test_rules_that_ask_for_less_wait_for_a_second_person(world: World) -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("who", ["abe", "ana", "root"])
+@each("who", ["abe", "ana", "root"])
 def test_what_is_declined_never_holds(world: World, who: str) -> None:
     version = set_rules(actor=world.ana, team=world.city, rules=LESS)
     decline_rules(actor=world.users[who], team=world.city, number=version.number)
@@ -294,7 +295,7 @@ POST = {
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("effects", "with_secret", "status"), [
+@each("effects, with_secret, status", [
     ((), False, "pending"), ((), True, "pending"), (("network",), False, "executing"), (("network",), True, "pending"),
     (("network", "secrets"), True, "executing"), (("database", "secrets"), True, "pending")])
 def test_effects_and_secrets_are_approved_beforehand_where_they_are_named_alone(
@@ -312,7 +313,7 @@ def test_effects_and_secrets_are_approved_beforehand_where_they_are_named_alone(
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("lose", ["role", "team", "account"])
+@each("lose", ["role", "team", "account"])
 def test_an_approval_counts_while_its_giver_may_give_one(world: World, lose: str) -> None:
     set_rules(actor=world.ana, team=world.city, rules=Rules(otherwise=Clause(approvals=2)))
     proposal = approve(world.ana, planned(world.carla, world.city, document("air")))

@@ -16,6 +16,7 @@ from django.utils import timezone
 from dashboard.config.environment import ROOT
 from dashboard.teams.logins import forget_old_failures
 from dashboard.teams.models import LoginFailure
+from tests.cases import each
 from tests.dashboard.building import PASSWORD, World
 from workers.launcher.up_services import UpOptions, web
 
@@ -25,7 +26,7 @@ def policy_of(response) -> dict[str, list[str]]:
     return {name: values for name, *values in parts}
 
 
-@pytest.mark.parametrize("path", [
+@each("path", [
     "/login/", "/api/me", "/nothing", "/live/snapshot?topic=estate", "/static/css/base.css"])
 def test_every_response_has_the_strict_policy(db, path: str):
     response = Client().get(path)
@@ -109,7 +110,7 @@ def test_a_known_device_guesses_no_more_than_others_and_at_no_other_name(world: 
     assert log_in(device, "ben", PASSWORD).status_code == 429
 
 
-@pytest.mark.parametrize("cookie", ["", "x", "WyJhbmEiLCJ4Il0:1:x", "\"", "a" * 5000])
+@each("cookie", ["", "x", "WyJhbmEiLCJ4Il0:1:x", "\"", "a" * 5000])
 def test_a_device_that_says_so_itself_is_not_known(world: World, settings, cookie: str):
     for _ in range(settings.LOGIN_FAILURES_ALLOWED):
         client = elsewhere(1)
@@ -151,7 +152,7 @@ def test_old_failures_are_forgotten(db, settings):
     assert (forget_old_failures(now), LoginFailure.objects.count()) == (1, 1)
 
 
-@pytest.mark.parametrize("username", ["\0", "x" * 5000, "é", ""])
+@each("username", ["\0", "x" * 5000, "é", ""])
 def test_strange_names_are_no_500(db, username: str):
     assert log_in(Client(), username, "x").status_code < 500
 
@@ -176,7 +177,7 @@ def test_a_body_over_the_limit_is_refused_before_it_is_read(world: World):
     assert response.status_code == 413
 
 
-@pytest.mark.parametrize("path", ["/", "/dataflows/", "/api/me", "/api/estate", "/profiles.csv", "/login/", "/nothing"])
+@each("path", ["/", "/dataflows/", "/api/me", "/api/estate", "/profiles.csv", "/login/", "/nothing"])
 def test_no_cache_keeps_what_somebody_saw(world: World, path: str):
     client = Client()
     client.force_login(world.carla)

@@ -12,6 +12,7 @@ import pytest
 from django.db import connection
 
 from dashboard.outbox.models import Delivery
+from tests.cases import each
 from tests.dashboard.building import World, document, running
 from tests.dashboard.test_api import client_of, post
 
@@ -43,7 +44,7 @@ def test_other_texts_are_stored_as_they_are() -> None:
     assert row.payload == {"text": f"\\\\{as_stored}"}
 
 
-@pytest.mark.parametrize(("way", "body"), [
+@each("way, body", [
     ("move", {"query": BAD, "slot": "n1/1"}), ("move", {"query": "q", "slot": BAD}),
     ("move", {"query": "q", "slot": "n1/1", "along": [BAD]}),
     ("alternates", {"task": BAD, "alternate": BAD}), ("pause-at-once", {"reason": BAD}),

@@ -16,6 +16,7 @@ from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, create_token, deactivate, revoke_token
 from dashboard.teams.services.tokens import MOST_TOKENS
 from scheduler.model.errors import NotFound
+from tests.cases import each
 from tests.dashboard.building import PASSWORD, World, document
 
 
@@ -31,7 +32,7 @@ SECRET = ("put", "/api/teams/city/secrets/hook", {"value": "x"})
 PEOPLE = ("get", "/api/people", None)
 
 
-@pytest.mark.parametrize(("who", "scope", "may"), [
+@each("who, scope, may", [
     ("dev", "read", ()), ("dev", "submit", (SUBMIT,)), ("dev", "approve", (SUBMIT, RULES)),
     ("dev", "admin", (SUBMIT, RULES, SECRET)), ("root", "read", ()), ("root", "submit", (SUBMIT,)),
     ("root", "approve", (SUBMIT, RULES)), ("root", "admin", (SUBMIT, RULES, SECRET, PEOPLE)),
@@ -68,7 +69,7 @@ def test_a_token_ends(world: World, settings):
     assert token.expires - timezone.now() <= timedelta(days=7)
 
 
-@pytest.mark.parametrize("given", [
+@each("given", [
     {"name": " "}, {"name": "x" * 81}, {"name": "a\nb"}, {"name": "a\u202eb"}, {"scope": "all"}, {"days": 0},
     {"days": 366}, {"days": -1}])
 def test_what_no_token_can_be_is_refused(world: World, given: dict):
@@ -87,7 +88,7 @@ def test_there_is_a_most(world: World):
         create_token(actor=world.carla, name="more")
 
 
-@pytest.mark.parametrize(("who", "may"), [("carla", True), ("root", True), ("dev", False), ("ana", False)])
+@each("who, may", [("carla", True), ("root", True), ("dev", False), ("ana", False)])
 def test_the_owner_and_administrators_revoke(world: World, who: str, may: bool):
     token, secret = create_token(actor=world.carla, name="ci")
     if not may:

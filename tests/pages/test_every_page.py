@@ -15,6 +15,7 @@ from dashboard.catalog.document_checks import check_document
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.pages.urls import urlpatterns
 from dashboard.pages.views.guides import GUIDES
+from tests.cases import each
 from tests.dashboard.alerting import alert_of
 from tests.dashboard.building import World, document, planned, removal_planned, running
 from tests.pages.conftest import ClientOf
@@ -64,7 +65,7 @@ def addresses(world: World) -> list[str]:
 
 @pytest.mark.parametrize("names", [
     ("carla",),
-    # Who may do everything, who has no team, an approver and a viewer: tests/dashboard/test_routes.py has who is let in.
+    # Who may do everything, who has no team, an approver, a viewer: tests/dashboard/test_routes.py has who is let in.
     pytest.param(("root", "outsider", "ben", "vera"), marks=pytest.mark.long)], ids=",".join)
 def test_every_page_is_sound(names: tuple[str, ...], addresses: list[str], client_of: ClientOf) -> None:
     for name in names:
@@ -130,7 +131,7 @@ def test_nobody_gets_anything_without_a_log_in(db) -> None:
                 assert response.status_code in none, path
 
 
-@pytest.mark.parametrize("path", ["/nothing", "/dataflows/00000000-0000-4000-8000-000000000000/",
+@each("path", ["/nothing", "/dataflows/00000000-0000-4000-8000-000000000000/",
                                   "/proposals/00000000-0000-4000-8000-000000000000/", "/help/nothing",
                                   "/dataflows/samples/nothing", "/estate/tasks/nothing",
                                   "/estate/graph?dataflow=nothing"])

@@ -16,6 +16,7 @@ from dashboard.pages.templatetags.schedules import exact_rate, seconds
 from dashboard.plans.selectors import plan_of
 from dashboard.profiles.models import ProfileRecord
 from scheduler.performance.prediction import Prediction
+from tests.cases import each
 from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.pages.building import JSON, PAIRS, cannot, chosen, headlines, is_disabled, rows, selected, texts
 from tests.pages.conftest import ClientOf
@@ -157,7 +158,7 @@ def test_the_curve_goes_over_rates_and_ends_where_there_is_no_schedule(
     assert beyond["held"] < len(slots["x"])
 
 
-@pytest.mark.parametrize("rate", ["0", "-5", "nan", "inf", "many", "1e999", "1e13"])
+@each("rate", ["0", "-5", "nan", "inf", "many", "1e999", "1e13"])
 def test_what_is_no_rate_is_refused(client_of: ClientOf, waiting: DataflowRecord, rate: str) -> None:
     page = client_of("carla").get(f"/dataflows/{waiting.pk}/schedule", {"rate": rate})
     assert page.status_code == 422
@@ -369,7 +370,7 @@ def test_a_dataflow_at_rest_can_be_compared_but_not_scheduled(client_of: ClientO
     assert list(rows(page)) == PAIRS and not Markup(page).having("data-part", "propose")
 
 
-@pytest.mark.parametrize("way", ["schedule", "schedule_pairs", "schedule_curve", "schedule_outcome"])
+@each("way", ["schedule", "schedule_pairs", "schedule_curve", "schedule_outcome"])
 def test_a_private_dataflow_of_others_is_not_there(world: World, client_of: ClientOf, way: str) -> None:
     record = planned(world.carla, world.city, document("hush", visibility="private")).dataflow
     address = reverse(way, args=[record.pk])

@@ -10,6 +10,7 @@ from dashboard.profiles.services.sweeps import cancel_sweep, pause_sweep, resume
 from dashboard.profiles.targets import target_of_task
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import PermissionDenied
+from tests.cases import each
 from tests.dashboard.building import World, document, running
 from tests.profiles.building import started
 from tests.profiles.nodes import Node
@@ -31,7 +32,7 @@ def test_a_sweep_of_a_type_is_steered_by_who_asked_for_it(world: World, node: No
             "paused" if steer is resume_sweep else sweep.status)
 
 
-@pytest.mark.parametrize(("who", "may"), [
+@each("who, may", [
     ("carla", True), ("ana", True), ("dev", True), ("mo", False), ("vera", False)])
 def test_a_sweep_of_a_shared_dataflow_is_steered_by_its_team(world: World, node: Node, who: str, may: bool):
     record = running(world.carla, world.city, document("traffic"), world.ana)
