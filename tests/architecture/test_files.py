@@ -39,8 +39,11 @@ def own_texts() -> list[Path]:
 
 def matches(pattern: re.Pattern[str], path: Path) -> list[str]:
     """The lines of a file that match, with their numbers."""
-    lines = path.read_text(errors="replace").splitlines()
-    return [f"{number}: {line.strip()[:160]}" for number, line in enumerate(lines, 1) if pattern.search(line)]
+    text = path.read_text(errors="replace")
+    if not pattern.search(text):
+        return []
+    return [f"{number}: {line.strip()[:160]}" for number, line in enumerate(text.splitlines(), 1)
+            if pattern.search(line)]
 
 
 def test_modules_are_short() -> None:

@@ -223,12 +223,15 @@ def test_everything_is_reached_by_keyboard_and_focus_can_be_seen(page_of: PageOf
     page.wait_for_url(f"{site.url}/proposals/")
 
 
-def test_nothing_shifts_while_a_page_loads(merged: dict[str, str], page_of: PageOf, site: RunningSite) -> None:
+def test_nothing_shifts_while_a_page_loads(
+    merged: dict[str, str], page_of: PageOf, site: RunningSite, request: pytest.FixtureRequest
+) -> None:
     page = page_of(at=None)
     page.add_init_script(
         "window.shift = 0; new PerformanceObserver((list) => { for (const entry of list.getEntries())"
         " if (!entry.hadRecentInput) window.shift += entry.value; }).observe({type: 'layout-shift', buffered: true});")
-    for address in (f"{site.url}/", f"{site.url}/dataflows/", merged["etl-proposal"], merged["stats"]):
+    pages = (f"{site.url}/", merged["stats"], f"{site.url}/dataflows/", merged["etl-proposal"])
+    for address in pages if request.config.getoption("--long") else pages[:2]:
         page.goto(address)
         settled(page)
         drawn(page)

@@ -253,6 +253,7 @@ def switched(world: World, record: DataflowRecord, alternate: str) -> Price:
     return plan_of(proposal.plan).price
 
 
+@pytest.mark.long  # tests/scheduler/test_alternate_costs.py has what alternates cost, the first test all places
 def test_a_dynamic_task_costs_what_the_alternate_that_is_on_was_seen_to_take(
     world: World, slots: Slots, noted: AlternateSwitch,
 ) -> None:

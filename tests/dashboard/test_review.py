@@ -55,8 +55,8 @@ MATRIX = [
 ]
 
 
-@pytest.mark.parametrize("self_approval", [False, True])
-@pytest.mark.parametrize("author", sorted({author for author, *_ in MATRIX}))
+@each("self_approval", [False, True])
+@each("author", sorted({author for author, *_ in MATRIX}))
 def test_who_may_approve(world: World, settings, author, self_approval):
     settings.SELF_APPROVAL = self_approval
     proposal = planned(world.users[author], world.city, document("traffic"))

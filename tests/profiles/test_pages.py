@@ -54,7 +54,7 @@ def addresses(sweep: SweepRecord) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", ["root", "vera"])
+@pytest.mark.parametrize("name", ["root", pytest.param("vera", marks=pytest.mark.long)])
 def test_every_page_of_profiles_is_sound(name: str, measured: SweepRecord, client_of: ClientOf) -> None:
     client = client_of(name)
     for address in addresses(measured):
