@@ -391,9 +391,7 @@ def test_a_schedule_is_chosen_proposed_and_seen_on_its_slots(apart: RunningSite,
 
 @pytest.mark.long
 @pytest.mark.parametrize("width", [1280, 400])
-def test_slots_fill_as_they_are_measured(
-    site: RunningSite, merged: dict[str, str], page_of: PageOf, width: int
-) -> None:
+def test_slots_fill_as_they_are_measured(site: RunningSite, merged: dict, page_of: PageOf, width: int) -> None:
     page = page_of(width=width, at=None)
     page.goto(f"{site.url}/estate/slots")
     settled(page)

@@ -94,6 +94,7 @@ def test_one_answer_has_what_is_shown_of_whichever_pair_is_chosen(client_of: Cli
     assert Markup(page).one("data-part", "headline").text == headlines(page)["LSA-DSM"].text
 
 
+@pytest.mark.long  # tests/dashboard/test_comparison.py has these machines
 def test_the_paper_s_machines_stand_beside_cheaper_ones_with_their_price(
     client_of: ClientOf, waiting: DataflowRecord
 ) -> None:
