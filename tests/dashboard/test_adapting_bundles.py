@@ -89,7 +89,6 @@ def test_more_comes_than_the_schedule_holds_and_bundles_are_added(loop: Loop, re
     assert phases(ADAPTATION) == ["checking"]
 
 
-@pytest.mark.long  # tests/scheduler/controllers/test_bundle_adaptation.py takes them, the test above gives them
 def test_little_comes_and_bundles_are_taken(profiled: World, loop: Loop, record: DataflowRecord) -> None:
     enacted(approved(rescheduled(profiled, record, at(50)), profiled.ana))
     many = bundles(record)
@@ -125,7 +124,6 @@ def test_what_does_not_keep_its_promise_is_taken_back(loop: Loop, record: Datafl
     assert now is not None and now.source_per_s == 20.0, "the schedule before is the one in force"
 
 
-@pytest.mark.long  # test_controllers.py has what people take back
 def test_a_schedule_that_is_done_is_taken_back_by_hand_too(profiled: World, record: DataflowRecord) -> None:
     before = bundles(record)
     done = enacted(approved(rescheduled(profiled, record, at(50)), profiled.ana))

@@ -173,7 +173,6 @@ def test_an_approved_switch_begins_a_wave_at_once_and_once(
     assert broker.get(keys.wave(source)) == b"2"
 
 
-@pytest.mark.long  # test_policy_sources.py has what is one plan
 @pytest.mark.django_db
 @pytest.mark.broker
 def test_what_guards_want_at_once_is_one_wave(world: World, broker: redis.Redis, broker_url: str, settings) -> None:

@@ -123,7 +123,6 @@ def test_shared_tasks_are_paid_in_equal_shares(world: World, slots: Slots, clock
         assert row.cost_nanos == row.alone_nanos
 
 
-@pytest.mark.long  # tests/scheduler/test_bills.py has it
 def test_who_needs_batches_more_often_pays_for_them(world: World, slots: Slots, clock) -> None:
     first = running(world.carla, world.city, document("traffic"), world.ana)
     second = running(world.mo, world.mobility, document("jams", window=20), world.ben, world.ana)
@@ -236,7 +235,6 @@ def test_hours_are_kept_apart_and_a_gap_is_made_up(world: World, slots: Slots, c
     assert sum(record.usage.values_list("cpu_us", flat=True)) == 9_000_000  # nothing of the time before it ran
 
 
-@pytest.mark.long  # tests/scheduler/test_bills.py has it
 def test_who_leaves_pays_nothing_from_then_on(world: World, slots: Slots, clock) -> None:
     stays: DataflowRecord = running(world.carla, world.city, document("traffic"), world.ana)
     leaves = running(world.mo, world.mobility, document("jams", window=20), world.ben, world.ana)
@@ -258,7 +256,6 @@ def test_who_leaves_pays_nothing_from_then_on(world: World, slots: Slots, clock)
     assert not leaves.needs.filter(until=None).exists()
 
 
-@pytest.mark.long  # tests/scheduler/test_attribution.py has it
 def test_a_slot_that_was_started_anew_is_charged_from_zero(world: World, slots: Slots, clock) -> None:
     running(world.carla, world.city, document("traffic"), world.ana)
     slots.work(5_000)

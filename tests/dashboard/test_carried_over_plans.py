@@ -225,7 +225,6 @@ def test_plans_from_before_and_plans_that_cannot_be_read_are_stale_and_stop_nobo
     assert not Review.objects.filter(proposal__in=[older, broken]).exists()
 
 
-@pytest.mark.long  # tests/scheduler/test_rebasing.py has it
 def test_where_no_slot_is_left_it_is_stale(world: World):
     waiting = planned(world.carla, world.city, apart("turin"))
     register_node(name="n1", slots=0)

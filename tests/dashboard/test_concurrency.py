@@ -123,7 +123,6 @@ def test_of_overlapping_submissions_at_once_no_task_runs_twice_and_none_is_lost(
     assert len(estate.tasks) == 2 + 3 + 6
 
 
-@pytest.mark.long  # the test above has six that overlap
 def test_the_same_dataflow_submitted_twice_at_once_under_two_names_runs_once(committed_world: World):
     world = committed_world
     proposals = at_once(*(
@@ -147,7 +146,6 @@ def test_a_removal_and_a_merge_onto_it_at_once_lose_nothing(committed_world: Wor
     assert list(estate.submitted) == [str(merge.dataflow_id)] and len(estate.tasks) == 4
 
 
-@pytest.mark.long  # the test above has a removal and a merge
 def test_a_removal_while_a_merge_is_being_enacted_keeps_what_the_merge_needs(committed_world: World):
     world = committed_world
     first = running(world.carla, world.city, document("traffic"), world.ana)
@@ -161,7 +159,6 @@ def test_a_removal_while_a_merge_is_being_enacted_keeps_what_the_merge_needs(com
     assert list(estate.submitted) == [str(merge.dataflow_id)] and len(estate.tasks) == 4
 
 
-@pytest.mark.long  # test_enacting.py rolls back what others have built on
 def test_a_merge_rolled_back_while_what_it_reuses_is_removed_leaves_nothing(committed_world: World):
     world = committed_world
     first = running(world.carla, world.city, document("traffic"), world.ana)
@@ -175,7 +172,6 @@ def test_a_merge_rolled_back_while_what_it_reuses_is_removed_leaves_nothing(comm
     assert (estate.submitted, estate.tasks, estate.fragments) == ({}, {}, {})
 
 
-@pytest.mark.long  # test_review.py proposes a removal once
 def test_a_dataflow_is_removed_once_however_often_it_is_asked_for(committed_world: World):
     world = committed_world
     record = running(world.carla, world.city, document("traffic"), world.ana)

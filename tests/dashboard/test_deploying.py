@@ -129,8 +129,6 @@ def test_what_was_promised_and_does_not_come_is_taken_back(loop: Loop, crowded: 
     assert len(heads_by_slot()[hot]) == 2
 
 
-# In the short run scheduler/controllers/test_deploying.py has the price, and tests/pages/test_deployment.py tells it.
-@pytest.mark.long
 def test_where_cpu_lacks_its_price_is_told(loop: Loop, crowded: list[DataflowRecord], settings) -> None:
     settings.CORE_HOUR_PRICE = 0.05
     hot = next(iter(heads_by_slot()))
@@ -188,7 +186,6 @@ def test_several_queries_go_to_another_node_by_one_plan_and_come_back_by_one(loo
     assert nodes() == ["n1", "n1", "n2", "n2"]
 
 
-@pytest.mark.long  # tests/pages/test_deployment.py has it
 def test_a_little_traffic_moves_nothing(loop: Loop, world: World, settings) -> None:
     settings.DEPLOYMENT_LEAST_KB_S = 10.0
     record = scattered(world)

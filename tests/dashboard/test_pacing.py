@@ -141,7 +141,6 @@ def test_the_papers_steps_are_taken_by_nodes_and_noted_here(
     assert len(published) == number
 
 
-@pytest.mark.long  # tests/scheduler/latency/test_pacing.py has what steps miss
 def test_steps_that_cannot_get_there_are_not_awaited(world: World, played: Played, settings) -> None:
     settings.PACING, played.batch_s, played.by_managers_ms, played.refusal = "steps", 0.3, 375, ""
     record = running(world.carla, world.city, document("hasty", latency="100 ms"), world.ana)
@@ -294,7 +293,6 @@ def test_before_it_runs_and_by_a_schedule_what_latency_costs_is_estimated(world:
     assert strict[1] > strict[0], "a query for each task, and batches no further apart than its promise allows"
 
 
-@pytest.mark.long  # tests/scheduler/latency/test_pacing.py has it
 def test_who_needs_nothing_has_the_fewest_batches(world: World, played: Played) -> None:
     record = running(world.carla, world.city, document("rare", latency="none"), world.ana)
 

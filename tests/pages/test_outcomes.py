@@ -96,7 +96,6 @@ def test_a_slot_that_misses_says_so_without_colour(client_of: ClientOf, observed
     assert "data-missed" not in whole(page, "measured").attributes
 
 
-@pytest.mark.long  # tests/scheduler/test_outcome.py has it
 def test_a_task_that_does_less_than_its_profile_asks_for_a_measurement(
     client_of: ClientOf, observed: Observed
 ) -> None:
