@@ -11,7 +11,6 @@ from django.urls import reverse
 
 from dashboard.approvals.services import prepare_proposal
 from dashboard.teams.services import create_token
-from tests.cases import each
 from tests.dashboard.building import World, document, planned, running, taken_back
 
 
@@ -100,7 +99,7 @@ def test_validating_lists_every_problem_with_its_place(world: World):
     assert "urban_sensing" in problem["remedy"] + problem["message"]
 
 
-@each("path, status", [
+@pytest.mark.parametrize(("path", "status"), [
     ("/api/me", 200), ("/api/task-types", 200), ("/api/samples", 200), ("/api/document-schema", 200),
     ("/api/audit", 200), ("/api/estate/history", 200), ("/api/openapi.json", 200),
 ])

@@ -10,7 +10,6 @@ from dashboard.operations.live_view.notable import notable_events
 from dashboard.operations.models import FragmentRow
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import Reports
-from tests.cases import each
 from tests.dashboard.building import World, document, running
 
 RUNS = {"state": "running", "error": None, "batch": 7}
@@ -27,7 +26,7 @@ def observe(monkeypatch: pytest.MonkeyPatch, **bundles: dict[str, object]) -> No
     monkeypatch.setattr(jobs, "read_live", lambda *_: reading)
 
 
-@each("bundles, state", [
+@pytest.mark.parametrize(("bundles", "state"), [
     ({"first": RUNS, "second": RUNS}, "running"), ({"first": RUNS, "second": FAILS}, "backoff"),
     ({"first": FAILS, "second": RUNS}, "backoff"), ({"first": RUNS}, "starting"),
 ])

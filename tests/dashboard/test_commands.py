@@ -19,7 +19,6 @@ from dashboard.commands import workspace
 from dashboard.commands.management.commands import restore_database
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.teams.models import Membership, Role, User
-from tests.cases import each
 from tests.dashboard.building import World, document, running
 
 
@@ -100,7 +99,7 @@ def test_submitting_a_bad_file_lists_the_places(world: World, tmp_path: Path, ca
     assert not DataflowRecord.objects.exists()
 
 
-@each("options", [
+@pytest.mark.parametrize("options", [
     {"username": "nobody"}, {"username": "vera"}, {"username": "carla", "team": "mobility"},
     {"username": "carla", "team": "none"}])
 def test_submitting_for_whom_one_may_not(world: World, tmp_path: Path, options):

@@ -24,7 +24,6 @@ from dashboard.config import bodies
 from dashboard.teams.models import ApiToken
 from dashboard.teams.services import create_token
 from scheduler.model import bounds
-from tests.cases import each
 from tests.dashboard.building import World
 from tests.dashboard.test_ingest import TOKEN, URL, Posted
 from tests.dashboard.test_live import Server, client_of, connected, received, server, subscribe  # noqa: F401
@@ -143,9 +142,9 @@ def test_no_route_takes_more_than_a_document_of_somebody_who_is(
     assert streamed.taken <= bounds.REQUEST_BODY.most + 2 * len(CHUNK)
 
 
-@each("wrong", [
+@pytest.mark.parametrize("wrong", [
     {"Cookie": "weir_session=abc"}, {"Authorization": "Bearer weir_abc"}, {"Authorization": "Basic x"},
-    {"Cookie": "=;;\x01\xff=;weir_session"}, {"Authorization": "Bearer {ended}"}], stays=True)
+    {"Cookie": "=;;\x01\xff=;weir_session"}, {"Authorization": "Bearer {ended}"}])
 def test_a_session_or_token_that_is_not_good_is_none(
     committed_world: World, quick: None, wrong: dict[str, str]
 ) -> None:

@@ -8,7 +8,6 @@ from django.urls import reverse
 from dashboard import jobs, node_calls
 from scheduler.contracts.driver_pages import NO_DRIVER, DriverPage, DriverPageOrder
 from scheduler.contracts.reports import Reports
-from tests.cases import each
 from tests.dashboard.building import World
 from tests.pages.conftest import ClientOf, client_of
 from tests.pages.markup import Markup, assert_sound
@@ -62,7 +61,7 @@ def test_nobody_else_gets_one_and_no_other_page_is_asked_for(
     assert not orders
 
 
-@each("page", [None, DriverPage(failure=NO_DRIVER), DriverPage("<p>much", is_cut=True)])
+@pytest.mark.parametrize("page", [None, DriverPage(failure=NO_DRIVER), DriverPage("<p>much", is_cut=True)])
 def test_why_there_is_none_or_not_all_is_said(
     world: World, client_of: ClientOf, orders: list[DriverPageOrder], page: DriverPage | None,
     monkeypatch: pytest.MonkeyPatch,

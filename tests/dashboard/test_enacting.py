@@ -17,7 +17,6 @@ from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.plans.selectors import plan_of
 from scheduler.model.errors import InvalidTransition, PermissionDenied
 from scheduler.plan_progress import PlanProgress
-from tests.cases import each
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 
 START = datetime(2030, 1, 1, tzinfo=UTC)
@@ -159,7 +158,7 @@ def test_rolling_back_a_removal_puts_the_dataflow_back(world: World):
     assert (enacted(rolling).status, enacted(rolling).dataflow.status) == (ROLLED_BACK, "running")
 
 
-@each("who", ["carla", "vera", "ben", "outsider"])
+@pytest.mark.parametrize("who", ["carla", "vera", "ben", "outsider"])
 def test_who_may_not_roll_back(world: World, executing, who: str):
     with pytest.raises(PermissionDenied):
         roll_back_proposal(actor=world.users[who], proposal_id=executing.pk)

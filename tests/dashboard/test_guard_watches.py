@@ -35,7 +35,6 @@ from scheduler.guards.policy_sources import WantedSwitch
 from scheduler.guards.task_figures import subject_of
 from scheduler.history.series import Series
 from scheduler.model.errors import InvalidDataflow, NotFound
-from tests.cases import each
 from tests.dashboard.building import World, approved, document, enacted, planned, running
 
 pytestmark = pytest.mark.django_db
@@ -217,7 +216,7 @@ def test_guards_may_ask_for_as_many_plans_as_people_and_neither_takes_the_others
     assert propose_switches(wanted, estate, at=timezone.now()) == [], "a guard that goes to and fro is told to wait"
 
 
-@each("guard,message", [
+@pytest.mark.parametrize("guard,message", [
     ("rte > 5", "Did you mean rate?"), ("rate >", "cannot be read"), ("rate > 5 AND rate < 4", "never on")])
 def test_a_guard_that_is_none_is_refused_with_its_place(world: World, guard: str, message: str) -> None:
     with pytest.raises(InvalidDataflow) as refused:

@@ -198,7 +198,7 @@ def test_a_slow_reader_is_named(world: World, record: DataflowRecord, monkeypatc
         assert live_estate(viewer_of(world.carla))["health"][f"channel/{writer}"]["cause"].startswith("A reader")
 
 
-@each("refused, severity", [("", "warn"), ("full", "bad"), ("No space left on device", "bad")])
+@pytest.mark.parametrize(("refused", "severity"), [("", "warn"), ("full", "bad"), ("No space left on device", "bad")])
 def test_a_reader_that_goes_on_from_disk_is_told_and_whom_it_holds_back(
     world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch, refused: str, severity: str
 ) -> None:
@@ -215,7 +215,7 @@ def test_a_reader_that_goes_on_from_disk_is_told_and_whom_it_holds_back(
     assert f"spill/{reader.id}" in live_dataflow(viewer_of(world.carla), slow.pk)["health"]
 
 
-@each("state, severity", [
+@pytest.mark.parametrize(("state", "severity"), [
     ("away", "bad"), ("retrying", "bad"), ("throttled", "warn"), ("running", None), ("starting", None)])
 def test_a_live_source_that_is_not_read_is_told_to_whom_it_concerns(
     world: World, monkeypatch: pytest.MonkeyPatch, state: str, severity: str | None
@@ -256,7 +256,7 @@ def test_another_team_learns_that_a_source_is_away_and_not_which_host(
     assert "mqtt.example.org is silent." in repr(live_estate(viewer_of(world.carla))["health"])
 
 
-@each("state, severity", [("running", None), ("away", "bad"), ("retrying", "bad")])
+@pytest.mark.parametrize(("state", "severity"), [("running", None), ("away", "bad"), ("retrying", "bad")])
 def test_a_sink_that_is_not_written_is_told_to_whom_it_concerns(
     world: World, monkeypatch: pytest.MonkeyPatch, state: str, severity: str | None
 ) -> None:

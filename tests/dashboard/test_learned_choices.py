@@ -163,7 +163,7 @@ def test_an_output_that_rests_is_not_read_where_another_one_works(record: Datafl
     assert [working(sink) for sink in sinks] == [[channels[sink]] for sink in sinks] and working() == []
 
 
-@each("wrong", ["no list", [1, "no number"], {"a": 1}])
+@pytest.mark.parametrize("wrong", ["no list", [1, "no number"], {"a": 1}])
 def test_an_output_that_cannot_be_read_stops_nobody_else(
     record: DataflowRecord, broker_of_choices: BrokerOfChoices, wrong: object
 ) -> None:

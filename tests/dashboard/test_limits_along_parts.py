@@ -26,7 +26,6 @@ from scheduler.history.series import QUERY, STREAM, TASK, Series
 from scheduler.latency.pacing import LimitOnWay, Queries, expected_at
 from scheduler.latency.ways import way_of
 from scheduler.model.latency_limits import LatencyLimit
-from tests.cases import each
 from tests.dashboard.building import World, document, running
 from tests.dashboard.played import Played
 from tests.scheduler.latency.lines import FLOW, LINES, Line, costs_of, lasts_s, line_of, waits_s
@@ -186,7 +185,7 @@ def test_nodes_are_told_with_which_streams_a_limit_begins_and_ends(
     assert LatencyStatus.objects.filter(dataflow=apart).count() == 2
 
 
-@each("along, message", [
+@pytest.mark.parametrize(("along", "message"), [
     ("[sense -> average, average]", "No stream goes from sense to average."),
     ("[parse -> sense]", "No stream goes from parse to sense."),
     ("[sense -> prase]", "names task prase, which does not exist")])

@@ -13,7 +13,6 @@ from django.conf import settings as django_settings
 from websockets.frames import Frame, Opcode
 
 from scheduler.model.bounds import LIVE_FRAMES
-from tests.cases import each
 from tests.dashboard.building import World
 from tests.dashboard.test_live import Server, client_of, server, snapshot  # noqa: F401
 
@@ -60,9 +59,9 @@ def test_who_does_not_read_is_cut_off_though_its_buffers_are_full(
         until_none_is_left(server)
 
 
-@each("flood", [
+@pytest.mark.parametrize("flood", [
     Frame(Opcode.PING, b"p" * 125), Frame(Opcode.PONG, b"p" * 125), Frame(Opcode.CONT, b"", fin=False),
-], stays=True)
+], ids=["pings", "pongs", "parts of a message"])
 def test_who_sends_frames_without_end_is_cut_off(
     committed_world: World, server: Server, flood: Frame  # noqa: F811
 ):

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import pytest
 
-from tests.cases import each
 from tests.dashboard.building import World
 
 LONG = "a" * 256
@@ -29,7 +28,7 @@ def _replay_folder(monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
 
 
 @pytest.mark.usefixtures("_replay_folder")
-@each("task", [
+@pytest.mark.parametrize("task", [
     {"id": "t", "type": "replay", "config": {"path": LONG}},
     {"id": "t", "type": "replay", "config": {"path": "é/" * 3000}},
     {"id": "t", "type": "annotate", "config": {"table": "file", "path": LONG, "columns": ["a"]}},

@@ -14,7 +14,6 @@ from dashboard.teams.models import User
 from dashboard.teams.permissions import NOBODY, viewer_of
 from dashboard.teams.services import LastAdmin, create_token, deactivate, reactivate
 from scheduler.model.errors import NotFound, PermissionDenied
-from tests.cases import each
 from tests.dashboard.building import PASSWORD, World
 
 
@@ -42,7 +41,7 @@ def by_command(name: str, way: str, world: World) -> None:
     run("person", way, name)
 
 
-@each("ask", [by_page, by_api, by_command])
+@pytest.mark.parametrize("ask", [by_page, by_api, by_command])
 def test_who_is_deactivated_is_out_at_once_and_comes_back_by_logging_in_alone(world: World, ask):
     client = logged_in(world.carla)
     key = client.session.session_key
@@ -59,7 +58,7 @@ def test_who_is_deactivated_is_out_at_once_and_comes_back_by_logging_in_alone(wo
         "user.deactivate", "user.reactivate"]
 
 
-@each("who", ["dev", "ana", "carla", "outsider"])
+@pytest.mark.parametrize("who", ["dev", "ana", "carla", "outsider"])
 def test_administrators_alone_deactivate_and_list(world: World, who: str):
     for act in (deactivate, reactivate):
         with pytest.raises(PermissionDenied):

@@ -281,7 +281,7 @@ def test_a_document_may_have_value_functions(world: World) -> None:
     assert wanted(watches, second=0) == [] and wanted(watches, second=1, per_s=200.0) == ["all"]
 
 
-@each("change, code", [
+@pytest.mark.parametrize(("change", "code"), [
     ({"kind": "either"}, "not_a_choice"), ({"value": ""}, "invalid_config"), ({"value": "rte / 5"}, "invalid_config"),
     ({"value": "rate > 5"}, "invalid_config"), ({"kind": "activation"}, "invalid_config"),
     ({"value": 0}, "not_positive"), ({"value": []}, "ill_typed")])

@@ -17,7 +17,6 @@ from dashboard.operations.models import GuardState, RunningTaskRow
 from scheduler.guards import guard_reading
 from scheduler.guards.guard_values import InvalidGuard
 from scheduler.model.bounds import GUARD_CHARACTERS, GUARD_STREAMS
-from tests.cases import each
 from tests.dashboard.building import World, document, running
 from tests.dashboard.policies import NOW_S, in_force, proposed, switched, wanted
 
@@ -29,7 +28,7 @@ def record(world: World) -> DataflowRecord:
     return running(world.carla, world.city, switched("air"), world.ana)
 
 
-@each("text", ["x" * (GUARD_CHARACTERS.most + 1), "all\0", "\ud800"])
+@pytest.mark.parametrize("text", ["x" * (GUARD_CHARACTERS.most + 1), "all\0", "\ud800"], ids=["long", "nul", "half"])
 def test_a_text_that_is_too_long_or_that_no_database_keeps_is_not_known(
     world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:

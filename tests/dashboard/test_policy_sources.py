@@ -35,7 +35,6 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.guards.policy_sources import MODELS, WantedSwitch
 from scheduler.history.series import SWITCHED
 from scheduler.model.errors import NotFound, PermissionDenied
-from tests.cases import each
 from tests.dashboard.building import World, approved, enacted, running
 from tests.dashboard.policies import NOW_S, in_force, posted, rates, switched, two
 
@@ -115,7 +114,7 @@ def test_a_switch_that_is_taken_back_holds_nothing(world: World, record: Dataflo
     assert not AlternateHold.objects.exists()
 
 
-@each("hold_s", [-1, 0, 59, 32 * 86_400, float("inf"), float("nan")])
+@pytest.mark.parametrize("hold_s", [-1, 0, 59, 32 * 86_400, float("inf"), float("nan")])
 def test_an_alternate_is_held_from_a_minute_to_a_month(world: World, record: DataflowRecord, hold_s: float) -> None:
     with pytest.raises(InvalidValue, match="cannot be held"):
         switch_alternate(actor=world.carla, dataflow_id=record.pk, task="work", alternate="few", hold_s=hold_s)

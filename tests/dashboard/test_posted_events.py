@@ -16,13 +16,12 @@ from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.services import set_calendar
 from dashboard.teams.team_limits import AskedTooOften
 from scheduler.model.errors import PermissionDenied
-from tests.cases import each
 from tests.dashboard.building import World
 
 pytestmark = pytest.mark.django_db
 
 
-@each("stream, values, message", [
+@pytest.mark.parametrize(("stream", "values", "message"), [
     ("", {}, "no name of a stream"), ("a.b", {}, "no name of a stream"), ("x" * 64, {}, "no name of a stream"),
     ("a", {"": 1}, "no name of a field"), ("a", {"b.c": 1}, "no name of a field"), ("a", {"v": float("nan")}, "finite"),
     ("a", {"v": float("inf")}, "finite"), ("a", {"v": 1e201}, "finite"), ("a", {"v": "x" * 201}, "characters"),

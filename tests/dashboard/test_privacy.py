@@ -66,7 +66,7 @@ def test_nobody_reads_nothing(world: World, secret):
             build(NOBODY, topic)
 
 
-@each("who", OUTSIDERS)
+@pytest.mark.parametrize("who", OUTSIDERS)
 def test_the_audit_trail_of_other_teams_is_not_read(world: World, secret, who: str):
     ids = {entry.subject_id for entry in entries_for(viewer_of(world.users[who]))}
     assert str(secret.pk) not in ids

@@ -162,14 +162,14 @@ def test_a_rejection_needs_a_comment_and_ends_the_proposal(world: World):
         approve(proposal, world.abe)
 
 
-@each("who", ["carla", "vera", "ben", "outsider", "root"])
+@pytest.mark.parametrize("who", ["carla", "vera", "ben", "outsider", "root"])
 def test_who_may_not_reject(world: World, who: str):
     proposal = planned(world.carla, world.city, document("traffic"))
     with pytest.raises(PermissionDenied):
         reject_proposal(actor=world.users[who], proposal_id=proposal.pk, comment="No.")
 
 
-@each("who, allowed", [
+@pytest.mark.parametrize(("who", "allowed"), [
     ("carla", True), ("dev", True), ("root", True), ("ana", False), ("ben", False), ("vera", False)])
 def test_who_may_cancel(world: World, who: str, allowed: bool):
     proposal = planned(world.carla, world.city, document("traffic"))
@@ -230,7 +230,7 @@ def test_a_private_proposal_is_not_there_for_others(world: World):
             act()
 
 
-@each("wrong", ["", "x", "1", "00000000-0000-4000-8000-000000000000", "\0"])
+@pytest.mark.parametrize("wrong", ["", "x", "1", "00000000-0000-4000-8000-000000000000", "\0"])
 def test_an_id_that_is_none_is_not_found(world: World, wrong: str):
     with pytest.raises(NotFound):
         approve_proposal(actor=world.ana, proposal_id=wrong, digest="")

@@ -258,7 +258,7 @@ def test_rules_that_ask_for_less_wait_for_a_second_person(world: World) -> None:
 
 
 @pytest.mark.django_db
-@each("who", ["abe", "ana", "root"])
+@pytest.mark.parametrize("who", ["abe", "ana", "root"])
 def test_what_is_declined_never_holds(world: World, who: str) -> None:
     version = set_rules(actor=world.ana, team=world.city, rules=LESS)
     decline_rules(actor=world.users[who], team=world.city, number=version.number)
@@ -313,7 +313,7 @@ def test_effects_and_secrets_are_approved_beforehand_where_they_are_named_alone(
 
 
 @pytest.mark.django_db
-@each("lose", ["role", "team", "account"])
+@pytest.mark.parametrize("lose", ["role", "team", "account"])
 def test_an_approval_counts_while_its_giver_may_give_one(world: World, lose: str) -> None:
     set_rules(actor=world.ana, team=world.city, rules=Rules(otherwise=Clause(approvals=2)))
     proposal = approve(world.ana, planned(world.carla, world.city, document("air")))

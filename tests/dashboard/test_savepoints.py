@@ -39,7 +39,6 @@ from scheduler.exact_savepoints import NoExactSavepoint, SavepointDiffers
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied
 from scheduler.model.names import NameNotPlain
 from scheduler.pairs import MODEL_BASED
-from tests.cases import each
 from tests.dashboard.building import (
     World,
     approved,
@@ -249,7 +248,7 @@ def test_another_version_goes_on_from_what_was_restored(world, traffic):
     assert {before[task] for task in ("sense", "parse", "average")} <= set(plan.reused)
 
 
-@each("change, why", [
+@pytest.mark.parametrize(("change", "why"), [
     (lambda text: text["tasks"][2]["config"].update(window=7), "average has another window than then"),
     (lambda text: text["tasks"][2].update(type="second_order_moment", config={}),
      "average is second_order_moment, and was block_average"),
@@ -260,7 +259,7 @@ def test_another_version_goes_on_from_what_was_restored(world, traffic):
      "more is not in the savepoint"),
     (lambda text: text["tasks"].pop(2) and text["streams"].__setitem__(
         slice(1, 3), [{"from": "parse", "to": "out"}]), "average is in the savepoint, and the dataflow has no such"),
-])
+], ids=["config", "type", "rate", "more", "less"])
 def test_other_tasks_are_refused_one_by_one_and_nothing_is_stored(world, traffic, change, why):
     whole(world, traffic)
     text = json.loads(document("again"))

@@ -26,7 +26,7 @@ def policy_of(response) -> dict[str, list[str]]:
     return {name: values for name, *values in parts}
 
 
-@each("path", [
+@pytest.mark.parametrize("path", [
     "/login/", "/api/me", "/nothing", "/live/snapshot?topic=estate", "/static/css/base.css"])
 def test_every_response_has_the_strict_policy(db, path: str):
     response = Client().get(path)
@@ -152,7 +152,7 @@ def test_old_failures_are_forgotten(db, settings):
     assert (forget_old_failures(now), LoginFailure.objects.count()) == (1, 1)
 
 
-@each("username", ["\0", "x" * 5000, "é", ""])
+@pytest.mark.parametrize("username", ["\0", "x" * 5000, "é", ""])
 def test_strange_names_are_no_500(db, username: str):
     assert log_in(Client(), username, "x").status_code < 500
 
@@ -177,7 +177,7 @@ def test_a_body_over_the_limit_is_refused_before_it_is_read(world: World):
     assert response.status_code == 413
 
 
-@each("path", ["/", "/dataflows/", "/api/me", "/api/estate", "/profiles.csv", "/login/", "/nothing"])
+@pytest.mark.parametrize("path", ["/", "/dataflows/", "/api/me", "/api/estate", "/profiles.csv", "/login/", "/nothing"])
 def test_no_cache_keeps_what_somebody_saw(world: World, path: str):
     client = Client()
     client.force_login(world.carla)

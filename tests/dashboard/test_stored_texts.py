@@ -12,7 +12,6 @@ import pytest
 from django.db import connection
 
 from dashboard.outbox.models import Delivery
-from tests.cases import each
 from tests.dashboard.building import World, document, running
 from tests.dashboard.test_api import client_of, post
 
@@ -44,7 +43,7 @@ def test_other_texts_are_stored_as_they_are() -> None:
     assert row.payload == {"text": f"\\\\{as_stored}"}
 
 
-@each("way, body", [
+@pytest.mark.parametrize(("way", "body"), [
     ("move", {"query": BAD, "slot": "n1/1"}), ("move", {"query": "q", "slot": BAD}),
     ("move", {"query": "q", "slot": "n1/1", "along": [BAD]}),
     ("alternates", {"task": BAD, "alternate": BAD}), ("pause-at-once", {"reason": BAD}),

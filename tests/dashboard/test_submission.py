@@ -23,7 +23,6 @@ from dashboard.operations.services import register_node
 from dashboard.plans.models import PlanRecord
 from dashboard.plans.selectors import plan_of
 from scheduler.model.errors import InvalidDataflow, PermissionDenied
-from tests.cases import each
 from tests.dashboard.building import World, approved, document, enacted, planned, removal_planned, running
 
 
@@ -58,7 +57,7 @@ def test_a_second_dataflow_reuses_what_it_shares_and_asks_both_teams(world: Worl
     assert set(proposal.teams.all()) == {world.city, world.mobility}
 
 
-@each("text", [
+@pytest.mark.parametrize("text", [
     "", "{", "[]", "null", "3", "name: x", json.dumps({"name": "x", "tasks": [], "streams": []}), "\ud800",
     document("x", streams=[{"from": "nowhere", "to": "parse"}]), document("a\0b"), document("a\ud800b"),
     document("x").replace('"urban_sensing"', '"urban_sensin"'), document("n" * 5000), "a: &a [*a]",
@@ -90,7 +89,7 @@ def test_checking_a_document_stores_nothing_and_says_what_it_holds(world: World)
     assert not DataflowRecord.objects.exists()
 
 
-@each("who, allowed", [
+@pytest.mark.parametrize(("who", "allowed"), [
     ("vera", False), ("outsider", False), ("mo", False), ("carla", True), ("ana", True), ("dev", True), ("root", True),
 ])
 def test_engineers_of_the_team_and_administrators_submit(world: World, who: str, allowed: bool):

@@ -11,11 +11,10 @@ from dashboard.teams.permissions import NOBODY, viewer_of
 from dashboard.teams.services import InvalidValue, LastAdmin, create_team, create_user, remove_member, set_role
 from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.names import NameNotPlain
-from tests.cases import each
 from tests.dashboard.building import World
 
 
-@each("who, allowed", [
+@pytest.mark.parametrize(("who", "allowed"), [
     ("root", True), ("dev", True), ("ana", False), ("carla", False), ("vera", False), ("ben", False)])
 def test_admins_of_the_team_set_roles(world: World, who: str, allowed: bool):
     def act():
@@ -28,7 +27,7 @@ def test_admins_of_the_team_set_roles(world: World, who: str, allowed: bool):
         assert not Membership.objects.filter(user=world.outsider).exists()
 
 
-@each("who", ["dev", "ana", "outsider"])
+@pytest.mark.parametrize("who", ["dev", "ana", "outsider"])
 def test_administrators_alone_add_users_and_teams(world: World, who: str):
     with pytest.raises(PermissionDenied):
         create_user(username="x", password="a-long-password-7", actor=world.users[who])
@@ -51,7 +50,7 @@ def test_whoever_is_no_member_cannot_be_removed(world: World):
         remove_member(user=world.outsider, team=world.city, actor=world.dev)
 
 
-@each("values", [
+@pytest.mark.parametrize("values", [
     {"username": "x", "password": "short"}, {"username": "carla", "password": "a-long-password-7"},
     {"username": "a b", "password": "a-long-password-7"}, {"username": "x\0", "password": "a-long-password-7"},
     {"username": "x" * 200, "password": "a-long-password-7"},
@@ -61,7 +60,7 @@ def test_a_user_that_cannot_be_is_refused(world: World, values):
         create_user(**values)
 
 
-@each("values", [
+@pytest.mark.parametrize("values", [
     {"slug": "a b", "name": "X"}, {"slug": "x" * 41, "name": "X"}, {"slug": "x", "name": " "},
     {"slug": "x", "name": "a\0"}, {"slug": "x", "name": "a\u202eb"}, {"slug": "city", "name": "X"}])
 def test_a_team_that_cannot_be_is_refused(world: World, values):

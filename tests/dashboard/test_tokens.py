@@ -69,7 +69,7 @@ def test_a_token_ends(world: World, settings):
     assert token.expires - timezone.now() <= timedelta(days=7)
 
 
-@each("given", [
+@pytest.mark.parametrize("given", [
     {"name": " "}, {"name": "x" * 81}, {"name": "a\nb"}, {"name": "a\u202eb"}, {"scope": "all"}, {"days": 0},
     {"days": 366}, {"days": -1}])
 def test_what_no_token_can_be_is_refused(world: World, given: dict):
@@ -88,7 +88,7 @@ def test_there_is_a_most(world: World):
         create_token(actor=world.carla, name="more")
 
 
-@each("who, may", [("carla", True), ("root", True), ("dev", False), ("ana", False)])
+@pytest.mark.parametrize(("who", "may"), [("carla", True), ("root", True), ("dev", False), ("ana", False)])
 def test_the_owner_and_administrators_revoke(world: World, who: str, may: bool):
     token, secret = create_token(actor=world.carla, name="ci")
     if not may:

@@ -121,7 +121,7 @@ def test_an_alert_of_another_team_is_not_told(world: World, monkeypatch: pytest.
     assert client.get("/api/estate").json()["health"] == {}
 
 
-@each("query, busy", [
+@pytest.mark.parametrize(("query", "busy"), [
     ({"batch_ms": 450, "trigger_ms": 500}, 0.9), ({"batch_ms": 9_000, "trigger_ms": 500}, 1.0),
     ({"batch_ms": 9_000, "trigger_ms": 20, "real_time": True}, None)])
 def test_a_query_whose_batch_stays_open_is_not_busy_for_that(

@@ -10,7 +10,6 @@ from dashboard.approvals.services import prepare_proposal
 from dashboard.catalog.models import DataflowRecord
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import ApiToken, Membership, Role, Team
-from tests.cases import each
 from tests.dashboard.building import PASSWORD, World, approved, document, enacted, held_to_estate, planned, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
@@ -48,7 +47,7 @@ def test_a_document_with_problems_comes_back_with_all_of_them(world: World, clie
     assert not DataflowRecord.objects.exists()
 
 
-@each("name, team", [("vera", "city"), ("carla", "mobility"), ("outsider", "city")])
+@pytest.mark.parametrize(("name", "team"), [("vera", "city"), ("carla", "mobility"), ("outsider", "city")])
 def test_only_engineers_submit_for_their_team(name: str, team: str, client_of: ClientOf) -> None:
     response = client_of(name).post("/dataflows/new", {"text": document("traffic"), "format": "json", "team": team})
     assert response.status_code == 404
@@ -242,7 +241,7 @@ def test_admins_change_members_and_others_do_not(world: World, client_of: Client
     assert not Membership.objects.filter(team=world.city, user=world.mo).exists()
 
 
-@each("form", [{"username": "nobody-like-that", "role": "2"}, {"username": "mo", "role": "9"},
+@pytest.mark.parametrize("form", [{"username": "nobody-like-that", "role": "2"}, {"username": "mo", "role": "9"},
                                   {"username": "mo"}, {"username": "mo", "role": "admin"}])
 def test_a_member_that_cannot_be_is_an_error_on_the_page(form: dict, world: World, client_of: ClientOf) -> None:
     response = client_of("dev").post("/teams/city/members", form, follow=True)

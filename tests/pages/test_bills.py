@@ -188,7 +188,7 @@ def test_a_period_holds_what_is_in_it(client_of: ClientOf, charged) -> None:
     assert (only["from"], only["to"]) == (str(day), str(day))
 
 
-@each("query, parameter", [
+@pytest.mark.parametrize(("query", "parameter"), [
     ("period=year", "period"), ("from=2026-02-30&to=2026-03-01", "from"),
     ("period=custom&from=2026-03-02&to=2026-03-01", "to"), ("from=2020-01-01&to=2026-01-01", "from"),
     ("from=2026-01-01", "to"), ("from=9999-12-31&to=9999-12-31", "from"),

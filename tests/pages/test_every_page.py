@@ -15,7 +15,6 @@ from dashboard.catalog.document_checks import check_document
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.pages.urls import urlpatterns
 from dashboard.pages.views.guides import GUIDES
-from tests.cases import each
 from tests.dashboard.alerting import alert_of
 from tests.dashboard.building import World, document, planned, removal_planned, running
 from tests.pages.conftest import ClientOf
@@ -131,7 +130,7 @@ def test_nobody_gets_anything_without_a_log_in(db) -> None:
                 assert response.status_code in none, path
 
 
-@each("path", ["/nothing", "/dataflows/00000000-0000-4000-8000-000000000000/",
+@pytest.mark.parametrize("path", ["/nothing", "/dataflows/00000000-0000-4000-8000-000000000000/",
                                   "/proposals/00000000-0000-4000-8000-000000000000/", "/help/nothing",
                                   "/dataflows/samples/nothing", "/estate/tasks/nothing",
                                   "/estate/graph?dataflow=nothing"])

@@ -12,7 +12,6 @@ from django.urls import reverse
 from dashboard import jobs
 from dashboard.pages.parameter_forms import changes_of, texts_of
 from dashboard.teams.services import set_secret
-from tests.cases import each
 from tests.dashboard.building import World, dynamic
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
@@ -154,7 +153,7 @@ def test_tasks_are_joined_and_renamed(carla: GraphUser) -> None:
         "{sense: 50", "{sensors: 50")
 
 
-@each("edit, task, text, format", [
+@pytest.mark.parametrize(("edit", "task", "text", "format"), [
     ("configure", "work", dynamic("ways"), "json"),
     ("remove", "again.1.halve", TEXT.replace("{id: parse, type: senml_parse}", "{id: again, loop: {}}"), "yaml"),
     ("configure", "gone", TEXT, "yaml"),
@@ -166,7 +165,7 @@ def test_tasks_are_joined_and_renamed(carla: GraphUser) -> None:
     ("remove", "parse", "tasks: [{id: 3}]", "yaml"),
     ("remove", "parse", TEXT + f"# {'x' * 300_000}", "yaml"),
     ("configure", "parse", TEXT.replace("senml_parse", "nothing_here"), "yaml"),
-])
+], ids=["alternates", "loop", "gone", "behind-sink", "flux", "twice", "unreadable", "list", "no-id", "long", "no-type"])
 def test_what_cannot_be_edited_is_refused_with_a_remedy(
     client_of: ClientOf, edit: str, task: str, text: str, format: str
 ) -> None:

@@ -104,7 +104,7 @@ def test_four_steps_end_in_the_editor_with_a_sound_document(client_of: ClientOf,
     assert client.get(done.headers["Location"]).context["text"] == editor.context["text"], "a reload loses nothing"
 
 
-@each("answers, field", [
+@pytest.mark.parametrize(("answers", "field"), [
     ({"p.server": ""}, "server"), ({"p.server": "elsewhere.example.org"}, "server"), ({"p.topics": "a/#/b"}, "topics"),
     ({"p.qos": "7"}, "qos"), ({"p.version": "4"}, "version")])
 def test_what_is_wrong_with_a_source_stands_at_its_field(
@@ -228,14 +228,14 @@ def test_columns_are_proposed_from_an_example_where_a_source_shows_nothing(
     assert 'data-flash="not_found"' in client.get(at("columns")).content.decode()
 
 
-@each("name", ["mqtt", "kafka", "postgresql", "files", "http_ingest", "spark_source"])
+@pytest.mark.parametrize("name", ["mqtt", "kafka", "postgresql", "files", "http_ingest", "spark_source"])
 def test_every_live_source_has_a_form(client_of: ClientOf, name: str) -> None:
     page = client_of("carla").get(at("source", f"?type={name}"))
     assert page.context["chosen"].name == name
     assert_sound(page, name)
 
 
-@each("name", ["output", "to_postgresql", "to_delta", "to_s3", "to_kafka", "to_mqtt"])
+@pytest.mark.parametrize("name", ["output", "to_postgresql", "to_delta", "to_s3", "to_kafka", "to_mqtt"])
 def test_every_target_has_a_form_and_says_what_is_missing(
     client_of: ClientOf, looks: dict[str, Any], name: str
 ) -> None:

@@ -371,7 +371,7 @@ def test_a_dataflow_at_rest_can_be_compared_but_not_scheduled(client_of: ClientO
     assert list(rows(page)) == PAIRS and not Markup(page).having("data-part", "propose")
 
 
-@each("way", ["schedule", "schedule_pairs", "schedule_curve", "schedule_outcome"])
+@pytest.mark.parametrize("way", ["schedule", "schedule_pairs", "schedule_curve", "schedule_outcome"])
 def test_a_private_dataflow_of_others_is_not_there(world: World, client_of: ClientOf, way: str) -> None:
     record = planned(world.carla, world.city, document("hush", visibility="private")).dataflow
     address = reverse(way, args=[record.pk])

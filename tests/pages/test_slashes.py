@@ -9,7 +9,6 @@ from django.test import Client
 from django.urls import is_valid_path
 
 from dashboard.pages.urls import urlpatterns
-from tests.cases import each
 from tests.dashboard.building import World
 from tests.pages.conftest import ClientOf
 
@@ -30,7 +29,7 @@ def test_every_page_is_found_without_and_with_a_slash() -> None:
         assert client.post(other).status_code == 404, other
 
 
-@each("address", [
+@pytest.mark.parametrize("address", [
     "/api/dataflows/", "/api/task-types/", "/live/snapshot/", "/ingest/city/meters/", "/healthz/x", "/no-such", "/no/"])
 def test_nothing_else_is_led_anywhere(address: str, world: World, client_of: ClientOf) -> None:
     assert client_of("carla").get(address).status_code in (404, 405)

@@ -23,7 +23,6 @@ from dashboard.schedules.slot_details import slots_grid
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import Reports
 from scheduler.model.fragment import RunningBundle
-from tests.cases import each
 from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Element, Markup, assert_sound
@@ -258,7 +257,7 @@ def test_a_node_says_what_link_joins_it_to_the_broker(world: World, client_of: C
     assert words in response.text and Markup(response.text).having("data-link")
 
 
-@each("how, core, why", [
+@pytest.mark.parametrize(("how", "core", "why"), [
     ("few_cores", None, "no more cores than slots"), ("shared", 1, "fewer cores than slots"),
     ("never", None, "WEIR_PIN is never"), ("cluster", None, "a Spark cluster"),
 ])

@@ -20,7 +20,6 @@ from dashboard.teams.services import set_secret
 from scheduler.model.effects import needs_approval
 from scheduler.model.errors import PermissionDenied
 from scheduler.model.task_types import Parameter, TaskType
-from tests.cases import each
 from tests.dashboard.building import World, approved, enacted, planned, removal_planned, running
 from tests.profiles.building import started
 from tests.profiles.nodes import Node
@@ -60,7 +59,7 @@ def removed(world: World, dataflow: DataflowRecord) -> None:
     enacted(approved(removal_planned(world.carla, dataflow), world.ana))
 
 
-@each("task", ["get", "post", "pi"])  # those with effects, and one that is fed through such
+@pytest.mark.parametrize("task", ["get", "post", "pi"])  # those with effects, and one that is fed through such
 def test_before_approval_nothing_is_asked_for(world: World, node: Node, client, task: str):
     dataflow = planned(world.carla, world.city, posting("hooks")).dataflow
     client.force_login(world.carla)
@@ -78,7 +77,7 @@ def test_what_is_before_the_effects_is_measured_without_approval(world: World, n
     assert sweep.status == "done" and not any(order.approved for order in node.orders)
 
 
-@each("name, config", FREE)
+@pytest.mark.parametrize(("name", "config"), FREE)
 def test_no_config_of_ones_own(world: World, node: Node, client, name: str, config: dict):
     client.force_login(world.carla)
     form = {"type": name, "config": config, "feed": "source:urban_sensing", "slot": "n1/1"}
@@ -114,7 +113,7 @@ def test_another_version_than_the_approved_one_is_not(world: World, node: Node):
         started(world, slot=_free_slot(), target=target_of_task(viewer_of(world.carla), dataflow.pk, "post"))
 
 
-@each("change", ["config", "feed", "tasks"])
+@pytest.mark.parametrize("change", ["config", "feed", "tasks"])
 def test_what_a_row_says_is_compared_with_the_estate(world: World, node: Node, change: str):
     """Whoever comes to a sweep's row has no effects by it that nobody approved."""
     dataflow = running(world.carla, world.city, posting("hooks"), world.ana)
@@ -185,7 +184,7 @@ def computing(name: str, *, condition: str = "value > 1") -> str:
                     {"from": "pi", "to": "out"}]})
 
 
-@each("name, config", EXPRESSIONS)
+@pytest.mark.parametrize(("name", "config"), EXPRESSIONS)
 def test_an_expression_of_ones_own_is_measured_by_approvers_alone(
     world: World, node: Node, client, name: str, config: dict
 ):

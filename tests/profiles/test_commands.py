@@ -15,7 +15,6 @@ from django.utils import timezone
 from dashboard.commands.management.commands import profile as command
 from dashboard.profiles.models import ProfileRecord, SweepRecord
 from scheduler.model.profile_csv import read_entries, read_profiles
-from tests.cases import each
 from tests.dashboard.building import World, document, planned
 from tests.pages.conftest import ClientOf
 from tests.profiles.nodes import Node
@@ -81,7 +80,7 @@ def test_a_task_of_a_dataflow_is_measured(world: World, prompt: Node):
     assert SweepRecord.objects.get().fed_by == "sense → parse, as in traffic"
 
 
-@each("words", [
+@pytest.mark.parametrize("words", [
     ("nothing",), ("block_average", "--config", "{"), ("block_average", "--config", "[1]"),
     ("block_average", "--config", '{"windw": 1}'),
     ("--dataflow", "nothing"), ("block_average", "--as", "vera"), ("block_average", "--slot", "n9/0"),

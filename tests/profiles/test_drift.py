@@ -19,7 +19,6 @@ from dashboard.profiles.services.importing import import_profiles
 from dashboard.profiles.stored_profiles import profile_of
 from scheduler.contracts.reports import Reports
 from scheduler.model.fragment import Fragment
-from tests.cases import each
 from tests.dashboard.building import World, document, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
@@ -171,7 +170,7 @@ def test_a_profile_that_bundles_mostly_keep_to_asks_for_nothing(world: World, re
     assert "rate" not in {drift["what"] for drift in record.drifts} and not record.drifted
 
 
-@each("changed", [
+@pytest.mark.parametrize("changed", [
     {"state": "starting"}, {"throttled_by": "f1-0.0"}, {"rate_per_s": None}, {"cpu": None}])
 def test_what_says_nothing_of_the_bundle_is_left_out(world: World, reports: NodeOfTasks, branch: str, changed):
     profile(world)

@@ -15,7 +15,6 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.model.dataflow import Task
 from scheduler.model.errors import InvalidProfile, MissingProfile, PermissionDenied
 from scheduler.model.profile_csv import OPTIONAL, REQUIRED, ProfileEntry, read_profiles, write_entries
-from tests.cases import each
 from tests.dashboard.building import World
 from tests.dashboard.concurrency import at_once
 from tests.dashboard.test_statements import statements
@@ -75,7 +74,7 @@ def test_the_very_config_comes_first_however_it_is_written(world: World):
     assert known.find(Task("t", "block_average", {"window": 10})).peak.rate_per_s == 10
 
 
-@each("rows, places", [
+@pytest.mark.parametrize(("rows", "places"), [
     ("a,x,1,10,10", [(2, 2)]), ("a,1,1,10,10\na,1,2,10,10", [(3, None)]), ("a\0,1,1,1,1", [(2, 2)]),
     ("a,1,0,10,10\n,1,1,1,1", [(2, 3), (3, 1)]), ("a,1,1,900,10\nb,0,1,1,1\nc,1,1,1,-1", [(2, 4), (3, 2), (4, 5)]),
 ])
@@ -86,7 +85,7 @@ def test_every_mistake_has_its_place_and_nothing_is_imported(world: World, rows,
     assert not ProfileRecord.objects.exists()
 
 
-@each("rows", [
+@pytest.mark.parametrize("rows", [
     "a,1,1,1,1,{1},1", "a,1,1,1,1,[],1", 'a,1,1,1,1,"{""b"":1}",1\na,1,1,1,1,"{ ""b"": 1 }",1',
     "=a,1,1,1,1,,1", "a,1,1,1,1,,1\na,1,2,1,1,,2", f"{'a' * 101},1,1,1,1,,1",
     "a,9999999999,1,1,1,,1", "a,1,1,1,1,,99999999999999999999", "a,1,1,1,1,,0", "a,1,1,1,1,,-1",
@@ -101,7 +100,7 @@ def test_what_cannot_be_stored_is_refused(world: World, rows):
     assert not ProfileRecord.objects.exists()
 
 
-@each("rows, places, says", [
+@pytest.mark.parametrize(("rows", "places", "says"), [
     (f"b,1,1,1,1,,1\n{'a' * 101},1,1,1,1,,1", [(3, 1)], "longer than 100"),
     ("=a,1,1,1,1,,1\nb,1,1,1,1,,0", [(2, 1), (3, 7)], "looks like a formula"),
     ("a,9999999999,1,1,1,,1", [(2, 2)], "from 1 to 100,000"),

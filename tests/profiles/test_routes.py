@@ -11,7 +11,6 @@ from django.test.utils import CaptureQueriesContext
 from dashboard.operations.models import FragmentRow
 from dashboard.profiles.models import SweepRecord
 from dashboard.profiles.services.importing import import_profiles
-from tests.cases import each
 from tests.dashboard.building import World, document, running
 from tests.profiles.building import HEADER, started
 from tests.profiles.nodes import Node
@@ -97,7 +96,7 @@ def test_a_file_over_the_limit_is_refused_before_it_is_read(world: World, client
     assert (answer.status_code, answer.json()["code"]) == (413, "too_large")
 
 
-@each("depth", [50, 300, 900, 5000])
+@pytest.mark.parametrize("depth", [50, 300, 900, 5000])
 def test_a_config_that_is_nested_deeply_is_no_500(world: World, client, depth: int):
     client.force_login(world.carla)
     config = '{"schema":' * depth + "1" + "}" * depth

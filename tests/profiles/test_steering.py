@@ -32,7 +32,7 @@ def test_a_sweep_of_a_type_is_steered_by_who_asked_for_it(world: World, node: No
             "paused" if steer is resume_sweep else sweep.status)
 
 
-@each("who, may", [
+@pytest.mark.parametrize(("who", "may"), [
     ("carla", True), ("ana", True), ("dev", True), ("mo", False), ("vera", False)])
 def test_a_sweep_of_a_shared_dataflow_is_steered_by_its_team(world: World, node: Node, who: str, may: bool):
     record = running(world.carla, world.city, document("traffic"), world.ana)

@@ -32,7 +32,6 @@ from scheduler.model.errors import (
     UnknownTaskType,
 )
 from scheduler.performance.modelling import Sweep, SweepResult, next_step
-from tests.cases import each
 from tests.dashboard.building import World, document, planned, running
 from tests.dashboard.concurrency import at_once
 from tests.profiles.building import slot, started
@@ -332,7 +331,7 @@ def test_what_takes_long_for_an_event_is_measured_by_the_usual_bounds(world: Wor
     assert profile.peak.threads == 16 and 45 <= profile.peak.rate_per_s <= 48
 
 
-@each("given", [
+@pytest.mark.parametrize("given", [
     {"seconds": 0.0}, {"warm_up_s": -1.0}, {"seconds": 500.0}, {"bounds": Sweep(budget_s=0.0)},
     {"bounds": Sweep(budget_s=float("inf"))}, {"bounds": Sweep(largest_threads=10_000)}, {"seconds": float("nan")},
     {"bounds": Sweep(smallest_rate_per_s=1e100, largest_rate_per_s=1e100)},
