@@ -22,7 +22,6 @@ from dashboard.operations.services import try_again
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import Reports
 from scheduler.model.errors import NothingToChange, PermissionDenied
-from tests.cases import each
 from tests.dashboard.building import World, document, running
 from tests.pages.markup import Markup
 from workers.engine.channels import keys
@@ -74,8 +73,8 @@ def test_the_traceback_is_for_the_team(world: World, failing: Failing) -> None:
     assert failure.traceback is None and failure.error
 
 
-@each("place", ["failures", "query", "problems"])
-@each("credential_of", ["none", "another team"])
+@pytest.mark.parametrize("place", ["failures", "query", "problems"])
+@pytest.mark.parametrize("credential_of", ["none", "another team"])
 def test_the_traceback_is_not_for_who_may_not_read_what_leaves_one_of_its_tasks(
     world: World, failing: Failing, monkeypatch: pytest.MonkeyPatch, place: str, credential_of: str
 ) -> None:

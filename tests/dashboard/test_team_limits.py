@@ -30,7 +30,6 @@ from dashboard.outbox.services import add_endpoint
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.team_limits import TEAM_LIMITS, AskedTooOften, TeamLimitReached
 from scheduler.model.errors import WeirError
-from tests.cases import each
 from tests.dashboard.building import World, document, planned, running
 
 pytestmark = pytest.mark.django_db
@@ -110,7 +109,7 @@ def _hosts(settings) -> None:
     settings.WEBHOOK_HOSTS = ("hooks.example.org",)
 
 
-@each("name", CASES)
+@pytest.mark.parametrize("name", CASES)
 def test_one_more_than_a_team_may_have_is_refused_and_said_why(world: World, settings, rf, name: str):
     case = CASES[name]
     setattr(settings, case.setting.removeprefix("WEIR_"), case.most)
