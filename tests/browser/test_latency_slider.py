@@ -106,6 +106,7 @@ def test_what_the_field_holds_beyond_a_time_is_not_overwritten(opened: tuple[Pag
         expect(field).to_have_value(offers[chosen]["words"])
 
 
+@pytest.mark.long  # tests/dashboard/test_choosing_limits.py has what the form sends, the tests above what it holds
 def test_the_limit_that_was_chosen_is_sent_and_the_documents_comes_back(opened: tuple[Page, Offers]) -> None:
     page, offers = opened
     slide(page, "End")

@@ -176,6 +176,7 @@ def test_the_editor_completes_and_explains_guards(site: RunningSite, page_of: Pa
     expect(options).to_have_text(["output"])  # of the keys of a stream those that it does not have
 
 
+@pytest.mark.long  # tests/dashboard/test_emergency_stop.py has the page, test_pages.py a dialog that asks first
 def test_an_emergency_stop_asks_for_a_reason_and_enter_sends_it(site: RunningSite, page_of: PageOf) -> None:
     page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/{site.python(_PLAIN).split()[-1]}/")
