@@ -90,7 +90,7 @@ def test_no_config_of_ones_own(world: World, node: Node, client, name: str, conf
     assert not SweepRecord.objects.exists()
 
 
-@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("paused", [pytest.param(False, marks=pytest.mark.long), True])
 def test_once_approved_it_is_measured_and_the_node_is_told_so(world: World, node: Node, paused: bool):
     dataflow = running(world.carla, world.city, posting("hooks"), world.ana)
     if paused:
