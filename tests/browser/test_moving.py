@@ -5,25 +5,20 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Locator, Page, expect
+from playwright.sync_api import Browser, Locator, Page, StorageState, expect
 
-from tests.browser import flows
-from tests.browser.conftest import PageOf
+from tests.browser import drive, flows
 from tests.browser.documents import ETL
 from tests.browser.drive import settled, until
 from tests.browser.node import PlayedNode
-from tests.browser.site import RunningSite
+from tests.browser.site import PASSWORD, RunningSite, start_site, stop_site
 from tests.browser.test_accessibility import options
 
-pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("other_node")]
-
-# Shares nothing with what other tests run on this site: a query that is moved has one task of this type.
-TYPE = "sliding_linear_regression"
-LINES = ETL.replace("City ETL", "Lines").replace("interpolate, config: {window: 5}", TYPE).replace(
-    "sensors: 50", "sensors: 9").replace("city-clean", "lines")
+pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("moving")]  # a site of its own
 
 FILES = json.dumps({
     "name": "Archive", "rates": {"sense": 40},
@@ -31,10 +26,10 @@ FILES = json.dumps({
               {"id": "files", "type": "parquet_files", "config": {"folder": "archive"}}],
     "streams": [{"from": "sense", "to": "files"}]})
 
-_NODE = """
-import django, sys; django.setup()
+_OTHER_NODE = """
+import django; django.setup()
 from dashboard.operations.services import register_node
-register_node(name=sys.argv[1], slots=int(sys.argv[2]))
+register_node(name="n2", slots=2)
 """
 _MOVES = """
 import django; django.setup()
@@ -69,42 +64,50 @@ HandoverPause.objects.create(query=sys.argv[1], at_ms=1000 * now_s, gap_ms=230, 
 """
 
 
-def id_of(address: str) -> str:
-    return address.rstrip("/").split("/")[-1]
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, migrated_file: Path) -> Iterator[RunningSite]:
+    """A site of its own with a second node, and two dataflows on the first one."""
+    running = start_site(tmp_path_factory.mktemp("moving"), migrated=migrated_file)
+    other = PlayedNode(running.redis_url, "n2")
+    try:
+        for text in (ETL, FILES):
+            running.runs(text, "ana", team="city")
+        other.start()
+        running.python(_OTHER_NODE)
+        yield running
+    finally:
+        if other.is_alive():
+            other.stop()
+        stop_site(running)
 
 
 @pytest.fixture(scope="module")
-def other_node(site: RunningSite) -> Iterator[None]:
-    """A second node, and a dataflow on the first one; both are gone for the tests that follow."""
-    dataflow, _ = site.runs(LINES, "ana", team="city")
-    other = PlayedNode(site.redis_url, "n2")
-    other.start()
-    try:
-        site.python(_NODE, "n2", "2")
-        yield
-        site.removes(id_of(dataflow), "ana")
-    finally:
-        other.stop()
-    site.python(_NODE, "n2", "0")
+def carla(site: RunningSite, browser: Browser) -> StorageState:
+    """What a browser keeps of carla, who has logged in once: hashing passwords is meant to take long."""
+    page = drive.log_in(drive.context(browser), site.url, "carla", PASSWORD)
+    state = page.context.storage_state()
+    page.context.close()
+    return state
 
 
 @pytest.fixture
-def files(site: RunningSite) -> Iterator[None]:
-    """A dataflow that writes files."""
-    dataflow, _ = site.runs(FILES, "ana", team="city")
-    yield
-    site.removes(id_of(dataflow), "ana")
+def open_page(site: RunningSite, browser: Browser, carla: StorageState) -> Iterator[Callable[..., Page]]:
+    """The page Deployment, with the other node heard of. No script may fail."""
+    opened = []
 
-
-@pytest.fixture
-def open_page(site: RunningSite, page_of: PageOf) -> Callable[..., Page]:
-    """The page Deployment as carla, with the other node heard of."""
     def open_page(*, width: int = 1280, theme: str = "light") -> Page:
-        page = page_of(at=None, width=width, color_scheme=theme)
+        context = drive.context(
+            browser, viewport={"width": width, "height": 860}, color_scheme=theme, storage_state=carla)
+        page = context.new_page()
+        opened.append((context, drive.watch(page)))
         shown(page, site)
         return page
 
-    return open_page
+    yield open_page
+    errors = [text for _, problems in opened for text in problems if not drive.expected(text)]
+    for context, _ in opened:
+        context.close()
+    assert errors == []
 
 
 def shown(page: Page, site: RunningSite) -> None:
@@ -139,13 +142,13 @@ def test_a_dropped_query_shows_what_the_move_would_bring_and_proposes_nothing(
     site: RunningSite, open_page: Callable[..., Page]
 ) -> None:
     page, before = open_page(), moves(site)
-    query = query_on(page, TYPE)
+    query = query_on(page, "interpolate")
     name = query.get_attribute("data-query")
     card = drag(page, query, "n2/1")
     expect(card).to_have_attribute("data-preview", name)
-    expect(card).to_contain_text(re.compile(f"Move .*{TYPE}.* to n2/1"))
+    expect(card).to_contain_text(re.compile("Move .*interpolate.* to n2/1"))
     for words in ("cores to do then", "stands still for about", "to another node",
-                  "City Sensing: 1 of its approvers", TYPE):
+                  "City Sensing: 1 of its approvers", "interpolate"):
         expect(card).to_contain_text(words)
     expect(page.locator(f"#to-{name}")).to_have_value("n2/1")
     assert moves(site) == before
@@ -154,12 +157,12 @@ def test_a_dropped_query_shows_what_the_move_would_bring_and_proposes_nothing(
     assert moves(site) == before
 
 
-@pytest.mark.long  # all are in tests/pages, in test_move_previews.py and test_deployment.py
 @pytest.mark.parametrize(("way", "task_type", "words"), [
-    ("drained", TYPE, "n2 is drained"), ("reserved", TYPE, "a measurement has it to itself"),
-    ("folder", "parquet_files", "parquet_files writes files on n1")])
+    pytest.param("drained", "interpolate", "n2 is drained", marks=pytest.mark.long),  # all are in tests/pages
+    pytest.param("reserved", "interpolate", "a measurement has it to itself", marks=pytest.mark.long),
+    pytest.param("folder", "parquet_files", "parquet_files writes files on n1", marks=pytest.mark.long)])
 def test_a_query_that_is_dropped_where_it_may_not_go_says_why(
-    site: RunningSite, files: None, open_page: Callable[..., Page], way: str, task_type: str, words: str
+    site: RunningSite, open_page: Callable[..., Page], way: str, task_type: str, words: str
 ) -> None:
     site.python(_SLOTS, way)
     try:
@@ -177,26 +180,35 @@ def test_a_query_that_is_dropped_where_it_may_not_go_says_why(
 @pytest.mark.long  # tests/pages/test_deployment.py has what a silent node takes
 def test_a_silent_node_takes_nothing(site: RunningSite, open_page: Callable[..., Page]) -> None:
     page, before = open_page(), moves(site)
-    site.python(_NODE, "n3", "1")
+    site.python("""
+import django; django.setup()
+from dashboard.operations.services import register_node
+register_node(name="n3", slots=1)
+""")
     try:
         page.reload()
         settled(page)
         expect(page.locator("[data-slot='n3/0'] .deploy-closed")).to_contain_text("n3 does not report")
-        card = drag(page, query_on(page, TYPE), "n3/0")
+        card = drag(page, query_on(page, "interpolate"), "n3/0")
         expect(card.locator("[data-note='move-not-now']")).to_contain_text("n3 does not report")
         expect(card.get_by_role("button")).to_have_count(0)
         assert moves(site) == before
     finally:
-        site.python(_NODE, "n3", "0")
+        site.python("""
+import django; django.setup()
+from dashboard.operations.services import register_node
+register_node(name="n3", slots=0)
+""")
 
 
+@pytest.mark.parametrize(("width", "theme"), [
+    (1280, "light"), (400, "dark")])
 @pytest.mark.long  # tests/pages/test_move_previews.py has its markup, test_contrast.py there its colours
-@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (400, "dark")])
 def test_what_a_move_would_bring_is_readable_on_any_screen(
-    site: RunningSite, files: None, open_page: Callable[..., Page], width: int, theme: str
+    site: RunningSite, open_page: Callable[..., Page], width: int, theme: str
 ) -> None:
     page = open_page(width=width, theme=theme)
-    for task_type in (TYPE, "parquet_files"):
+    for task_type in ("interpolate", "parquet_files"):
         query = query_on(page, task_type)
         query.get_by_role("combobox").select_option("n2/1")
         query.get_by_role("button", name="Preview").click()
@@ -208,10 +220,10 @@ def test_what_a_move_would_bring_is_readable_on_any_screen(
 
 
 def test_a_move_by_the_keyboard_is_looked_at_proposed_and_done_with_its_pause(
-    site: RunningSite, page_of: PageOf, open_page: Callable[..., Page], request: pytest.FixtureRequest
+    site: RunningSite, open_page: Callable[..., Page], browser: Browser
 ) -> None:
     page = open_page()
-    query = query_on(page, TYPE)
+    query = query_on(page, "interpolate")
     name, target = query.get_attribute("data-query"), "n2/1"
     chooser = query.get_by_role("combobox")
     chooser.focus()
@@ -221,7 +233,7 @@ def test_a_move_by_the_keyboard_is_looked_at_proposed_and_done_with_its_pause(
     expect(query.get_by_role("button", name="Preview")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("#preview")).to_have_attribute("data-preview", name)
-    expect(page.locator("#preview")).to_contain_text(re.compile(f"Move .*{TYPE}.* to {target}"))
+    expect(page.locator("#preview")).to_contain_text(re.compile(f"Move .*interpolate.* to {target}"))
     settled(page)
     page.keyboard.press("Tab")
     expect(page.get_by_role("button", name="Propose this move").first).to_be_focused()
@@ -229,20 +241,19 @@ def test_a_move_by_the_keyboard_is_looked_at_proposed_and_done_with_its_pause(
     page.wait_for_url(re.compile(r"/proposals/[0-9a-f-]{36}/"))
     expect(page.locator("#head .chip")).to_have_attribute("data-status", "pending")
     proposal = page.url
-    ana = page_of("ana", at=None)
+    ana = drive.log_in(drive.context(browser), site.url, "ana", PASSWORD)
     flows.approve(ana, proposal)
     flows.done(ana)
+    ana.context.close()
     heir = json.loads(site.python(_PLACES))[target]
     site.python(_PAUSE, heir)
     shown(page, site)
     card = page.locator("#moves")
-    expect(card.locator(f"[data-move='{id_of(proposal)}']")).to_contain_text("a batch and 230 ms")
+    expect(card.locator(f"[data-move='{proposal.rstrip('/').split('/')[-1]}']")).to_contain_text("a batch and 230 ms")
     expect(card.locator(".plot svg").first).to_be_visible()
     expect(card.locator(".plot .shapelayer .shape-label", has_text="0.23 s")).to_be_visible()
     expect(card.locator(".plot[aria-label$='moved: still for a batch and 0.23 s.']")).to_be_visible()
-    # One more in the short run: what is drawn follows width and theme by the same means on every page.
-    screens = [(400, "dark"), (400, "light"), (1280, "dark")]
-    for width, theme in screens if request.config.getoption("--long") else screens[:1]:
+    for width, theme in ((1280, "dark"), (400, "light"), (400, "dark")):
         narrow = open_page(width=width, theme=theme)
         shown(narrow, site)
         expect(narrow.locator("#moves .plot .shapelayer .shape-label", has_text="0.23 s")).to_be_visible()
