@@ -201,8 +201,7 @@ register_node(name="n3", slots=0)
 """)
 
 
-@pytest.mark.parametrize(("width", "theme"), [
-    (1280, "light"), (400, "dark")])
+@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (400, "dark")])
 @pytest.mark.long  # tests/pages/test_move_previews.py has its markup, test_contrast.py there its colours
 def test_what_a_move_would_bring_is_readable_on_any_screen(
     site: RunningSite, open_page: Callable[..., Page], width: int, theme: str
