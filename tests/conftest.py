@@ -104,7 +104,8 @@ def _begins(item: pytest.Item) -> int:
 
 def _draw_fewer(item: pytest.Function) -> None:
     """Let Hypothesis draw a part of the cases."""
-    test = item.cls if hasattr(item.cls, "settings") else item.function  # of a state machine, of a function
+    is_machine = isinstance(getattr(item.cls, "settings", None), hypothesis.settings)  # Django's tests have a method
+    test = item.cls if is_machine else item.function
     name = "settings" if test is item.cls else "_hypothesis_internal_use_settings"
     settings = getattr(test, name, None)
     if isinstance(settings, hypothesis.settings) and "draws_fewer" not in vars(test):

@@ -47,6 +47,17 @@ def tree(path: Path) -> ast.Module:
         gc.enable()
 
 
+def nodes(module: ast.Module) -> tuple[ast.AST, ...]:
+    """All nodes of a module, found once: what many tests go through stays with the tree."""
+    if not hasattr(module, "nodes"):
+        gc.disable()
+        try:
+            module.nodes = tuple(ast.walk(module))
+        finally:
+            gc.enable()
+    return module.nodes
+
+
 def name_of(path: Path) -> str:
     """A file's name for a test's report."""
     return str(path.relative_to(ROOT))

@@ -10,7 +10,7 @@ import pytest
 from scheduler.allocation.allocation_registry import ALLOCATIONS
 from scheduler.mapping.mapping_registry import MAPPINGS
 
-from .sources import name_of, project_files, python_files, tree
+from .sources import name_of, nodes, project_files, python_files, tree
 
 # Modules that may name an algorithm: those that are or list one, and the pairs that are chosen by default.
 NAMED_IN = ("scheduler/allocation/", "scheduler/mapping/", "scheduler/pairs.py")
@@ -20,11 +20,11 @@ NAMES = frozenset({*ALLOCATIONS, *MAPPINGS})
 def names_in(module: ast.Module) -> set[str]:
     """Strings of a module that are an algorithm's name, or made of some: ``SAM``, ``MBA-SAM``, ``MBA+SAM``."""
     documentation = {
-        id(node.body[0].value) for node in ast.walk(module)
+        id(node.body[0].value) for node in nodes(module)
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and node.body
         and isinstance(node.body[0], ast.Expr)}
     return {
-        node.value for node in ast.walk(module)
+        node.value for node in nodes(module)
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation
         and NAMES.issuperset(re.split(r"[-+/]", node.value))}
 

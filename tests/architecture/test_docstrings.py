@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .sources import PACKAGES, name_of, python_files, tree
+from .sources import PACKAGES, name_of, nodes, python_files, tree
 
 MOST_ALIKE = 5
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -33,7 +33,7 @@ def entries(docstring: str) -> Iterator[tuple[list[str], str, str]]:
 
 def documented(module: ast.Module) -> Iterator[tuple[Definition, list[str], str, str]]:
     """The entries of a module, each with the function or class that it is of."""
-    for node in ast.walk(module):
+    for node in nodes(module):
         if isinstance(node, Definition):
             for names, kind, text in entries(ast.get_docstring(node) or ""):
                 yield node, names, kind, text

@@ -6,13 +6,13 @@ import ast
 
 from dashboard.core.http_errors import HTTP_STATUS, http_status
 from scheduler.model.errors import NotFound, NotSubmitted, WeirError
-from tests.architecture.sources import PACKAGES, name_of, python_files, tree
+from tests.architecture.sources import PACKAGES, name_of, nodes, python_files, tree
 
 
 def error_classes() -> dict[str, tuple[str | None, list[str]]]:
     """Code (if it sets one) and bases of each subclass of WeirError in the project, by file and name."""
     defined = [
-        (name_of(path), node) for path in python_files(*PACKAGES) for node in ast.walk(tree(path))
+        (name_of(path), node) for path in python_files(*PACKAGES) for node in nodes(tree(path))
         if isinstance(node, ast.ClassDef)]
     errors = {"WeirError"}
     classes: dict[str, tuple[str | None, list[str]]] = {}

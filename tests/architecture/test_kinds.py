@@ -14,7 +14,7 @@ from scheduler.model import plan_kinds
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.step_kinds import STEP_KINDS
 
-from .sources import ROOT, name_of, project_files, python_files, tree
+from .sources import ROOT, name_of, nodes, project_files, python_files, tree
 
 REGISTRIES = {"scheduler/model/plan_kinds.py", "scheduler/step_kinds.py"}
 NAMES = {*PLAN_KINDS, *STEP_KINDS}
@@ -30,7 +30,7 @@ OTHER_WORDS = {
 def spelled(module: ast.Module) -> set[str]:
     """Names of kinds that a module compares with, gives as a kind, or has several of in a set, tuple or table."""
     kinds: set[str] = set()
-    for node in ast.walk(module):
+    for node in nodes(module):
         if isinstance(node, ast.Compare):
             kinds |= names_in(node.comparators)
         elif isinstance(node, ast.keyword) and node.arg and "kind" in node.arg:
@@ -84,10 +84,10 @@ def constants_of(module: ast.Module, registry: str, constants: set[str]) -> set[
     """The constants of a registry that a module imports, or reaches through it."""
     last = registry.rpartition(".")[2]
     imported = {
-        alias.name for node in ast.walk(module)
+        alias.name for node in nodes(module)
         if isinstance(node, ast.ImportFrom) and (node.module or "").rpartition(".")[2] == last for alias in node.names}
     reached = {
-        node.attr for node in ast.walk(module)
+        node.attr for node in nodes(module)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == last}
     return (imported | reached) & constants
 
@@ -114,7 +114,7 @@ def named_beside_steps(module: ast.Module) -> set[str]:
     """Constants of step kinds that a module names for anything else than to make such a step."""
     constants = constants_of(module, "step_kinds", STEP_CONSTANTS)
     within: set[ast.AST] = set()
-    for node in ast.walk(module):
+    for node in nodes(module):
         if isinstance(node, ast.Compare | ast.Dict | ast.Set):
             within |= set(ast.walk(node))
     return {
@@ -157,7 +157,7 @@ def test_no_module_names_a_controller_that_is_not_its_own() -> None:
     for path in python_files("scheduler", "workers", "dashboard"):
         if name_of(path) == "scheduler/controllers/controller_registry.py":
             continue
-        for node in ast.walk(tree(path)):
+        for node in nodes(tree(path)):
             if isinstance(node, ast.ImportFrom) and node.module:
                 named.setdefault(name_of(path), set()).update(
                     alias.name for alias in node.names

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from .sources import PACKAGES, ROOT, name_of, python_files, tree
+from .sources import PACKAGES, ROOT, name_of, nodes, python_files, tree
 
 # What gives another answer the next time it is asked, or depends on the machine: arguments of the science, not its own.
 IMPURE_MODULES = {"time", "random", "secrets", "socket", "subprocess", "threading", "tempfile"}
@@ -43,7 +43,7 @@ def test_the_check_for_impurity_sees(line: str) -> None:
 def impurities(module: ast.Module) -> list[str]:
     """Imports and names in a module whose value depends on when, where or how often it runs."""
     impure = []
-    for node in ast.walk(module):
+    for node in nodes(module):
         if isinstance(node, ast.Import):
             impure += [alias.name for alias in node.names if alias.name.partition(".")[0] in IMPURE_MODULES]
         elif isinstance(node, ast.ImportFrom) and node.level == 0:

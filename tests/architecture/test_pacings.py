@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from .sources import name_of, python_files, tree
+from .sources import name_of, nodes, python_files, tree
 
 # What managers on nodes are: the site's side, the agents' side, and the science of both.
 OF_MANAGERS = {
@@ -20,7 +20,7 @@ READS_THE_SETTING = {"dashboard/operations/pacing_choice.py"}
 
 def test_what_managers_need_is_used_by_them_alone() -> None:
     using = {
-        name_of(path) for path in python_files("scheduler", "workers", "dashboard") for node in ast.walk(tree(path))
+        name_of(path) for path in python_files("scheduler", "workers", "dashboard") for node in nodes(tree(path))
         if isinstance(node, ast.ImportFrom) and (
             {"qos", "qos_sampling"} & {(node.module or "").rpartition(".")[2], *(alias.name for alias in node.names)})}
     assert using and using <= OF_MANAGERS
@@ -28,6 +28,6 @@ def test_what_managers_need_is_used_by_them_alone() -> None:
 
 def test_one_place_reads_which_way_is_in_force() -> None:
     reading = {
-        name_of(path) for path in python_files("scheduler", "workers", "dashboard") for node in ast.walk(tree(path))
+        name_of(path) for path in python_files("scheduler", "workers", "dashboard") for node in nodes(tree(path))
         if isinstance(node, ast.Attribute) and node.attr == "PACING"}
     assert reading == READS_THE_SETTING

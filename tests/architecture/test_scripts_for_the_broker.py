@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from .sources import ROOT, python_files, tree
+from .sources import ROOT, nodes, python_files, tree
 
 SENDS = {"eval", "eval_ro", "register_script", "script_load"}
 # Only the site and the agent itself, which have the broker's own password, call what these send.
@@ -17,7 +17,7 @@ OF_SITE_AND_AGENT = {
 def test_a_script_for_slots_is_one_that_the_agent_loads() -> None:
     sending = {
         path.relative_to(ROOT).as_posix() for path in python_files("workers")
-        for node in ast.walk(tree(path))
+        for node in nodes(tree(path))
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in SENDS}
     assert sending == {*OF_SITE_AND_AGENT, "workers/engine/channels/scripts.py"}
 

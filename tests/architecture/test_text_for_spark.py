@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from .sources import name_of, nodes, python_files, tree
+
 READERS = {"expr", "selectExpr", "parseExpression", "call_function", "_parse_datatype_string"}
 WRITES = "workers/library/spark_text.py"
 READS = {
@@ -20,21 +20,20 @@ NO_SPARK = {"workers/library/describe.py"}  # Markdown
 
 
 def modules() -> Iterator[tuple[str, ast.Module]]:
-    for folder in ("library", "engine"):
-        for path in sorted((ROOT / "workers" / folder).rglob("*.py")):
-            yield path.relative_to(ROOT).as_posix(), ast.parse(path.read_text())
+    for path in python_files("workers/library", "workers/engine"):
+        yield name_of(path), tree(path)
 
 
-def readers(tree: ast.AST) -> list[str]:
+def readers(module: ast.Module) -> list[str]:
     """Calls of what reads text as an expression or a type."""
-    called = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    called = [node.func for node in nodes(module) if isinstance(node, ast.Call)]
     return [name.attr for name in called if isinstance(name, ast.Attribute) and name.attr in READERS]
 
 
-def joined_names(tree: ast.AST) -> list[str]:
+def joined_names(module: ast.Module) -> list[str]:
     """Names that an f-string or a format puts between backticks."""
     texts = []
-    for node in ast.walk(tree):
+    for node in nodes(module):
         if isinstance(node, ast.JoinedStr):
             for before, value in zip(node.values, node.values[1:], strict=False):
                 text = before.value if isinstance(before, ast.Constant) else ""
@@ -46,11 +45,11 @@ def joined_names(tree: ast.AST) -> list[str]:
 
 
 def test_only_what_is_checked_is_read_as_an_expression():
-    assert {name for name, tree in modules() if readers(tree)} == READS
+    assert {name for name, module in modules() if readers(module)} == READS
 
 
 def test_only_one_module_puts_names_between_backticks():
-    by_module = {name: joined_names(tree) for name, tree in modules() if joined_names(tree)}
+    by_module = {name: joined_names(module) for name, module in modules() if joined_names(module)}
     assert set(by_module) == {WRITES, *NO_SPARK}, by_module
 
 

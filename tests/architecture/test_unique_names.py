@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import PurePosixPath
 
-from .sources import PACKAGES, ROOT, name_of, python_files, tree
+from .sources import PACKAGES, ROOT, name_of, nodes, python_files, tree
 
 CLASSES_ALIKE = {
     "Command": "Django's: one a command of manage.py, named by its module",
@@ -55,7 +55,7 @@ def classes_of(trees: Mapping[str, ast.Module]) -> dict[str, list[str]]:
     """Public classes by name, nested ones too."""
     names: dict[str, list[str]] = {}
     for path, module in trees.items():
-        for node in ast.walk(module):
+        for node in nodes(module):
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 names.setdefault(node.name, []).append(path)
     return names

@@ -41,12 +41,10 @@ def charged(site: RunningSite) -> str:
     return site.python(_CHARGED).strip()
 
 
-@pytest.mark.parametrize("width", [1280, 400])
-def test_cost_is_drawn_and_a_bill_fits_the_screen(
-    site: RunningSite, charged: str, page_of: PageOf, width: int
-) -> None:
-    page = page_of(width=width, at=None)
-    for address in ("/bills/", f"/bills/{charged}/"):
+def test_cost_is_drawn_and_a_bill_fits_the_screen(site: RunningSite, charged: str, page_of: PageOf) -> None:
+    page = page_of(at=None)
+    for address, width in (("/bills/", 1280), (f"/bills/{charged}/", 400)):
+        page.set_viewport_size({"width": width, "height": 860})
         page.goto(f"{site.url}{address}")
         settled(page)
         expect(page.locator("[data-figure='cost'][data-drawn] .plot svg").first).to_be_visible()

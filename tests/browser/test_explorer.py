@@ -16,6 +16,7 @@ from tests.browser.site import RunningSite
 pytestmark = pytest.mark.browser
 
 
+@pytest.mark.long  # tests/pages/test_actions.py has what the editor is told, test_streams.py what it draws
 def test_the_editor_shows_what_would_be_reused(
     merged: dict[str, str], site: RunningSite, page_of: PageOf
 ) -> None:

@@ -128,6 +128,7 @@ def test_streams_are_joined_by_pointer_and_only_where_a_stream_may_lead(editor: 
     assert text_of(editor) == TEXT
 
 
+@pytest.mark.long  # tests/pages/test_graph_editing.py has a dataflow that comes from nothing, the first test the dialog
 def test_an_empty_document_begins_with_a_source(editor: Page) -> None:
     flows.write(editor, "")
     editor.locator("#preview-graph").get_by_role("button", name="Add source").click()

@@ -55,7 +55,7 @@ def _random_graph(chance: random.Random) -> dict[str, list[dict[str, object]]]:
 
 
 def test_layouts_go_one_way_and_nothing_lies_on_anything_else(site: RunningSite, page_of: PageOf) -> None:
-    page, chance = page_of(), random.Random(11)
+    page, chance = page_of(None, at="/login/"), random.Random(11)
     settled(page)
     graphs = [_random_graph(chance) for _ in range(60)] + [{"tasks": [], "streams": []}]
     assert page.evaluate(_FLAWS, graphs) == []

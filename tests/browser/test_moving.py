@@ -160,7 +160,7 @@ def test_a_dropped_query_shows_what_the_move_would_bring_and_proposes_nothing(
 @pytest.mark.parametrize(("way", "task_type", "words"), [
     pytest.param("drained", "interpolate", "n2 is drained", marks=pytest.mark.long),  # all are in tests/pages
     pytest.param("reserved", "interpolate", "a measurement has it to itself", marks=pytest.mark.long),
-    ("folder", "parquet_files", "parquet_files writes files on n1")])
+    pytest.param("folder", "parquet_files", "parquet_files writes files on n1", marks=pytest.mark.long)])
 def test_a_query_that_is_dropped_where_it_may_not_go_says_why(
     site: RunningSite, open_page: Callable[..., Page], way: str, task_type: str, words: str
 ) -> None:
@@ -177,6 +177,7 @@ def test_a_query_that_is_dropped_where_it_may_not_go_says_why(
         site.python(_SLOTS, "open")
 
 
+@pytest.mark.long  # tests/pages/test_deployment.py has what a silent node takes
 def test_a_silent_node_takes_nothing(site: RunningSite, open_page: Callable[..., Page]) -> None:
     page, before = open_page(), moves(site)
     site.python("""
@@ -200,8 +201,8 @@ register_node(name="n3", slots=0)
 """)
 
 
-@pytest.mark.parametrize(("width", "theme"), [
-    pytest.param(1280, "light", marks=pytest.mark.long), (400, "dark")])
+@pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (400, "dark")])
+@pytest.mark.long  # tests/pages/test_move_previews.py has its markup, test_contrast.py there its colours
 def test_what_a_move_would_bring_is_readable_on_any_screen(
     site: RunningSite, open_page: Callable[..., Page], width: int, theme: str
 ) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.browser import flows
 from tests.browser.conftest import PageOf
@@ -19,114 +20,120 @@ pytestmark = pytest.mark.browser
 # The editor ----------------------------------------------------------------------------------------------------------
 
 
-def test_problems_show_where_they_are_with_remedies(site: RunningSite, page_of: PageOf) -> None:
+@pytest.fixture
+def editor(site: RunningSite, page_of: PageOf) -> Page:
     page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/new")
     settled(page)
-    flows.write(page, BROKEN)
-    problems = page.locator("#problems li")
+    return page
+
+
+def test_problems_show_where_they_are_with_remedies(editor: Page) -> None:
+    flows.write(editor, BROKEN)
+    problems = editor.locator("#problems li")
     expect(problems).to_have_count(2)
     expect(problems.first).to_contain_text("line 4, column")
     expect(problems.first).to_contain_text("range_filter")
-    expect(page.locator(".cm-lint-marker-error")).to_have_count(2)
-    expect(page.get_by_role("button", name="Make a plan")).to_be_disabled()
+    expect(editor.locator(".cm-lint-marker-error")).to_have_count(2)
+    expect(editor.get_by_role("button", name="Make a plan")).to_be_disabled()
     problems.nth(1).get_by_role("button").click()
-    expect(page.locator(".cm-activeLine")).to_contain_text("zz")
-    flows.write(page, ETL.replace("City ETL", "Repaired"))
-    expect(page.locator("#verdict")).to_contain_text("Valid: 5 tasks, 4 streams")
+    expect(editor.locator(".cm-activeLine")).to_contain_text("zz")
+    flows.write(editor, ETL.replace("City ETL", "Repaired"))
+    expect(editor.locator("#verdict")).to_contain_text("Valid: 5 tasks, 4 streams")
     expect(problems).to_have_count(0)
-    expect(page.get_by_role("button", name="Make a plan")).to_be_enabled()
+    expect(editor.get_by_role("button", name="Make a plan")).to_be_enabled()
+
+    # A duplicate task is offered to be taken out.
+    twice = STATS.replace("Station statistics", "Twice").replace(
+        "  - {id: smooth, type: kalman_filter}", "  - {id: smooth, type: block_average, config: {window: 10}}")
+    flows.write(editor, twice)
+    editor.get_by_role("button", name="Use the corrected document").click()
+    expect(editor.locator("#verdict")).to_contain_text("Valid: 6 tasks")
 
 
-def test_text_that_replaces_coloured_text_keeps_to_the_policy(site: RunningSite, page_of: PageOf) -> None:
-    """Chromium's own editing would give it a style; the page's fixture fails for what the policy refuses."""
-    page = page_of(at=None)
-    page.goto(f"{site.url}/dataflows/new")
-    settled(page)
-    flows.write(page, ETL)
-    expect(page.locator("#verdict")).to_contain_text("Valid")
-    page.locator(".cm-line").filter(has_text="name: City ETL").dblclick()  # a word of it
-    page.keyboard.type("Plain")
-    until(lambda: "Plain" in page.evaluate("weirEditor.text()"), "what is typed is there")
-    page.keyboard.press("Control+A")
-    page.keyboard.type("n")
-    until(lambda: page.evaluate("weirEditor.text()") == "n", "all of it is replaced")
-    page.keyboard.press("Control+z")
-    until(lambda: "Plain" in page.evaluate("weirEditor.text()"), "and can be taken back")
+def test_what_is_typed_keeps_to_the_policy_and_names_of_columns_are_completed(editor: Page) -> None:
+    """Chromium's own editing would give a style to what replaces coloured text; the page's fixture fails for what the
+    policy refuses."""
+    flows.write(editor, ETL)
+    expect(editor.locator("#verdict")).to_contain_text("Valid")
+    editor.locator(".cm-line").filter(has_text="name: City ETL").dblclick()  # a word of it
+    editor.keyboard.type("Plain")
+    until(lambda: "Plain" in editor.evaluate("weirEditor.text()"), "what is typed is there")
+    editor.keyboard.press("Control+A")
+    editor.keyboard.type("n")
+    until(lambda: editor.evaluate("weirEditor.text()") == "n", "all of it is replaced")
+    editor.keyboard.press("Control+z")
+    until(lambda: "Plain" in editor.evaluate("weirEditor.text()"), "and can be taken back")
 
-
-def test_columns_are_listed_and_completed_where_a_parameter_names_them(site: RunningSite, page_of: PageOf) -> None:
-    page = page_of(at=None)
-    page.goto(f"{site.url}/dataflows/new")
-    settled(page)
-    flows.write(page, ETL.replace("City ETL", "Columns").replace(
+    flows.write(editor, ETL.replace("City ETL", "Columns").replace(
         "type: interpolate, config: {window: 5}", "type: block_average, config: {window: 5, by: [obs]}"))
-    expect(page.locator("#verdict")).to_contain_text("Valid")
-    page.evaluate("""() => {
+    expect(editor.locator("#verdict")).to_contain_text("Valid")
+    editor.evaluate("""() => {
         const text = weirEditor.text();
         weirEditor.view.dispatch({ selection: { anchor: text.indexOf("[obs]") + 4 } });
         weirEditor.view.focus();
     }""")
-    expect(page.locator("#columns [data-part='task']")).to_have_text("fill")
-    expect(page.locator("#columns [data-part='reads']")).to_contain_text("sensor_id string")
-    page.keyboard.type(", sens")
-    expect(page.locator(".cm-tooltip-autocomplete")).to_contain_text("sensor_id")
-    page.wait_for_timeout(100)  # a key within the first moment is taken for typing
-    page.keyboard.press("Enter")
-    until(lambda: "by: [obs, sensor_id]" in page.evaluate("weirEditor.text()"), "the name is completed")
-    expect(page.locator("#verdict")).to_contain_text("Valid")
+    expect(editor.locator("#columns [data-part='task']")).to_have_text("fill")
+    expect(editor.locator("#columns [data-part='reads']")).to_contain_text("sensor_id string")
+    editor.keyboard.type(", sens")
+    expect(editor.locator(".cm-tooltip-autocomplete")).to_contain_text("sensor_id")
+    editor.wait_for_timeout(100)  # a key within the first moment is taken for typing
+    editor.keyboard.press("Enter")
+    until(lambda: "by: [obs, sensor_id]" in editor.evaluate("weirEditor.text()"), "the name is completed")
+    expect(editor.locator("#verdict")).to_contain_text("Valid")
 
 
-def test_a_dropped_file_is_opened_in_its_format(site: RunningSite, page_of: PageOf) -> None:
-    page = page_of(at=None)
-    page.goto(f"{site.url}/dataflows/new")
-    settled(page)
-    transfer = page.evaluate_handle(
+def test_a_file_is_opened_that_is_dropped_or_chosen_and_refused_where_it_is_too_large(
+    editor: Page, tmp_path: Path
+) -> None:
+    transfer = editor.evaluate_handle(
         "text => { const t = new DataTransfer(); t.items.add(new File([text], 'flow.json')); return t; }", wide(10))
-    page.dispatch_event(".cm-content", "drop", {"dataTransfer": transfer})
-    expect(page.get_by_label("Format")).to_have_value("json")
-    expect(page.locator("#verdict")).to_contain_text("Valid: 10 tasks")
-
-
-def test_a_chosen_file_is_opened(site: RunningSite, page_of: PageOf, tmp_path) -> None:
+    editor.dispatch_event(".cm-content", "drop", {"dataTransfer": transfer})
+    expect(editor.get_by_label("Format")).to_have_value("json")
+    expect(editor.locator("#verdict")).to_contain_text("Valid: 10 tasks")
     file = tmp_path / "etl.yaml"
     file.write_text(ETL.replace("City ETL", "From a file"))
-    page = page_of(at=None)
-    page.goto(f"{site.url}/dataflows/new")
-    settled(page)
-    page.locator("#file").set_input_files(file)
-    expect(page.locator("#verdict")).to_contain_text("Valid: 5 tasks")
-
-
-def test_a_file_that_is_too_large_is_refused_in_a_sentence(site: RunningSite, page_of: PageOf, tmp_path) -> None:
-    file = tmp_path / "large.yaml"
+    editor.locator("#file").set_input_files(file)
+    expect(editor.locator("#verdict")).to_contain_text("Valid: 5 tasks")
     file.write_text("#" * (1024 * 1024 + 1))
-    page = page_of(at=None)
-    page.goto(f"{site.url}/dataflows/new")
-    settled(page)
-    page.locator("#file").set_input_files(file)
-    expect(page.locator(".toast-error")).to_contain_text("larger than 1 MiB")
+    editor.locator("#file").set_input_files(file)
+    expect(editor.locator(".toast-error")).to_contain_text("larger than 1 MiB")
 
 
-def test_a_sample_starts_a_document(site: RunningSite, page_of: PageOf) -> None:
-    page = page_of(at=None)
-    page.goto(f"{site.url}/dataflows/new")
-    settled(page)
-    samples = page.locator("[data-sample]")
-    assert samples.count() > 0, "the library has samples"
-    samples.first.click()
-    expect(page.locator("#verdict")).to_contain_text("Valid")
+def test_a_sample_starts_a_document_asks_before_it_replaces_text_and_leaving_warns(
+    site: RunningSite, editor: Page
+) -> None:
+    sample, dialog = editor.locator("[data-sample]").first, editor.get_by_role("dialog")
+    sample.click()  # nothing is lost: it asks nothing
+    expect(editor.locator("#verdict .chip")).to_contain_text("Valid")
 
+    # Of two drawings that overlap the later one stays.
+    until(lambda: editor.evaluate("Boolean(window.weirGraphs?.[0]?.cy)"), "the preview is drawn")
+    shown = editor.evaluate("""async () => {
+      const [graph] = weirGraphs;
+      const renamed = (prefix, [task]) => ({ ...graph.graph, tasks: [{ ...task, id: prefix }], streams: [] });
+      const tasks = graph.graph.tasks;
+      await Promise.all([graph.draw(renamed("earlier", tasks)), graph.draw(renamed("later", tasks))]);
+      return graph.cy.nodes().map((node) => node.id());
+    }""")
+    assert shown == ["later"]
+    assert editor.locator("#preview-graph .graph-wait").first.is_hidden()
 
-def test_a_duplicate_task_is_offered_to_be_taken_out(site: RunningSite, page_of: PageOf) -> None:
-    twice = STATS.replace("Station statistics", "Twice").replace(
-        "  - {id: smooth, type: kalman_filter}", "  - {id: smooth, type: block_average, config: {window: 10}}")
-    page = page_of(at=None)
-    page.goto(f"{site.url}/dataflows/new")
-    settled(page)
-    flows.write(page, twice)
-    page.get_by_role("button", name="Use the corrected document").click()
-    expect(page.locator("#verdict")).to_contain_text("Valid: 6 tasks")
+    flows.write(editor, ETL)
+    sample.click()
+    dialog.get_by_role("button", name="Cancel").click()
+    assert editor.evaluate("weirEditor.text()").strip() == ETL.strip()
+    messages = []
+    editor.on("dialog", lambda question: (question.dismiss(), messages.append(question.type)))
+    editor.get_by_role("link", name="Reviews").click()
+    # A click is lost while the browser's question is open: its answer has to have reached the page.
+    until(lambda: editor.evaluate("1") and messages == ["beforeunload"] and editor.evaluate("1"), "the browser asks")
+    sample.click()
+    dialog.get_by_role("button", name="Replace").click()
+    until(lambda: editor.evaluate("weirEditor.text()").strip() != ETL.strip(), "the sample is there")
+    editor.get_by_role("link", name="Reviews").click()
+    editor.wait_for_url(f"{site.url}/proposals/")
+    assert len(messages) == 1, "a sample is nobody's work"
 
 
 # The review ----------------------------------------------------------------------------------------------------------
@@ -172,25 +179,35 @@ def test_a_removal_asks_first_and_can_be_cancelled(merged: dict[str, str], page_
 
 
 def test_the_theme_follows_the_system_and_a_choice_is_kept(page_of: PageOf, site: RunningSite) -> None:
-    page = page_of(color_scheme="dark")
+    page = page_of(color_scheme="dark", width=400)
     settled(page)
     ground = "getComputedStyle(document.body).backgroundColor"
     dark = page.evaluate(ground)
     page.get_by_role("button", name="Use the light theme").click()
     light = page.evaluate(ground)
     assert light != dark
-    page.goto(f"{site.url}/dataflows/")
+
+    # A narrow screen has its navigation behind a button.
+    expect(page.get_by_role("link", name="Reviews")).to_be_hidden()
+    page.get_by_role("button", name="Navigation").click()
+    page.get_by_role("link", name="Reviews").click()
+    page.wait_for_url(f"{site.url}/proposals/")
     assert page.evaluate(ground) == light
     settled(page)
     page.keyboard.press("t")
     assert page.evaluate(ground) == dark
 
 
-def test_everything_is_reached_by_keyboard(page_of: PageOf, site: RunningSite) -> None:
+def test_everything_is_reached_by_keyboard_and_focus_can_be_seen(page_of: PageOf, site: RunningSite) -> None:
     page = page_of()
     settled(page)
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    for _ in range(11):
+        width = page.evaluate("parseFloat(getComputedStyle(document.activeElement).outlineWidth)")
+        assert width >= 2, page.evaluate("document.activeElement.outerHTML")
+        page.keyboard.press("Tab")
+    page.get_by_role("link", name="Skip to the content").focus()
     page.keyboard.press("Enter")
     expect(page.locator("#main")).to_be_focused()
     page.keyboard.press("/")
@@ -206,76 +223,20 @@ def test_everything_is_reached_by_keyboard(page_of: PageOf, site: RunningSite) -
     page.wait_for_url(f"{site.url}/proposals/")
 
 
-def test_focus_can_be_seen(page_of: PageOf) -> None:
-    page = page_of()
-    settled(page)
-    for _ in range(12):
-        page.keyboard.press("Tab")
-        width = page.evaluate("parseFloat(getComputedStyle(document.activeElement).outlineWidth)")
-        assert width >= 2, page.evaluate("document.activeElement.outerHTML")
-
-
-def test_the_narrow_screen_has_a_navigation(page_of: PageOf, site: RunningSite) -> None:
-    page = page_of(width=400)
-    settled(page)
-    expect(page.get_by_role("link", name="Reviews")).to_be_hidden()
-    page.get_by_role("button", name="Navigation").click()
-    page.get_by_role("link", name="Reviews").click()
-    page.wait_for_url(f"{site.url}/proposals/")
-
-
-def test_nothing_shifts_while_a_page_loads(merged: dict[str, str], page_of: PageOf, site: RunningSite) -> None:
+def test_nothing_shifts_while_a_page_loads(
+    merged: dict[str, str], page_of: PageOf, site: RunningSite, request: pytest.FixtureRequest
+) -> None:
     page = page_of(at=None)
     page.add_init_script(
         "window.shift = 0; new PerformanceObserver((list) => { for (const entry of list.getEntries())"
         " if (!entry.hadRecentInput) window.shift += entry.value; }).observe({type: 'layout-shift', buffered: true});")
-    for address in (f"{site.url}/", f"{site.url}/dataflows/", merged["etl-proposal"], merged["stats"]):
+    pages = (f"{site.url}/", merged["stats"], f"{site.url}/dataflows/", merged["etl-proposal"])
+    for address in pages if request.config.getoption("--long") else pages[:2]:
         page.goto(address)
         settled(page)
         drawn(page)
         page.wait_for_timeout(1500)
         assert page.evaluate("window.shift") < 0.1, address
-
-
-def test_a_sample_asks_before_it_replaces_text_and_leaving_warns(site: RunningSite, page_of: PageOf) -> None:
-    page = page_of(at=None)
-    page.goto(f"{site.url}/dataflows/new")
-    settled(page)
-    sample, dialog = page.locator("[data-sample]").first, page.get_by_role("dialog")
-    sample.click()  # nothing is lost: it asks nothing
-    expect(page.locator("#verdict .chip")).to_contain_text("Valid")
-    flows.write(page, ETL)
-    sample.click()
-    dialog.get_by_role("button", name="Cancel").click()
-    assert page.evaluate("weirEditor.text()").strip() == ETL.strip()
-    messages = []
-    page.on("dialog", lambda question: (question.dismiss(), messages.append(question.type)))
-    page.get_by_role("link", name="Reviews").click()
-    # A click is lost while the browser's question is open: its answer has to have reached the page.
-    until(lambda: page.evaluate("1") and messages == ["beforeunload"] and page.evaluate("1"), "the browser asks")
-    sample.click()
-    dialog.get_by_role("button", name="Replace").click()
-    until(lambda: page.evaluate("weirEditor.text()").strip() != ETL.strip(), "the sample is there")
-    page.get_by_role("link", name="Reviews").click()
-    page.wait_for_url(f"{site.url}/proposals/")
-    assert len(messages) == 1, "a sample is nobody's work"
-
-
-def test_of_two_drawings_that_overlap_the_later_one_stays(site: RunningSite, page_of: PageOf) -> None:
-    page = page_of(at=None)
-    page.goto(f"{site.url}/dataflows/new")
-    settled(page)
-    page.locator("[data-sample]").first.click()
-    until(lambda: page.evaluate("Boolean(window.weirGraphs?.[0]?.cy)"), "the preview is drawn")
-    shown = page.evaluate("""async () => {
-      const [graph] = weirGraphs;
-      const renamed = (prefix, [task]) => ({ ...graph.graph, tasks: [{ ...task, id: prefix }], streams: [] });
-      const tasks = graph.graph.tasks;
-      await Promise.all([graph.draw(renamed("earlier", tasks)), graph.draw(renamed("later", tasks))]);
-      return graph.cy.nodes().map((node) => node.id());
-    }""")
-    assert shown == ["later"]
-    assert page.locator("#preview-graph .graph-wait").first.is_hidden()
 
 
 def test_everything_is_found_by_the_keyboard_at_every_width(
@@ -289,7 +250,8 @@ def test_everything_is_found_by_the_keyboard_at_every_width(
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile("/estate/tasks/"))
-    page = page_of(width=400)
+    page.set_viewport_size({"width": 400, "height": 860})
+    page.goto(site.url)
     settled(page)
     page.get_by_role("button", name="Search everything").click()
     page.keyboard.type("City ETL")

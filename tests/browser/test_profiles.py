@@ -87,9 +87,9 @@ def measure(site: RunningSite, page: Page) -> None:
     page.get_by_role("button", name="Measure", exact=True).click()
 
 
-def test_a_sweep_rests_and_goes_on_where_it_was(site: RunningSite, bench: Bench, page_of: PageOf) -> None:
+def test_a_type_is_measured_with_a_rest_followed_and_read(site: RunningSite, bench: Bench, page_of: PageOf) -> None:
     bench.allowed = 1
-    page = page_of(width=1280, at=None)
+    page = page_of(width=400, at=None)
     measure(site, page)
     progress, state = page.locator("#progress"), page.locator("#head .chip").first
     expect(progress).to_contain_text("Trial 2:")
@@ -106,16 +106,6 @@ def test_a_sweep_rests_and_goes_on_where_it_was(site: RunningSite, bench: Bench,
     first, stopped, again = ((order.threads, order.rate_per_s) for order in bench.taken[:3])
     assert first != stopped == again, "what was measured is kept, and only what was under way is measured again"
     assert len({order.id for order in bench.taken}) == len(bench.taken)
-    page.get_by_role("link", name="The profile").click()
-    expect(page.get_by_text("20/s with 1 thread")).to_be_visible()
-
-
-def test_a_type_is_measured_followed_and_read(site: RunningSite, bench: Bench, page_of: PageOf) -> None:
-    page = page_of(width=400, at=None)
-    measure(site, page)
-    expect(page.get_by_role("button", name="Pause")).to_be_visible()
-    # Without reloading: the page follows the sweep.
-    expect(page.get_by_role("link", name="The profile")).to_be_visible()
     expect(page.locator("[data-figure='trials'][data-drawn] .plot svg").first).to_be_visible()
     assert_fits(page)
     page.get_by_role("link", name="Trial 1 with its raw series").click()
@@ -130,6 +120,7 @@ def test_a_type_is_measured_followed_and_read(site: RunningSite, bench: Bench, p
     assert_fits(page)
 
 
+@pytest.mark.long  # tests/profiles/test_pages.py has the list, the test above a page that follows
 def test_what_is_being_measured_is_listed_as_it_comes_and_goes(
     site: RunningSite, bench: Bench, page_of: PageOf
 ) -> None:

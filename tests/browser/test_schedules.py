@@ -276,6 +276,7 @@ def test_who_is_logged_out_meanwhile_is_asked_to_log_in(address: str, page_of: P
 _MUCH = _ASKED.replace('linear("scheduled")', 'linear("much", rate=1_000_000)')
 
 
+@pytest.mark.long  # tests/pages/test_own_rates.py has the page, the test of the field what follows
 def test_where_no_slot_holds_the_submitted_rate_a_lower_one_is_shown(site: RunningSite, page_of: PageOf) -> None:
     page = page_of(width=1280)
     with page.expect_response("**/pairs.json*complete=1*"):
@@ -290,6 +291,7 @@ def test_where_no_slot_holds_the_submitted_rate_a_lower_one_is_shown(site: Runni
 _TWO = _ASKED.replace("linear", "two_sources").replace("scheduled", "two")
 
 
+@pytest.mark.long  # tests/pages/test_own_rates.py has the page, the test of the field what follows
 def test_sources_keep_their_own_rates_until_another_is_given(site: RunningSite, page_of: PageOf) -> None:
     page = page_of(width=1280, at=None)
     page.goto(f"{site.url}/dataflows/{site.python(_TWO).strip()}/schedule")
@@ -389,9 +391,7 @@ def test_a_schedule_is_chosen_proposed_and_seen_on_its_slots(apart: RunningSite,
 
 @pytest.mark.long
 @pytest.mark.parametrize("width", [1280, 400])
-def test_slots_fill_as_they_are_measured(
-    site: RunningSite, merged: dict[str, str], page_of: PageOf, width: int
-) -> None:
+def test_slots_fill_as_they_are_measured(site: RunningSite, merged: dict, page_of: PageOf, width: int) -> None:
     page = page_of(width=width, at=None)
     page.goto(f"{site.url}/estate/slots")
     settled(page)

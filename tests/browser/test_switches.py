@@ -100,7 +100,9 @@ def alarms(site: RunningSite) -> str:
     return f"{site.url}/dataflows/{site.python(_RUNNING).split()[-1]}/"
 
 
-def test_charts_and_a_dry_run_on_one_time_line_without_fault_for_axe(alarms: str, page_of: PageOf) -> None:
+def test_charts_and_a_dry_run_on_one_time_line_without_fault_for_axe(
+    alarms: str, page_of: PageOf, request: pytest.FixtureRequest
+) -> None:
     page, axe, faults = page_of(width=1280), Axe(), {}
     page.goto(f"{alarms}dynamic?range=1h")
     settled(page)
@@ -115,7 +117,8 @@ def test_charts_and_a_dry_run_on_one_time_line_without_fault_for_axe(alarms: str
     expect(legend).to_contain_text("dry run: would be on")
     page.locator("[data-chart='on'] summary").click()
     expect(page.locator("[data-chart='on'] [data-part='table']")).to_contain_text("sampled on")
-    for width, theme in ((1280, "light"), (400, "dark")):
+    looks = [(400, "dark"), (1280, "light")]
+    for width, theme in looks if request.config.getoption("--long") else looks[:1]:
         page.set_viewport_size({"width": width, "height": 860})
         page.emulate_media(color_scheme=theme, reduced_motion="reduce")
         page.reload()  # so that no colour is on its way from one theme to the other
@@ -173,6 +176,7 @@ def test_the_editor_completes_and_explains_guards(site: RunningSite, page_of: Pa
     expect(options).to_have_text(["output"])  # of the keys of a stream those that it does not have
 
 
+@pytest.mark.long  # tests/dashboard/test_emergency_stop.py has the page, test_pages.py a dialog that asks first
 def test_an_emergency_stop_asks_for_a_reason_and_enter_sends_it(site: RunningSite, page_of: PageOf) -> None:
     page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/{site.python(_PLAIN).split()[-1]}/")

@@ -99,6 +99,7 @@ def test_an_overload_is_met_by_the_cheap_way(loop: Loop, record: DataflowRecord)
     assert phases(ADAPTATION) == ["checking"]
 
 
+@pytest.mark.long  # tests/pages/test_adaptation.py carries a recommendation out
 @pytest.mark.usefixtures("dear")
 def test_what_is_recommended_waits_for_people(world: World, loop: Loop, record: DataflowRecord) -> None:
     loop.set("recommends", controller=ADAPTATION)

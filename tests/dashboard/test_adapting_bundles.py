@@ -132,6 +132,7 @@ def test_a_schedule_that_is_done_is_taken_back_by_hand_too(profiled: World, reco
     assert bundles(record) == before
 
 
+@pytest.mark.long  # test_controllers.py has recommendations
 def test_a_recommended_schedule_waits_for_people(profiled: World, loop: Loop, record: DataflowRecord) -> None:
     loop.set("recommends", controller=ADAPTATION)
     before = bundles(record)
@@ -170,6 +171,7 @@ def test_a_ring_is_cut_anew_where_its_fullest_bundle_is_behind(
         f"{100 * size / KEY_GROUPS:.2f}%" for _, size in sorted(each for bundle in own for each in bundle.key_ranges))
 
 
+@pytest.mark.long  # tests/scheduler/controllers/test_bundle_adaptation.py has what stands against it
 def test_slots_that_are_not_there_are_said(loop: Loop, record: DataflowRecord) -> None:
     comes(loop, record, 200.0)
     loop.run()

@@ -24,6 +24,7 @@ from dashboard.plans.choices import ScheduleChoice
 from dashboard.plans.computing import compute
 from dashboard.plans.models import PlanRecord
 from scheduler.model.errors import InsufficientSlots, WeirError
+from tests.cases import each
 from tests.dashboard.building import World, planned
 from tests.pages.markup import Markup
 from tests.pages.scheduling import linear, measured
@@ -180,7 +181,7 @@ def test_a_plan_decides_by_the_estate_of_its_own_time(world: World, submitted_wi
     assert prepare_proposal(proposal_id=fewer.pk).status == "pending"
 
 
-@pytest.mark.parametrize("pair", ["MBA-SAM", "LSA-RSM", "MBA-exact"])
+@each("pair", ["MBA-SAM", "LSA-RSM", "MBA-exact"])
 def test_what_is_let_through_has_a_plan_and_what_is_not_has_none(world: World, pair: str) -> None:
     """The check is of what the plan asks: on one estate both say the same (of our own mapping it may let through)."""
     measured(world)

@@ -99,6 +99,7 @@ def test_the_plan_that_is_taken_in_later_is_the_one_that_would_be_planned_then(w
     assert len({fragment.slot for fragment in check_rows().fragments.values()}) == 4
 
 
+@pytest.mark.long  # tests/scheduler/test_rebasing.py has it
 def test_plans_that_share_one_running_source_do_not_cost_each_other_their_approvals(world: World):
     running(world.carla, world.city, document("traffic"), world.ana)
     waiting = approved(planned(world.mo, world.mobility, document("jams", window=20)), world.ana)
@@ -145,6 +146,7 @@ def test_what_changes_what_it_does_makes_it_stale_and_the_page_says_what(world: 
     assert AuditEntry.objects.get(verb="proposal.overtaken", subject_id=str(waiting.pk)).details["why"]
 
 
+@pytest.mark.long  # tests/scheduler/test_rebasing.py has it
 def test_a_removal_and_a_pause_of_others_leave_it_standing_and_of_its_own_do_not(world: World):
     mine = running(world.carla, world.city, apart("turin"), world.ana)
     theirs = running(world.mo, world.mobility, apart("busan"), world.ben)
@@ -171,6 +173,7 @@ def test_slots_that_go_or_are_reserved_move_what_is_not_placed_yet(world: World)
     assert {fragment.slot for fragment in load_estate().fragments.values()} == {moved}
 
 
+@pytest.mark.long  # tests/scheduler/test_rebasing.py has it
 def test_a_schedule_stands_as_long_as_its_slots_have_nothing_else_to_do(world: World):
     measured(world)
     register_node(name="n2", slots=12)

@@ -147,6 +147,7 @@ def test_a_chain_that_takes_a_core_is_cut_again(loop: Loop, late: DataflowRecord
     assert phases("chaining")[-1] == "checking"
 
 
+@pytest.mark.long  # tests/scheduler/controllers/test_chaining.py decides it, the test above cuts
 def test_a_chain_is_cut_when_somebody_keeps_one_of_its_tasks_apart(
     world: World, loop: Loop, late: DataflowRecord
 ) -> None:
@@ -190,6 +191,7 @@ def test_a_query_whose_cpu_is_not_known_is_left_alone(
     assert "no two neighbours" in ReasonRow.objects.get(controller="chaining").why
 
 
+@pytest.mark.long  # test_controllers.py has a rollback that cannot be
 def test_a_cut_that_cannot_be_is_said_and_given_up(
     loop: Loop, late: DataflowRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +246,7 @@ def shape() -> list[tuple[tuple[str, ...], str]]:
     return sorted((fragment.tasks, fragment.slot) for fragment in load_estate().fragments.values())
 
 
+@pytest.mark.long  # tests/scheduler/controllers/test_chaining.py has the longest series
 def test_four_queries_become_one_in_one_step_and_four_again(loop: Loop, in_four: DataflowRecord) -> None:
     before, output = shape(), load_estate().channel_of(load_estate().submitted[str(in_four.pk)].running["out"])
     assert len(before) == 4
@@ -304,6 +307,7 @@ def test_a_limit_is_acted_on_once_it_was_not_met_for_two_rounds(loop: Loop, late
     assert len(made_by_weir()) == 1
 
 
+@pytest.mark.long  # test_pacing_at_once.py has what is hopeless
 def test_a_limit_that_nothing_else_would_meet_is_acted_on_at_once(loop: Loop, late: DataflowRecord) -> None:
     loop.at = timezone.now()
     status_of(late, IMPOSSIBLE, lasting=timedelta())
@@ -318,12 +322,12 @@ def test_a_limit_that_nothing_else_would_meet_is_acted_on_at_once(loop: Loop, la
 def test_a_limit_that_is_met_changes_nothing(loop: Loop, late: DataflowRecord) -> None:
     status_of(late, MET)
     loop.run()
-
     assert made_by_weir() == []
 
 
-@pytest.mark.parametrize("second", [
-    LatencyLimit(0.3), LatencyLimit(0.3, along=("parse", "average")), LatencyLimit(0.3, percentile=99.0)])
+@pytest.mark.parametrize("second", [  # scheduler/controllers/test_chaining.py has a limit however it is counted
+    pytest.param(LatencyLimit(0.3), marks=pytest.mark.long), LatencyLimit(0.3, along=("parse", "average")),
+    pytest.param(LatencyLimit(0.3, percentile=99.0), marks=pytest.mark.long)])
 @pytest.mark.parametrize("comes", [True, False])
 def test_a_chain_for_a_second_limit_is_held_to_it_and_cut_where_it_does_not_come(
     loop: Loop, late: DataflowRecord, second: LatencyLimit, comes: bool
@@ -372,12 +376,12 @@ def test_what_cannot_be_chained_is_told(world: World, loop: Loop) -> None:
     record = running(world.carla, world.city, document("traffic"), world.ana)
     status_of(record, IMPOSSIBLE)
     loop.run()
-
     assert made_by_weir() == []
     assert "one query already" in ReasonRow.objects.get(controller="chaining").why
 
 
-@pytest.mark.parametrize("limit", [LIMIT, LatencyLimit(0.1, along=("parse", "average"), percentile=99.0)])
+@pytest.mark.parametrize("limit", [
+    pytest.param(LIMIT, marks=pytest.mark.long), LatencyLimit(0.1, along=("parse", "average"), percentile=99.0)])
 def test_a_dry_run_says_when_it_would_have_chained(
     world: World, loop: Loop, late: DataflowRecord, limit: LatencyLimit
 ) -> None:
@@ -393,8 +397,4 @@ def test_a_dry_run_says_when_it_would_have_chained(
     assert [turn.decision.target for turn in played.rounds] == [str(late.pk)]
     assert limit.words in played.rounds[0].decision.why
     assert RoundRow.objects.count() == 0
-    assert proposal_count() == 0
-
-
-def proposal_count() -> int:
-    return len([proposal for proposal in made_by_weir() if proposal.status != DONE])
+    assert all(proposal.status == DONE for proposal in made_by_weir())

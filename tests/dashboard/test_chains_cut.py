@@ -97,6 +97,7 @@ def test_a_chain_that_people_made_is_cut_where_it_takes_a_core_for_two_minutes(l
     assert turn.decision["urgent"]
 
 
+@pytest.mark.long  # tests/scheduler/controllers/test_chaining_decisions.py has it
 def test_what_was_cut_is_not_fused_again_for_a_day_by_whichever_controller(
     loop: Loop, fused: Proposal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,6 +155,7 @@ def test_an_approval_cuts_the_chain(world: World, loop: Loop, fused: Proposal) -
     assert (phases("chaining"), len(load_estate().fragments)) == (["checking"], 2)
 
 
+@pytest.mark.long  # test_open_batches.py has what people turn down
 def test_a_rejection_leaves_the_chain_in_peace_for_a_day(world: World, loop: Loop, fused: Proposal) -> None:
     loop.set("recommends", controller="chaining")
     figures(loop, fused.dataflow)
@@ -169,6 +171,7 @@ def test_a_rejection_leaves_the_chain_in_peace_for_a_day(world: World, loop: Loo
     assert len(load_estate().fragments) == 1
 
 
+@pytest.mark.long  # test_controllers.py has other teams that are asked
 def test_teams_that_use_the_chain_are_asked_where_they_do_not_let_it_act(
     world: World, loop: Loop, fused: Proposal
 ) -> None:

@@ -23,6 +23,7 @@ from dashboard.teams.services import InvalidValue, set_freshness
 from scheduler.latency.limit_points import metric_of
 from scheduler.model.errors import NotFound, PermissionDenied
 from scheduler.model.latency_limits import LatencyLimit, from_json
+from tests.cases import each
 from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.dashboard.played import RATE, Played
 from workers.engine.observed import TaskFlow
@@ -71,7 +72,7 @@ def test_what_is_out_of_reach_is_told_of_another_version_too(world: World) -> No
     assert remark in plan_of(proposal.plan).notes
 
 
-@pytest.mark.parametrize(("limit", "state", "words"), [
+@each("limit, state, words", [
     ("30 ms", "running", "out of reach"), ("2 s", "running", "Batches follow"), ("2 s", "paused", "It counts while")])
 def test_who_chooses_a_limit_is_told_what_follows(world: World, limit: str, state: str, words: str) -> None:
     record = running(world.carla, world.city, document("calm"), world.ana)

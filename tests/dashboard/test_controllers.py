@@ -155,6 +155,7 @@ def test_what_did_not_bring_what_was_promised_is_taken_back(world: World, loop: 
     assert "broke its promise" in ReasonRow.objects.first().why
 
 
+@pytest.mark.long  # tests/scheduler/controllers/test_promises.py has promises
 def test_later_events_break_a_promise_as_well(loop: Loop, fragmented: DataflowRecord):
     before(loop, fragmented)
     fused(loop)
@@ -162,6 +163,7 @@ def test_later_events_break_a_promise_as_well(loop: Loop, fragmented: DataflowRe
     assert phases() == ["rolling_back"] and "latency, median 900 ms" in RoundRow.objects.get().why
 
 
+@pytest.mark.long  # tests/scheduler/controllers/test_promises.py has comparable figures
 def test_figures_at_another_load_say_nothing(loop: Loop, fragmented: DataflowRecord, monkeypatch):
     """Twice the events take more CPU: that is no broken promise."""
     running_tasks = load_estate().submitted[str(fragmented.pk)].running.values()
@@ -280,6 +282,7 @@ def test_who_may_say_what_it_may_do(world: World):
     assert AuditEntry.objects.get(verb="controller.set").details["after"]["mode"] == "off"
 
 
+@pytest.mark.long  # tests/scheduler/controllers/test_promises.py has the budget
 def test_a_used_up_budget_is_said(world: World, loop: Loop, fragmented: DataflowRecord):
     set_policy(
         actor=world.dev, controller="defragmentation", team=world.city, policy=Policy("acts", changes_per_hour=0))

@@ -116,6 +116,7 @@ def test_a_slot_that_has_too_much_to_do_gives_a_query_to_the_other(
     assert phases("deployment") == ["kept"], "nothing goes back"
 
 
+@pytest.mark.long  # test_controllers.py takes back what did not come
 def test_what_was_promised_and_does_not_come_is_taken_back(loop: Loop, crowded: list[DataflowRecord]) -> None:
     hot, cores = moved(loop, crowded)
     (left,) = heads_by_slot()[hot]

@@ -10,6 +10,7 @@ from dashboard.operations.live_view.task_meters import TaskReading, note_meters
 from dashboard.operations.models import RunningTaskRow, Use
 from dashboard.teams.permissions import Viewer, viewer_of
 from scheduler.model.errors import NotFound
+from tests.cases import each
 from tests.dashboard.building import World, document, running
 
 
@@ -44,7 +45,7 @@ def test_the_map_counts_what_two_share(world: World, shared: dict) -> None:
     assert shown.share[one, other] == 0.5
 
 
-@pytest.mark.parametrize(("name", "sees"), [("carla", True), ("root", True), ("mo", False), ("outsider", False)])
+@each("name, sees", [("carla", True), ("root", True), ("mo", False), ("outsider", False)])
 def test_a_private_dataflow_is_in_no_figure_of_others(world: World, shared: dict, name: str, sees: bool) -> None:
     shown = overlap_reader.overlap_map(viewer(world, name))
     assert ("hush" in {compared.name for compared in shown.dataflows}) is sees
@@ -167,7 +168,7 @@ def test_a_graph_that_is_too_large_shows_its_trunk_and_what_is_left_out(
     assert sum(position in task["of"] for task in lit["tasks"]) == 4, "all of the part that was asked for"
 
 
-@pytest.mark.parametrize("number", [-1, 0, 2, 99])
+@each("number", [-1, 0, 2, 99])
 def test_a_sheet_that_is_not_there_is_the_nearest(world: World, shared: dict, number: int) -> None:
     assert merged.sheet(viewer(world, "mo"), number=number)["number"] == 1
 

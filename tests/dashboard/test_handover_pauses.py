@@ -28,6 +28,7 @@ from dashboard.operations.models import HandoverPause
 from dashboard.operations.services import register_node
 from scheduler.approving import Automatic, Rules
 from scheduler.contracts.reports import QueryReport, Reports
+from tests.cases import each
 from tests.dashboard.building import World, document, ruled, running
 
 UNKNOWN_MS = 3_000.0
@@ -86,7 +87,7 @@ def test_an_output_waits_for_the_longer_of_interval_and_batch(query: QueryReport
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("between_nodes", "batch_ms", "most_pause_ms", "status"), [
+@each("between_nodes, batch_ms, most_pause_ms, status", [
     (False, None, BATCH_MS + 90, "executing"),
     (False, None, BATCH_MS + 89, "pending"),
     (False, 2_000.0, BATCH_MS + 90, "pending"),

@@ -19,6 +19,7 @@ from dashboard.operations.live_view.query_states import query_state
 from dashboard.operations.models import FragmentRow
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import QueryReport, Reports, SlotReport
+from tests.cases import each
 from tests.dashboard.building import World, document, running
 from workers.engine.observed import Flows, TaskFlow
 from workers.library.registry import PluginProblem
@@ -120,7 +121,7 @@ def test_nothing_is_said_of_what_is_well(
     assert estate["dataflows"][str(record.pk)]["state"] == "running"
 
 
-@pytest.mark.parametrize(("changes", "part", "state", "severity", "of_dataflow"), [
+@each("changes, part, state, severity, of_dataflow", [
     ({"slot": {"state": "starting", "restarts": 1, "error": "Its process was killed by SIGKILL.", "fragments": {}}},
      "slot", "recovering", "warn", "recovering"),
     ({"slot": {"state": "stalled", "silent_ms": 2_500}}, "slot", "stalled", "bad", "stalled"),

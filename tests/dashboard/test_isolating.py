@@ -105,6 +105,7 @@ def test_a_cut_can_be_taken_back_and_is_not_made_again(
     assert Proposal.objects.filter(plan__kind="isolate").count() == 1
 
 
+@pytest.mark.long  # tests/scheduler/controllers/test_isolating.py and test_isolation.py decide it
 @pytest.mark.parametrize("latencies_ms", [
     [100, 12_000, 12_050, 12_100],  # slow for all of them
     [11_000, 11_050, 11_900, 12_000],  # the slot has too much to do
@@ -164,6 +165,7 @@ def cut(loop: Loop) -> Proposal:
     return proposal
 
 
+@pytest.mark.long  # tests/scheduler/controllers/test_isolating.py has for whom it is cut
 def test_who_waits_decides_and_who_is_slow_does_not(
     world: World, record: DataflowRecord, other: DataflowRecord, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -177,6 +179,7 @@ def test_who_waits_decides_and_who_is_slow_does_not(
     assert prepare_proposal(proposal_id=proposal.pk).status == "executing" and proposal.dataflow_id == other.pk
 
 
+@pytest.mark.long  # test_controllers.py has recommendations
 def test_where_it_recommends_people_are_asked(
     world: World, record: DataflowRecord, other: DataflowRecord, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -192,6 +195,7 @@ def test_where_it_recommends_people_are_asked(
     assert enacted(approved(proposal, world.ana)).status == "done"
 
 
+@pytest.mark.long  # test_controllers.py keeps what helps
 def test_a_cut_that_helped_is_kept(
     world: World, record: DataflowRecord, other: DataflowRecord, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -204,6 +208,7 @@ def test_a_cut_that_helped_is_kept(
     assert phases(ISOLATION) == ["kept"] and Proposal.objects.filter(plan__kind="isolate").get().status == "done"
 
 
+@pytest.mark.long  # the test above takes one back, test_controllers.py by itself
 def test_a_cut_that_did_not_help_is_taken_back_and_not_made_again(
     world: World, record: DataflowRecord, other: DataflowRecord, loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,6 +39,7 @@ from scheduler.contracts.switches import KeySwitch
 from scheduler.guards.policy_sources import PEOPLE
 from scheduler.model.bounds import KEYS_BY_HAND
 from scheduler.model.errors import NotFound, PermissionDenied
+from tests.cases import each
 from tests.dashboard.building import World, approved, enacted, running
 from tests.dashboard.policies import switched
 from workers.engine.keyed_choices import KeyedChoices, chosen_by_key
@@ -193,7 +194,7 @@ def test_the_recorded_sequence_has_what_changed_for_which_keys(
     assert task.keys_by_alternate == {"tree": 1, "casce": 1}, "of each key what was noted last"
 
 
-@pytest.mark.parametrize("wrong", [
+@each("wrong", [
     {"variances": "abcde"}, {"variances": [-9.0] * 5}, {"variances": ["a"] * 5}, {"variances": [0.1]},
     {"error": "large", "variances": [0.1] * 5}, {"_born": None}])
 def test_an_output_that_holds_no_forecasts_takes_no_other_task_with_it(
@@ -278,6 +279,7 @@ def test_a_key_is_set_by_hand_whatever_is_learned_and_released(
         release_key(actor=world.carla, dataflow_id=record.pk, task="next", key=["m1"])
 
 
+@pytest.mark.long  # test_alternates.py rolls a switch back
 def test_a_key_set_by_hand_is_rolled_back_like_any_plan(
     world: World, record: DataflowRecord, broker_of_choices: BrokerOfChoices
 ) -> None:

@@ -144,8 +144,9 @@ def homes_of(record: DataflowRecord) -> dict[str, str]:
 
 @pytest.mark.parametrize(("along", "quick"), [
     ("[parse, average]", set()),
-    ("[sense -> parse, parse]", set()),
-    ("[sense, sense -> parse]", {"sense", "parse"}),
+    # tests/scheduler/latency/test_real_time.py and test_setting_up.py have parts that begin or end with a stream.
+    pytest.param("[sense -> parse, parse]", set(), marks=pytest.mark.long),
+    pytest.param("[sense, sense -> parse]", {"sense", "parse"}, marks=pytest.mark.long),
     ("[sense, parse]", {"sense", "parse"})])
 def test_only_what_waits_on_a_part_gets_batches_more_often(
     world: World, played: Played, apart: DataflowRecord, client: Client, along: str, quick: set[str]

@@ -21,6 +21,7 @@ from django.test import Client
 from dashboard.live.live_protocol import applied
 from dashboard.teams.models import Membership
 from dashboard.teams.services import deactivate, remove_member
+from tests.cases import each
 from tests.dashboard.building import World, document, planned, running
 from workers.launcher.up_services import LARGEST_FRAME, UpOptions, web
 
@@ -238,9 +239,9 @@ def test_nobody_is_refused(committed_world: World, server: Server):
     assert Client().get("/live/snapshot", {"topic": "estate"}).status_code == 401
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"type": "subscribe"}', '{"type": 1, "topic": []}',
+@each("text", ["", "{", "[]", "null", '{"type": "subscribe"}', '{"type": 1, "topic": []}',
                                   '{"type": "subscribe", "topic": "estate", "seq": "x"}', "x" * 10_000,
-                                  '{"type":"subscribe","topic":"estate","seq":1e999}', "[" * 4000])
+                                  '{"type":"subscribe","topic":"estate","seq":1e999}', "[" * 4000], stays=True)
 def test_a_message_that_is_none_gets_an_error_and_the_connection_stays(
     committed_world: World, server: Server, text: str
 ):
@@ -306,7 +307,7 @@ def test_snapshots_of_one_moment_are_built_once_and_permission_is_asked_each_tim
     assert client_of(world.ben).get("/live/snapshot", {"topic": "nonsense"}).status_code == 404
 
 
-@pytest.mark.parametrize("topic", ["nonsense", "dataflow:x", "estate:x", "dataflow:\ud800", "sweep:", "x" * 3000])
+@each("topic", ["nonsense", "dataflow:x", "estate:x", "dataflow:\ud800", "sweep:", "x" * 3000], stays=True)
 def test_what_is_no_topic_is_never_built(committed_world: World, server: Server, monkeypatch, topic: str):
     built: list[str] = []
     monkeypatch.setattr("dashboard.live.hub.Builder._refresh", lambda self: built.append(self.topic))

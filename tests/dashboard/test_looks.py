@@ -195,6 +195,7 @@ def test_the_api_shows_what_a_folder_holds(world: World, node: None, tmp_path: P
     assert client.get(address).status_code == 404
 
 
+@pytest.mark.long  # the test above looks at a folder, test_streams.py shows values that JSON has none for
 def test_bytes_that_are_no_text_are_shown(world: World, node: None, tmp_path: Path) -> None:
     (tmp_path / "drop").mkdir()
     (tmp_path / "drop" / "1.bin").write_bytes(b"\xff\x00\xfe")

@@ -16,6 +16,7 @@ from dashboard.metrics import metric_families
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.outbox.models import Delivery
 from scheduler.contracts.reports import Reports
+from tests.cases import each
 from tests.dashboard.alerting import alert_of
 from tests.dashboard.building import World, document, planned, running
 from workers.engine.observed import Flows, TaskFlow
@@ -76,8 +77,8 @@ def test_many_dataflows_are_bounded(scraped: Any, monkeypatch: pytest.MonkeyPatc
     assert families["weir_dataflow_latency_seconds"].samples == []
 
 
-@pytest.mark.parametrize("token", ["", "word"])
-@pytest.mark.parametrize("headers", [
+@each("token", ["", "word"])
+@each("headers", [
     {}, {"x-forwarded-for": "10.0.0.7"}, {"x-forwarded-proto": "https"}, {"authorization": "Bearer "},
     {"authorization": "Bearer"}])
 def test_metrics_are_for_the_token_alone(scraped: Any, settings: Any, token: str, headers: dict[str, str]) -> None:

@@ -149,6 +149,7 @@ def test_alone_everything_says_the_same_from_the_first_look_to_the_bill(world: W
     assert price_of_kind(record, PAUSING).rests_on == BILLED
 
 
+@pytest.mark.long  # tests/scheduler/test_running_costs.py has when what was billed is told
 def test_where_it_costs_something_else_now_what_was_billed_is_not_told(world: World, slots: Slots) -> None:
     record = running(world.carla, world.city, document("traffic"), world.ana)
     record_usage(at=NOON)
@@ -252,6 +253,7 @@ def switched(world: World, record: DataflowRecord, alternate: str) -> Price:
     return plan_of(proposal.plan).price
 
 
+@pytest.mark.long  # tests/scheduler/test_alternate_costs.py has what alternates cost, the first test all places
 def test_a_dynamic_task_costs_what_the_alternate_that_is_on_was_seen_to_take(
     world: World, slots: Slots, noted: AlternateSwitch,
 ) -> None:

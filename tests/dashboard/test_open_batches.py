@@ -100,7 +100,7 @@ class Killed(BaseException):
     """As a worker that is killed: nothing catches it."""
 
 
-@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("after", [pytest.param(False, marks=pytest.mark.long), True])  # test_controllers.py has before
 def test_a_worker_that_is_killed_leaves_its_command_to_the_next(
     world: World, played: Played, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch, *, after: bool
 ) -> None:
@@ -128,6 +128,7 @@ def test_a_worker_that_is_killed_leaves_its_command_to_the_next(
     assert rounds() == ["checking"]
 
 
+@pytest.mark.long  # test_controllers.py has commands that come too late
 def test_a_command_that_comes_after_its_round_was_given_up_does_nothing(
     world: World, played: Played, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -142,6 +143,7 @@ def test_a_command_that_comes_after_its_round_was_given_up_does_nothing(
     assert not opened(record)
 
 
+@pytest.mark.long  # tests/scheduler/controllers/test_opening.py has it, test_controllers.py the way back
 def test_what_did_not_come_is_taken_back_and_not_tried_again(
     world: World, played: Played, record: DataflowRecord
 ) -> None:
@@ -161,6 +163,7 @@ def test_what_did_not_come_is_taken_back_and_not_tried_again(
     assert remedy["kind"] == "open" and "broke its promise" in remedy["words"]
 
 
+@pytest.mark.long  # test_controllers.py has recommendations
 def test_a_team_may_be_asked_first(world: World, played: Played, record: DataflowRecord, client: Client) -> None:
     mode(world, "recommends")
     played.run(30)
@@ -240,6 +243,7 @@ def test_what_people_turn_down_is_left_in_peace(world: World, played: Played, re
     assert RoundRow.objects.get().why == "ana turned it down: not now"
 
 
+@pytest.mark.long  # test_controllers.py has what is overtaken
 def test_a_question_that_has_answered_itself_is_withdrawn(
     world: World, played: Played, record: DataflowRecord
 ) -> None:
@@ -250,6 +254,7 @@ def test_a_question_that_has_answered_itself_is_withdrawn(
     assert rounds() == ["declined"] and "not be chosen any more" in RoundRow.objects.get().why
 
 
+@pytest.mark.long  # test_controllers.py has other teams that are asked
 def test_teams_that_share_a_query_are_asked_unless_they_let_weir_act(
     world: World, played: Played, record: DataflowRecord
 ) -> None:
@@ -268,6 +273,7 @@ def test_teams_that_share_a_query_are_asked_unless_they_let_weir_act(
     assert row.phase == "kept"
 
 
+@pytest.mark.long  # tests/scheduler/controllers/test_chaining.py has a team that turned it off
 def test_what_is_off_stays_as_it_is_and_says_so(world: World, played: Played, record: DataflowRecord) -> None:
     mode(world, "off")
     played.run(20)
@@ -286,6 +292,7 @@ def test_what_is_off_stays_as_it_is_and_says_so(world: World, played: Played, re
     assert opened(record), "another limit changes no mode where it is off"
 
 
+@pytest.mark.long  # test_controllers.py has what people take back
 def test_it_is_taken_back_by_hand_and_left_in_peace(world: World, played: Played, record: DataflowRecord) -> None:
     played.run(130)
     assert rounds() == ["kept"]
@@ -296,6 +303,7 @@ def test_it_is_taken_back_by_hand_and_left_in_peace(world: World, played: Played
     assert proposed().status == "rolled_back"
 
 
+@pytest.mark.long  # tests/scheduler/latency/test_real_time.py has where one cannot
 def test_a_slot_that_refuses_has_micro_batches_at_once(world: World, played: Played, record: DataflowRecord) -> None:
     played.run(60)
     assert opened(record)
@@ -341,6 +349,7 @@ def test_a_query_that_moves_goes_on_in_open_batches(world: World, played: Played
     assert not BatchFigures.objects.filter(pk=query).exists()
 
 
+@pytest.mark.long  # tests/scheduler/latency/test_real_time.py has it
 def test_a_slot_full_of_open_batches_gives_what_comes_micro_batches(
     world: World, played: Played, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -350,6 +359,7 @@ def test_a_slot_full_of_open_batches_gives_what_comes_micro_batches(
     assert not opened(record)
 
 
+@pytest.mark.long  # tests/scheduler/controllers/test_opening.py has dry runs, test_chaining.py one of the site
 def test_a_dry_run_plays_the_rates_that_were_kept(world: World, played: Played, record: DataflowRecord) -> None:
     played.steps = False
     played.run(600)

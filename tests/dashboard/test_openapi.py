@@ -1,6 +1,6 @@
 """The API against its own OpenAPI document: schemathesis makes requests from it and holds the answers to it.
 
-Each case is taken back, so that no case depends on another. ``--long`` tries thirty times as many. All operations are
+Each case is taken back, so that no case depends on another. ``--long`` tries sixty times as many. All operations are
 one test, and what it needs is imported by it: every worker of a run reads this file, and one runs it.
 """
 
@@ -24,7 +24,7 @@ from dashboard.teams.services import create_token
 from tests.dashboard.building import document, make_world, planned, running
 from tests.dashboard.conftest import SURROUNDINGS
 
-SHORT, LONG = 4, 120
+SHORT, LONG = 2, 120
 # What a schema cannot say, and a request that keeps to it may still be refused for: the text of a document or of a CSV
 # file, a period that ends before it begins or is too long, a time that lies ahead, bounds that do not go together.
 BEYOND_SCHEMAS = {

@@ -60,6 +60,7 @@ def test_a_limit_is_hopeless_where_neither_intervals_nor_open_batches_meet_it(wo
     assert not status(record).hopeless
 
 
+@pytest.mark.long  # tests/scheduler/latency/test_status.py has what is beyond reach
 def test_a_limit_is_not_hopeless_that_open_batches_would_meet(world: World, played: Played) -> None:
     played.refusal, played.steps = "", False
     record = running(world.carla, world.city, document("tuned"), world.ana)

@@ -42,6 +42,7 @@ from scheduler.guards.guard_values import InvalidGuard
 from scheduler.guards.task_figures import subject_of
 from scheduler.history.series import DATAFLOW, Series
 from scheduler.model.errors import InvalidDataflow, InvalidTransition, NotFound
+from tests.cases import each
 from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.dashboard.policies import FAST, NOW_S, in_force, posted, proposed, rates, switched, wanted
 
@@ -227,7 +228,7 @@ def test_posted_events_and_calendars_decide_and_a_changed_calendar_counts_at_onc
     assert policy.trouble == "not_read" and "holidays" in policy.because
 
 
-@pytest.mark.parametrize(("draft", "message"), [
+@each("draft, message", [
     (PolicyDraft({"few": "hush.parse.rate > 5"}), "no figure hush.parse.rate"),
     (PolicyDraft({"few": "count(hush.parse, '5 min') > 5"}), "no figure hush.parse"),
     (PolicyDraft({"few": "mobility.hush.parse.rate > 5"}), "no figure mobility.hush.parse.rate"),

@@ -17,6 +17,7 @@ from dashboard.operations import selectors as operations
 from dashboard.teams.permissions import NOBODY, viewer_of
 from scheduler.history.series import Series
 from scheduler.model.errors import NotFound
+from tests.cases import each
 from tests.dashboard.building import World, document, planned, running
 
 INSIDERS = ("carla", "ana", "vera", "dev", "root")
@@ -32,7 +33,7 @@ def secret(world: World):
     return record
 
 
-@pytest.mark.parametrize("who", [*INSIDERS, *OUTSIDERS])
+@each("who", [*INSIDERS, *OUTSIDERS])
 def test_lists_numbers_and_records(world: World, secret, who: str):
     viewer, inside = viewer_of(world.users[who]), who in INSIDERS
     assert catalog.dataflows(viewer).count() == (3 if inside else 1)
@@ -84,7 +85,7 @@ def test_the_estates_history_sums_what_the_viewer_may_know_of(world: World, secr
     assert rates == {"vera": [15.0], "mo": [13.0], "dev": [18.0], "root": [18.0], "outsider": [10.0]}
 
 
-@pytest.mark.parametrize("way", [
+@each("way", [
     "/api/dataflows/{dataflow}", "/api/dataflows/{dataflow}/live", "/api/dataflows/{dataflow}/outputs",
     "/api/dataflows/{dataflow}/outputs/out", "/api/dataflows/{dataflow}/history", "/api/proposals/{proposal}",
     "/live/snapshot?topic=dataflow:{dataflow}", "/live/snapshot?topic=proposal:{proposal}",

@@ -29,6 +29,7 @@ from scheduler.contracts.reports import Reports
 from scheduler.history.memory_history import MemoryHistory
 from scheduler.history.series import ALARM, KINDS, METRICS, OVER, SECOND, Annotation, Series
 from scheduler.model.errors import NotFound, WeirError
+from tests.cases import each
 from tests.dashboard.building import World, document, running
 from tests.dashboard.test_workers import meter, report
 from tests.pages.markup import Markup
@@ -228,7 +229,7 @@ def test_pages_read_what_was_recorded(world: World, hush: dict[str, str], observ
 
 
 @pytest.mark.broker
-@pytest.mark.parametrize("kind", ["dataflow", "task", "stream", "query"])
+@each("kind", ["dataflow", "task", "stream", "query"])
 def test_what_is_private_is_for_its_team_alone(
     world: World, hush: dict[str, str], observed: redis.Redis, kind: str
 ) -> None:

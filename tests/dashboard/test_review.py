@@ -19,6 +19,7 @@ from dashboard.audit.models import AuditEntry
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import InvalidTransition, NotFound, PermissionDenied, StalePlan, WeirError
+from tests.cases import each
 from tests.dashboard.building import (
     World,
     approved,
@@ -54,8 +55,8 @@ MATRIX = [
 ]
 
 
-@pytest.mark.parametrize("self_approval", [False, True])
-@pytest.mark.parametrize("author", sorted({author for author, *_ in MATRIX}))
+@each("self_approval", [False, True])
+@each("author", sorted({author for author, *_ in MATRIX}))
 def test_who_may_approve(world: World, settings, author, self_approval):
     settings.SELF_APPROVAL = self_approval
     proposal = planned(world.users[author], world.city, document("traffic"))

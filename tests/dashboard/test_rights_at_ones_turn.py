@@ -49,6 +49,7 @@ from dashboard.teams.services import (
 )
 from scheduler.approving import Clause, Rules
 from scheduler.model.errors import NotFound, PermissionDenied
+from tests.cases import each
 from tests.dashboard.building import World, approved, document, enacted, planned, ruled
 
 
@@ -146,7 +147,7 @@ LOSSES = [(command, loss) for command in ASKED for loss in ("roles", "account")
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("command", "loss"), LOSSES)
+@each("command, loss", LOSSES)
 def test_who_loses_a_right_while_a_command_waits_is_refused(
     site: Site, command: str, loss: str, monkeypatch: pytest.MonkeyPatch
 ):
@@ -156,7 +157,8 @@ def test_who_loses_a_right_while_a_command_waits_is_refused(
         ruled(site.world.city, Rules(otherwise=Clause(approvals=2)), site.world.abe, site.world.ana)
         set_rules(actor=site.world.abe, team=site.world.city, rules=Rules())
     before = kept(who)
-    gone_while_it_waits(monkeypatch, who, loss)
-    with pytest.raises((PermissionDenied, NotFound)):
-        ask(site, who)
+    with monkeypatch.context() as patched:
+        gone_while_it_waits(patched, who, loss)
+        with pytest.raises((PermissionDenied, NotFound)):
+            ask(site, who)
     assert kept(who) == before

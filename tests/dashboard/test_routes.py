@@ -311,9 +311,9 @@ def everything(world: World, monkeypatch: pytest.MonkeyPatch, settings: Any) -> 
     return Everything(world)
 
 
-def drawn(request: pytest.FixtureRequest, patterns: list[str]) -> list[str]:
-    """All addresses in the long run, an eighth of them in the short one: others each time, so that many draw all."""
-    return patterns if request.config.getoption("--long") else random.sample(patterns, len(patterns) // SHARE)
+def drawn(request: pytest.FixtureRequest, patterns: list[Any]) -> list[Any]:
+    """All addresses in the long run, one of sixteen in the short one: others each time, so that many draw all."""
+    return patterns if request.config.getoption("--long") else random.sample(patterns, len(patterns) // (2 * SHARE))
 
 
 def test_every_route_lets_in_whom_its_row_says(everything: Everything, request: pytest.FixtureRequest) -> None:
@@ -352,20 +352,21 @@ def test_no_row_lets_another_team_in_where_it_is_a_teams(everything: Everything)
         assert "+" not in marks[4] or pattern in own, "a viewer changes something"
 
 
-def test_a_token_does_no_more_than_its_scope(everything: Everything) -> None:
+def test_a_token_does_no_more_than_its_scope(everything: Everything, request: pytest.FixtureRequest) -> None:
     """One of an admin of both teams: what it may change, somebody with the role that its scope stands for may too."""
     people = {"submit": ("carla", "mo"), "approve": ("ana", "ben"), "admin": ("dev",)}
     changed = dict.fromkeys(TokenScope.values, 0)
-    for (method, pattern), marks in expected().items():
-        if not pattern.startswith("api/") or "-" not in marks:
-            continue
+    narrow = [row for row in expected().items() if row[0][1].startswith("api/") and "-" in row[1]]
+    for (method, pattern), marks in drawn(request, narrow):
         for scope in TokenScope.values:
             mark = everything.mark(scope, method, pattern)
             allowed = any(marks[WHO.index(who)] != "-" for who in people.get(scope, ()))
             assert mark == "-" or (method == "get" and marks[WHO.index("dev")] != "-") or allowed, (
                 scope, method, pattern, mark)
             changed[scope] += mark == "+"
-    assert 0 == changed["read"] < changed["submit"] < changed["approve"] < changed["admin"]
+    assert 0 == changed["read"] <= changed["submit"] <= changed["approve"] <= changed["admin"]
+    if request.config.getoption("--long"):
+        assert 0 < changed["submit"] < changed["approve"] < changed["admin"]
 
 
 def test_every_topic_is_for_whom_it_is(world: World, everything: Everything) -> None:

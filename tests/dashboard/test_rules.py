@@ -34,6 +34,7 @@ from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import deactivate, remove_member, set_role, set_secret
 from scheduler.approving import Automatic, Clause, EnactmentWindow, Freeze, InvalidRules, Rules
 from scheduler.model.errors import InvalidTransition, PermissionDenied, StalePlan, WeirError
+from tests.cases import each
 from tests.dashboard.building import World, document, held_to_estate, make_world, planned, ruled, running
 
 HOUR_MS = 3_600_000
@@ -294,7 +295,7 @@ POST = {
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(("effects", "with_secret", "status"), [
+@each("effects, with_secret, status", [
     ((), False, "pending"), ((), True, "pending"), (("network",), False, "executing"), (("network",), True, "pending"),
     (("network", "secrets"), True, "executing"), (("database", "secrets"), True, "pending")])
 def test_effects_and_secrets_are_approved_beforehand_where_they_are_named_alone(

@@ -32,6 +32,7 @@ from scheduler.applying import apply_plan
 from scheduler.model.errors import InvalidTransition, PermissionDenied, RateNotHeld
 from scheduler.model.task_types import TaskTypes
 from scheduler.performance.shipped import ESTIMATES
+from tests.cases import each
 from tests.dashboard.building import (
     World,
     approved,
@@ -260,7 +261,7 @@ def test_schedules_over_the_api(profiled: World, client):
     assert submitted.json()["proposal"]["options"]["schedule"]["pair"] == ["LSA", "RSM"]
 
 
-@pytest.mark.parametrize(("path", "body", "status", "code"), [
+@each("path, body, status, code", [
     ("schedules?rate_per_s=0", None, 422, "invalid_resources"), ("schedules?rate_per_s=nan", None, 422, ""),
     ("schedules?rate_per_s=1e-320", None, 422, ""), ("schedules?rate_per_s=1e300", None, 422, "invalid_resources"),
     ("schedules?routing=random", None, 422, "invalid_choice"), ("what-if?most_per_s=-1", None, 422, ""),

@@ -10,6 +10,7 @@ import pytest
 from dashboard.plans import scheduling_problem
 from dashboard.plans.scheduling_problem import problem_of
 from scheduler.pairs import QUICK_PAIRS
+from tests.cases import each
 from tests.dashboard.building import World, planned
 from tests.pages.scheduling import linear
 
@@ -23,7 +24,7 @@ def test_many_rates_at_once_share_what_one_question_may_cost(profiled: World, mo
     assert not any("error" in row for row in problem.what_if([50.0])), "one rate has all of it"
 
 
-@pytest.mark.parametrize("rate", ["1e-320", "1e308", "1e13", "nan", "-1", "inf"])
+@each("rate", ["1e-320", "1e308", "1e13", "nan", "-1", "inf"])
 def test_a_rate_that_is_none_is_refused_by_page_and_api_alike(profiled: World, client, rate: str):
     client.force_login(profiled.carla)
     record = planned(profiled.carla, profiled.city, linear()).dataflow

@@ -16,6 +16,7 @@ from django.utils import timezone
 from dashboard.config.environment import ROOT
 from dashboard.teams.logins import forget_old_failures
 from dashboard.teams.models import LoginFailure
+from tests.cases import each
 from tests.dashboard.building import PASSWORD, World
 from workers.launcher.up_services import UpOptions, web
 
@@ -109,7 +110,7 @@ def test_a_known_device_guesses_no_more_than_others_and_at_no_other_name(world: 
     assert log_in(device, "ben", PASSWORD).status_code == 429
 
 
-@pytest.mark.parametrize("cookie", ["", "x", "WyJhbmEiLCJ4Il0:1:x", "\"", "a" * 5000])
+@each("cookie", ["", "x", "WyJhbmEiLCJ4Il0:1:x", "\"", "a" * 5000])
 def test_a_device_that_says_so_itself_is_not_known(world: World, settings, cookie: str):
     for _ in range(settings.LOGIN_FAILURES_ALLOWED):
         client = elsewhere(1)

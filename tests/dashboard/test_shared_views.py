@@ -12,6 +12,7 @@ from dashboard.operations.diagnosis.health import findings
 from dashboard.operations.live_view import estate_view as views
 from dashboard.operations.live_view.estate_view import SharedViews, one_look, view_for
 from dashboard.teams.permissions import NOBODY, Viewer, viewer_of
+from tests.cases import each
 from tests.dashboard.building import World, document, running
 
 
@@ -63,7 +64,7 @@ def test_findings_of_a_view_are_its_own(world: World):
     assert first != second, "each look is its own"
 
 
-@pytest.mark.parametrize("who", ["carla", "vera", "ben", "mo", "outsider", "root"])
+@each("who", ["carla", "vera", "ben", "mo", "outsider", "root"])
 def test_a_look_for_several_shows_each_what_it_would_alone(world: World, who: str):
     running(world.carla, world.city, document("open"), world.ana)
     running(world.carla, world.city, document("hush", visibility="private", window=7), world.ana)

@@ -23,6 +23,7 @@ from dashboard.config.environment import Environment, InvalidSetting
 from dashboard.teams.groups import grant_of, granted, providers
 from dashboard.teams.models import LoginFailure, Membership, Role, User
 from dashboard.teams.services import deactivate
+from tests.cases import each
 from tests.dashboard.building import World
 
 with warnings.catch_warnings():
@@ -150,7 +151,7 @@ def test_the_last_administrator_stays_one(world: World, provider: Provider):
     assert User.objects.get(username="otto").is_superuser and roles_of("otto") == {"city": "engineer"}
 
 
-@pytest.mark.parametrize(("subject", "status"), [
+@each("subject, status", [
     ("3", 422),  # the name of a local account
     ("4", 403),  # no group that counts
     ("5", 422), ("6", 422)])  # a name that turns text, and none
@@ -184,7 +185,7 @@ def test_who_is_deactivated_stays_out(world: World, provider: Provider):
     assert answer.status_code == 403 and client.get("/api/me").status_code == 401
 
 
-@pytest.mark.parametrize("spoil", [
+@each("spoil", [
     lambda query: query | {"state": "another"}, lambda query: {"code": query["code"]},
     lambda query: query | {"code": "another"}, lambda query: {"state": query["state"]},
     lambda query: {"state": query["state"], "error": "access_denied"}, lambda _: {}])
@@ -206,7 +207,7 @@ def test_a_way_back_counts_in_its_own_session_and_once(provider: Provider):
     assert client.get(mine).url == "/login/?sign-on=failed"
 
 
-@pytest.mark.parametrize("target", ["https://evil.example/", "//evil.example", "javascript:alert(1)", ""])
+@each("target", ["https://evil.example/", "//evil.example", "javascript:alert(1)", ""])
 def test_nobody_is_led_away(provider: Provider, target: str):
     assert sign_on("1", target=target)[1].url == "/"
 

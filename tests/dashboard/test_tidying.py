@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -222,11 +223,15 @@ def in_a_process(data: Path, script: str) -> str:
 
 
 @pytest.mark.parametrize("was_there", [pytest.param(False, marks=pytest.mark.long), True], ids=["new", "earlier"])
-def test_the_database_file_shrinks_when_rows_go(tmp_path, was_there) -> None:
+def test_the_database_file_shrinks_when_rows_go(tmp_path, migrated_file, was_there) -> None:
     database = tmp_path / "weir.sqlite3"
     if was_there:
+        shutil.copyfile(migrated_file, database)
         with sqlite3.connect(database) as earlier:
             earlier.execute("PRAGMA journal_mode=WAL")
+            earlier.execute("PRAGMA auto_vacuum=NONE")
+            earlier.execute("VACUUM")
+            assert earlier.execute("PRAGMA auto_vacuum").fetchone() == (0,)
             earlier.execute("CREATE TABLE kept (content text)")
             earlier.execute("INSERT INTO kept VALUES ('here')")
     assert int(in_a_process(tmp_path, SHRINK)) > 1_000

@@ -16,6 +16,7 @@ from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, create_token, deactivate, revoke_token
 from dashboard.teams.services.tokens import MOST_TOKENS
 from scheduler.model.errors import NotFound
+from tests.cases import each
 from tests.dashboard.building import PASSWORD, World, document
 
 
@@ -31,7 +32,7 @@ SECRET = ("put", "/api/teams/city/secrets/hook", {"value": "x"})
 PEOPLE = ("get", "/api/people", None)
 
 
-@pytest.mark.parametrize(("who", "scope", "may"), [
+@each("who, scope, may", [
     ("dev", "read", ()), ("dev", "submit", (SUBMIT,)), ("dev", "approve", (SUBMIT, RULES)),
     ("dev", "admin", (SUBMIT, RULES, SECRET)), ("root", "read", ()), ("root", "submit", (SUBMIT,)),
     ("root", "approve", (SUBMIT, RULES)), ("root", "admin", (SUBMIT, RULES, SECRET, PEOPLE)),

@@ -17,6 +17,7 @@ from dashboard.operations.models import LatencyStatus
 from dashboard.operations.selectors import live_dataflow
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.latency_limits import LatencyLimit, to_json
+from tests.cases import each
 from tests.dashboard.alerting import alert_of
 from tests.dashboard.building import World, document, running
 from tests.dashboard.test_health import observe
@@ -88,7 +89,7 @@ def told(client: Client, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("wrong", "state", "words"), [
+@each("wrong, state, words", [
     (nothing, "well", "All well"), (a_driver_ended, "bad", "1 problem"), (a_limit_is_missed, "warn", "1 problem"),
     (a_limit_was_missed_for_a_moment, "well", "All well"), (a_default_cannot_be_met, "note", "1 note"),
     (an_alert_fires, "bad", "1 problem"), (an_alert_fires_of_a_limit_that_is_missed, "warn", "1 problem"),

@@ -283,6 +283,7 @@ def test_celery_gives_a_task_out_again_only_long_after_it_could_have_finished():
     assert all(job.task.name in app.tasks for job in SCHEDULE if job.is_queued)
 
 
+@pytest.mark.long  # test_deadlines.py has a real worker that plans, tests/browser all of them
 @pytest.mark.django_db(transaction=True)
 def test_a_real_worker_plans_what_is_submitted(
     committed_world: World, broker: redis.Redis, broker_url: str, monkeypatch, tmp_path

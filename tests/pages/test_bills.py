@@ -18,6 +18,7 @@ from dashboard.catalog.services import choose_latency
 from dashboard.pages.billing import money
 from dashboard.pages.templatetags.bills import core_hours, gib_hours, price, traffic
 from scheduler.model.latency_limits import LatencyLimit
+from tests.cases import each
 from tests.dashboard.building import World, document, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup, assert_sound
@@ -62,7 +63,7 @@ def test_a_team_sees_its_own_bill_and_no_other(world: World, client_of: ClientOf
     assert "nothing-to-pay" in pages["outsider"].notes
 
 
-@pytest.mark.parametrize("way", ["", "plots.json", "export.csv"])
+@each("way", ["", "plots.json", "export.csv"])
 def test_the_bill_of_another_team_is_not_there(client_of: ClientOf, charged, way: str) -> None:
     absent = "00000000-0000-4000-8000-000000000000"
     for name, of in (("mo", "traffic"), ("mo", "hush"), ("carla", "jams"), ("outsider", "traffic")):

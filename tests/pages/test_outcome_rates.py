@@ -48,6 +48,7 @@ def links(client_of: ClientOf, observed: Observed) -> set[str]:
     return {address.removeprefix(compare) for address in notes.values("href") if address.startswith(compare)}
 
 
+@pytest.mark.long  # tests/scheduler/test_outcome.py has it
 def test_a_task_that_makes_less_of_its_events_is_told_and_nothing_is_missed(
     client_of: ClientOf, observed: Observed
 ) -> None:
@@ -98,6 +99,7 @@ def test_a_slow_dataflow_is_judged_by_its_rate_as_it_was_measured(client_of: Cli
     assert float(whole(page, "measured").attributes["data-value"]) == pytest.approx(0.64)
 
 
+@pytest.mark.long  # tests/scheduler/test_outcome.py has it
 def test_of_few_events_none_is_missed_in_most_readings(client_of: ClientOf, runs: Running) -> None:
     """One event in 20 s: three of five readings saw none."""
     observed = runs(linear(), "0.05")

@@ -57,6 +57,7 @@ def test_a_schedule_that_keeps_its_promises_is_said_to(client_of: ClientOf, obse
     assert figure["data"][0]["y"] == pytest.approx([190.0] * 4)
 
 
+@pytest.mark.long  # tests/scheduler/test_outcome.py has it
 def test_a_source_that_gives_less_is_told(client_of: ClientOf, observed: Observed) -> None:
     observed.keep(factor=0.5)
     page = page_of(client_of, observed.record)
@@ -67,6 +68,7 @@ def test_a_source_that_gives_less_is_told(client_of: ClientOf, observed: Observe
     assert "data-missed" in measured.attributes and says_missed(measured), "not by colour alone"
 
 
+@pytest.mark.long  # tests/scheduler/test_outcome.py has it
 def test_a_node_that_is_silent_is_the_reason_and_not_the_source(client_of: ClientOf, observed: Observed) -> None:
     observed.keep(count=2)
     observed.silent = True
@@ -76,6 +78,7 @@ def test_a_node_that_is_silent_is_the_reason_and_not_the_source(client_of: Clien
     assert "node n1" in miss.text
 
 
+@pytest.mark.long  # tests/scheduler/test_outcome.py has it
 def test_a_driver_that_is_away_is_the_reason(client_of: ClientOf, observed: Observed) -> None:
     slot = observed.promise.bundles[-1].slot
     observed.states = {slot.rpartition("/")[2]: "starting"}
@@ -105,6 +108,7 @@ def test_a_task_that_does_less_than_its_profile_asks_for_a_measurement(
     assert any(bundle.slot in miss.text for bundle in behind)
 
 
+@pytest.mark.long  # tests/scheduler/test_outcome.py has it
 def test_a_slot_that_takes_more_names_those_that_share_it(client_of: ClientOf, observed: Observed) -> None:
     observed.keep(parse={"cpu": 0.97})
     misses = [miss for miss in misses_on(page_of(client_of, observed.record)) if miss.what == "CPU"]
@@ -113,6 +117,7 @@ def test_a_slot_that_takes_more_names_those_that_share_it(client_of: ClientOf, o
     assert {(miss.cause, miss.remedy) for miss in misses} == {("together", "measure")}
 
 
+@pytest.mark.long  # tests/scheduler/test_outcome.py has it
 def test_of_a_slot_that_others_are_on_too_no_task_is_named(client_of: ClientOf, observed: Observed) -> None:
     """By time, parsing is given what another's π takes."""
     observed.beside = 0.0

@@ -14,6 +14,7 @@ from dashboard.pages.own_data_answers import KEY
 from dashboard.teams.models import Secret
 from dashboard.teams.services import set_secret
 from scheduler.contracts.looks import ColumnProposal, ProposedColumn
+from tests.cases import each
 from tests.dashboard.building import World
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup, assert_sound
@@ -119,7 +120,7 @@ def test_what_is_wrong_with_a_source_stands_at_its_field(
     assert shown[field] == ((SOURCE | answers).get(f"p.{field}")), "what was filled in stays, also on a reload"
 
 
-@pytest.mark.parametrize(("step", "answers", "answer"), [
+@each("step, answers, answer", [
     ("columns", columns(take=[]), "columns"), ("columns", columns(take=["0"]), "time_field"),
     ("columns", columns(name=["a b", "celsius", "place", "place_floor", "at"]), "columns"),
     ("work", {"work": "filter", "filter_column": "celsius", "comparison": ">", "filter_value": "warm"}, "filter_value"),

@@ -80,6 +80,7 @@ def test_one_that_ran_without_a_schedule_comes_back_without(world: World, remove
     assert in_force([record.pk]) == {} and plan_of(removal.rollback_plan).promise is None
 
 
+@pytest.mark.long  # the test of one that was given a schedule last takes one back
 def test_it_may_be_removed_and_taken_back_again(world: World, observed: Observed) -> None:
     record = observed.record
     rescheduled(world, record, rate=90)

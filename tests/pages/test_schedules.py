@@ -16,6 +16,7 @@ from dashboard.pages.templatetags.schedules import exact_rate, seconds
 from dashboard.plans.selectors import plan_of
 from dashboard.profiles.models import ProfileRecord
 from scheduler.performance.prediction import Prediction
+from tests.cases import each
 from tests.dashboard.building import World, approved, document, enacted, planned, running
 from tests.pages.building import JSON, PAIRS, cannot, chosen, headlines, is_disabled, rows, selected, texts
 from tests.pages.conftest import ClientOf
@@ -93,6 +94,7 @@ def test_one_answer_has_what_is_shown_of_whichever_pair_is_chosen(client_of: Cli
     assert Markup(page).one("data-part", "headline").text == headlines(page)["LSA-DSM"].text
 
 
+@pytest.mark.long  # tests/dashboard/test_comparison.py has these machines
 def test_the_paper_s_machines_stand_beside_cheaper_ones_with_their_price(
     client_of: ClientOf, waiting: DataflowRecord
 ) -> None:
@@ -157,7 +159,7 @@ def test_the_curve_goes_over_rates_and_ends_where_there_is_no_schedule(
     assert beyond["held"] < len(slots["x"])
 
 
-@pytest.mark.parametrize("rate", ["0", "-5", "nan", "inf", "many", "1e999", "1e13"])
+@each("rate", ["0", "-5", "nan", "inf", "many", "1e999", "1e13"])
 def test_what_is_no_rate_is_refused(client_of: ClientOf, waiting: DataflowRecord, rate: str) -> None:
     page = client_of("carla").get(f"/dataflows/{waiting.pk}/schedule", {"rate": rate})
     assert page.status_code == 422

@@ -90,7 +90,7 @@ def test_no_config_of_ones_own(world: World, node: Node, client, name: str, conf
     assert not SweepRecord.objects.exists()
 
 
-@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("paused", [pytest.param(False, marks=pytest.mark.long), True])
 def test_once_approved_it_is_measured_and_the_node_is_told_so(world: World, node: Node, paused: bool):
     dataflow = running(world.carla, world.city, posting("hooks"), world.ana)
     if paused:
@@ -210,7 +210,7 @@ def test_expressions_of_the_librarys_own_feeds_are_measured_by_engineers(world: 
     assert node.finish(started(world, target=target)).status == "done"
 
 
-@pytest.mark.parametrize("task", ["sql", "pi"])
+@pytest.mark.parametrize("task", ["sql", pytest.param("pi", marks=pytest.mark.long)])
 def test_an_engineer_measures_an_expression_once_it_is_approved(world: World, node: Node, task: str):
     dataflow = planned(world.carla, world.city, computing("warm")).dataflow
     target = target_of_task(viewer_of(world.carla), dataflow.pk, task)

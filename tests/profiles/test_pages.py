@@ -18,6 +18,7 @@ from dashboard.profiles.services.sweeps import cancel_sweep
 from dashboard.teams.models import Membership, Role
 from scheduler.model.profile_csv import read_entries, read_profiles
 from scheduler.performance.modelling import Sweep
+from tests.cases import each
 from tests.dashboard.building import World, document, planned, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup, assert_sound
@@ -53,7 +54,7 @@ def addresses(sweep: SweepRecord) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("name", ["root", "vera"])
+@pytest.mark.parametrize("name", ["root", pytest.param("vera", marks=pytest.mark.long)])
 def test_every_page_of_profiles_is_sound(name: str, measured: SweepRecord, client_of: ClientOf) -> None:
     client = client_of(name)
     for address in addresses(measured):
@@ -165,7 +166,7 @@ def test_measuring_a_task_of_a_dataflow_through_the_form(world: World, node: Nod
     assert [task["type"] for task in SweepRecord.objects.get().feed] == ["urban_sensing", "senml_parse"]
 
 
-@pytest.mark.parametrize(("given", "reason"), [
+@each("given, reason", [
     ({"config": "{"}, "not valid JSON"), ({"config": "[]"}, "not a JSON object"), ({"config": '{"windw": 1}'}, "windw"),
     ({"slot": "n9/9"}, "n9/9"), ({"budget_minutes": "soon"}, "Give a number"), ({"budget_minutes": "0"}, "budget"),
     ({"budget_minutes": "1e400"}, "number"), ({"largest_threads": "0"}, "at least one thread"),

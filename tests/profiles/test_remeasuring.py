@@ -82,6 +82,7 @@ def test_it_asks_whoever_may_measure_and_measures_in_their_name(
     assert phases("remeasuring") == ["kept"]
 
 
+@pytest.mark.long  # tests/dashboard/test_open_batches.py has what people turn down
 def test_what_is_turned_down_is_left_in_peace_for_a_day(world: World, loop: Loop, old: ProfileRecord):
     loop.run()
     loop.run()
@@ -95,6 +96,7 @@ def test_what_is_turned_down_is_left_in_peace_for_a_day(world: World, loop: Loop
     assert phases("remeasuring") == ["declined", "begun"]
 
 
+@pytest.mark.long  # tests/dashboard/test_controllers.py takes back what did not come
 def test_where_it_acts_a_profile_that_fits_worse_is_taken_back(
     world: World, loop: Loop, node: Node, old: ProfileRecord
 ):

@@ -10,13 +10,14 @@ from dashboard.profiles.services.sweeps import cancel_sweep, pause_sweep, resume
 from dashboard.profiles.targets import target_of_task
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import PermissionDenied
+from tests.cases import each
 from tests.dashboard.building import World, document, running
 from tests.profiles.building import started
 from tests.profiles.nodes import Node
 
 
-@pytest.mark.parametrize("steer", [pause_sweep, cancel_sweep, resume_sweep])
-@pytest.mark.parametrize(("who", "may"), [
+@each("steer", [pause_sweep, cancel_sweep, resume_sweep])
+@each("who, may", [
     ("carla", True), ("root", True), ("mo", False), ("ben", False), ("ana", False), ("vera", False)])
 def test_a_sweep_of_a_type_is_steered_by_who_asked_for_it(world: World, node: Node, steer, who: str, may: bool):
     sweep = started(world)
