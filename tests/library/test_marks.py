@@ -10,7 +10,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -258,20 +258,21 @@ def _cut(count: int, chance: random.Random) -> list[tuple[int, int]]:
 
 
 def _joined(
-    fold: JoinFold, bundles: list[int], batches: Callable[[int], list[list[list[dict]]]]
+    fold: JoinFold, bundles: list[int], batches: Callable[[int], list[list[list[list[dict]]]]]
 ) -> dict[str, list[tuple]]:
     """What comes out of each key where so many bundles have the keys, one number after the other. ``batches`` gives
-    those of a bundle by its place, each the events of each stream; the writers of streams tell it marks."""
+    those of a bundle in stretches, each batch the events of each stream; the writers of streams tell it marks."""
     reads = (*JOIN_READS, "stream")
     results: dict[str, list[tuple]] = defaultdict(list)
     texts: list[str | None] = [None]
-    count = len(batches(0))
     for turn, several in enumerate(bundles):
         ring = Ring.even(("of",), [str(place) for place in range(several)])
         left, texts = texts, []
         for place, own in enumerate(ring.ranges):
             state = states_of_keys((text, [(own.token, own.size)]) for text in left) or NOTHING
-            for streams in batches(place)[count * turn // len(bundles):count * (turn + 1) // len(bundles)]:
+            stretches = batches(place)
+            own_ones = stretches[len(stretches) * turn // len(bundles):len(stretches) * (turn + 1) // len(bundles)]
+            for streams in chain.from_iterable(own_ones):
                 columns: dict[str, list] = {name: [] for name in ("_key", "_seq", TOLD, *reads)}
                 for number, events in enumerate(streams):
                     for row in _part_of_stream(number, events, ring, place, fold.ahead):
@@ -309,8 +310,9 @@ def test_a_join_of_several_bundles_gives_each_key_what_one_gives_row_by_row(seed
     fold = JoinFold(6, 9, 3, True, True, ahead=chance.choice([0, 5]), idle=chance.choice([None, 2_500]), streams=2)
     streams = _of_two_streams(chance, fall_silent=seed % 2 == 1)
     cuts = [_cut(len(events), chance) for events in streams]
-    batches = [[events[slice(*cut)] for events, cut in zip(streams, both, strict=True)]
-               for both in zip(*cuts, strict=False)]
+    count = min(map(len, cuts))
+    batches = [[[events[slice(*cut)] for events, cut in zip(streams, both, strict=True)]]
+               for both in zip(cuts[0][:count], cuts[1][:count], strict=True)]
     alone = _joined(fold, [1], lambda _: batches)
     kinds = {(row[3] is None, row[4] is None, row[5]) for rows in alone.values() for row in rows}
     assert kinds == {(False, False, 0), (False, True, 0), (False, True, 1), (True, False, 1)}, "pairs, alone and late"
@@ -324,18 +326,15 @@ def test_a_join_gives_the_same_pairs_however_each_bundle_reads_the_streams(seed:
     fold = JoinFold(6, 9, 3, True, True, streams=2)
     streams = _of_two_streams(chance, fall_silent=False)
 
-    def read(_: int) -> list[list[list[dict]]]:
+    def read(_: int) -> list[list[list[list[dict]]]]:
         """In two halves, between which keys may change hands."""
         halves = []
         for half in range(2):
             own = [events[125 * half:125 * (half + 1)] for events in streams]
             cuts = [_cut(125, chance) for _ in own]
-            longest = max(map(len, cuts))
-            half_batches = [[own[number][slice(*cut[at])] if at < len(cut) else [] for number, cut in enumerate(cuts)]
-                            for at in range(longest)]
-            halves.append([[sum((batch[number] for batch in chunk), []) for number in range(2)]
-                           for chunk in (half_batches[:4], half_batches[4:])])
-        return [batch for half in halves for batch in half]
+            halves.append([[own[number][slice(*cut[at])] if at < len(cut) else [] for number, cut in enumerate(cuts)]
+                           for at in range(max(map(len, cuts)))])
+        return halves
 
     def pairs(bundles: list[int]) -> dict[str, list]:
         return {key: sorted((row[3:] for row in rows), key=repr) for key, rows in _joined(fold, bundles, read).items()}

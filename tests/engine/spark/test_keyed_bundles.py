@@ -48,7 +48,7 @@ def bundles(count: int, loads: KeyLoads | None = None) -> list[WantedBundle]:
 
 def test_keys_have_two_bundles_then_three_then_one_and_a_slot_dies_in_between(rig: Rig):
     assert len({key_group(f"s{sensor}") < KEY_GROUPS // 2 for sensor in range(SENSORS)}) == 2, "both have sensors"
-    flow = KeyedFlow(rig, 1, list(BRANCHES))
+    flow = KeyedFlow(rig, 1, [output for output in BRANCHES if output != "paired"])
     flow.grows()
     flow.divide(bundles(2), *flow.keyed)
     flow.is_over()
@@ -59,6 +59,19 @@ def test_keys_have_two_bundles_then_three_then_one_and_a_slot_dies_in_between(ri
     flow.grows()
     assert any((rig.data_dir / "folds").glob("*.keys.fold")), "rows came ahead"
     flow.divide(bundles(1), *flow.keyed)
+    flow.is_over()
+    flow.grows()
+    flow.check()
+
+
+def test_a_join_has_one_bundle_then_three_then_two_and_a_slot_dies_in_between(rig: Rig):
+    flow = KeyedFlow(rig, 3, ["paired"])
+    flow.grows()
+    flow.divide(bundles(3), "pairs")
+    flow.is_over()
+    flow.grows()
+    flow.divide(bundles(2), "pairs")
+    kill(rig, "1")
     flow.is_over()
     flow.grows()
     flow.check()
