@@ -99,7 +99,7 @@ def read_channels(
     Raises
     ------
     KeysDiffer
-        The streams have a column of the key in several types.
+        The streams have a column of the key in several types, or one of them lacks it.
     ChannelNotOpen
         A channel is not open, so that its schema is unknown.
     """
@@ -107,11 +107,7 @@ def read_channels(
     siblings = ",".join(channel for group in groups for channel in group)
     with broker_client.connect(config.redis_url) as client:
         schemas = [_schema(client, group) for group in groups]
-    for name in key:
-        kinds = {field.dataType.simpleString() for schema in schemas for field in schema if field.name == name}
-        if len(kinds) != 1 or not all(name in schema.names for schema in schemas):
-            raise KeysDiffer(f"The streams are divided by {name}, which they have as {', '.join(sorted(kinds))}, or "
-                             "which one of them lacks: cast it to one type before they meet.")
+    require_one_type(schemas, key)
     if marks:  # a row that is no event has nothing else
         schemas = [StructType([
             *(StructField(field.name, field.dataType, metadata=field.metadata) for field in schema),
@@ -137,6 +133,15 @@ def read_channels(
     both = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), streams)
     both = both.withMetadata(STREAM_NUMBER, {"streams": len(streams)}) if numbered else both
     return both.coalesce(threads)
+
+
+def require_one_type(schemas: Sequence[StructType], key: Sequence[str]) -> None:
+    """Raise ``KeysDiffer`` where streams do not all have each of these columns, with one type."""
+    for name in key:
+        kinds = [schema[name].dataType.simpleString() if name in schema.names else "none" for schema in schemas]
+        if len({*kinds}) != 1 or "none" in kinds:
+            raise KeysDiffer(f"The streams were divided by their column {name}, but have it as {', '.join(kinds)}. "
+                             "Cast it to one type before they meet, and submit the dataflow again.")
 
 
 def gather(events: DataFrame, *, threads: int) -> DataFrame:
