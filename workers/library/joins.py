@@ -93,8 +93,8 @@ def join(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
         packs[f"_{side}"] = F.when(is_of_side, whole)
     known = reduce(and_, (F.col(name).isNotNull() for name in on))
     of = F.concat(F.when(known, "=").otherwise("!"), key_text(inputs, on)).alias("_of")
-    told, streams = _of_streams(inputs)
-    given = inputs.select(*STREAM, of, *told, *[pack.alias(name) for name, pack in packs.items()])
+    of_stream, streams = _of_streams(inputs)
+    given = inputs.select(*STREAM, of, *of_stream, *[pack.alias(name) for name, pack in packs.items()])
     fold = JoinFold(
         milliseconds(values["before"]), milliseconds(values["after"]), milliseconds(values["lateness"]),
         values["unmatched"] == "emit", values["late"] == "mark", milliseconds(values["ahead"]),
