@@ -9,9 +9,12 @@ from itertools import chain, pairwise
 
 import pytest
 
+from scheduler.key_division import divisible_by_key
 from scheduler.model.columns import NUMBER_BITS
+from scheduler.model.dataflow import Dataflow, Stream, Task
 from scheduler.model.ring import Ring, key_group
 from workers.library.key_states import states_of_keys
+from workers.library.registry import columns_of, task_types
 from workers.library.state import NOTHING, fold_rows, keeping, parts_of
 from workers.library.watermarks import NO_EVENT, TOLD
 from workers.library.windows import JoinFold
@@ -131,3 +134,23 @@ def test_a_join_gives_the_same_pairs_however_each_bundle_reads_the_streams(seed:
     assert sum(map(len, alone.values())) > 100
     for bundles in ([1], [2], [5], [2, 5], [5, 1]):
         assert pairs(bundles) == alone, bundles
+
+
+@pytest.mark.parametrize(("right", "divided"), [
+    ("SELECT sensor_id, 'r' AS side FROM input", True),
+    ("SELECT CAST(_seq AS string) AS sensor_id, 'r' AS side FROM input", True),
+    ("SELECT _seq AS sensor_id, 'r' AS side FROM input", False),  # its writer would hash another text
+    ("SELECT 'r' AS side FROM input", False),
+])
+def test_a_join_is_divided_where_the_columns_of_its_streams_have_one_type(right: str, divided: bool) -> None:
+    types = task_types()
+    tasks = (
+        Task("meters", "smart_meter"), Task("in", "senml_parse"),
+        Task("lefts", "sql", {"query": "SELECT *, 'l' AS side FROM input"}),
+        Task("rights", "sql", {"query": right}),
+        Task("pairs", "join", {"on": ["sensor_id"], "left": "side = 'l'", "left_columns": ["l=side"],
+                               "right": "side = 'r'", "right_columns": ["r=side"]}))
+    streams = (("meters", "in"), ("in", "lefts"), ("in", "rights"), ("lefts", "pairs"), ("rights", "pairs"))
+    flow = Dataflow("d", tasks, tuple(Stream(*ends) for ends in streams))
+    by_key = divisible_by_key(flow, {task.id: types[task.type] for task in tasks}, columns_of)
+    assert by_key == ({"pairs"} if divided else set())
