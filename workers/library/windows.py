@@ -262,9 +262,10 @@ class JoinFold:
         name = partition if stream is None else watermarks.of_stream(stream, partition)
         out = self._hear(state, name, born)
         own = state["partitions"][name]
-        for side, letter in ((left, "L"), (right, "R")) if self.streams == 1 else ():
-            if side is not None and letter not in state["sides"]:
-                state["sides"] += letter
+        if self.streams == 1 and len(state["sides"]) < 2:
+            for side, letter in ((left, "L"), (right, "R")):
+                if side is not None and letter not in state["sides"]:
+                    state["sides"] += letter
         if time < own["mark"]:
             state["late"] += 1
             return [*out, (seq, time, born, left, right, 1)] if self.mark else out
@@ -284,7 +285,8 @@ class JoinFold:
                     out.append((seq, time, born, other[3], right, 0))
             self._keep(state, "right", str(key), [time, seq, born, right], self.before)
         watermarks.advance(own, time, born, self)
-        return out + self._forget(state)
+        out += self._forget(state)
+        return out
 
     def tell(self, state: dict, name: str, time: int, born: int) -> Iterable[tuple]:
         """Take in how far a partition has come by events of other keys."""
@@ -306,16 +308,21 @@ class JoinFold:
         if watermarks.is_of_one_mark(state):
             watermarks.divide(state, state.pop("mark", None), born, self)
             state.update(swept=NEVER, sides="LR", begun=born)
+        if name not in state["partitions"]:
+            self._begin(state, name, born)
+        fell = watermarks.hear(state, name, born, self)
+        if self.streams > 1 and len(state["sides"]) < 2 and watermarks.streams_in(state) == self.streams:
+            state["sides"] = "LR"
+        return self._forget(state) if fell else []
+
+    def _begin(self, state: dict, name: str, born: int) -> None:
+        """Note that something of a new partition comes."""
         if self.streams > 1 and not watermarks.is_of_stream(next(iter(state["partitions"]), name)):
             # Of a version whose streams had their partitions in common: each goes on from the one furthest behind.
             floor = watermarks.settled(state, state["partitions"])
             state.update(partitions={}, floor=floor, sides="", begun=born)
         if state["begun"] is None:
             state["begun"] = born
-        fell = watermarks.hear(state, name, born, self)
-        if self.streams > 1 and len(state["sides"]) < 2 and watermarks.streams_in(state) == self.streams:
-            state["sides"] = "LR"
-        return self._forget(state) if fell else []
 
     def _keep(self, state: dict, side: str, key: str, entry: list, reach: int) -> None:
         state[side].setdefault(key, []).append(entry)
