@@ -10,7 +10,11 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import TopologicalSorter
 
+from .model.alternates import is_dynamic
+from .model.canonical import canonical_config
+from .model.columns import STREAM_TYPES, Columns, ColumnsOf, interleaved
 from .model.dataflow import Dataflow
+from .model.errors import WeirError
 from .model.fragment import Fragment, RunningBundle
 from .model.key_loads import NEAR, DividedKeys, KeyLoads, KeyRanges
 from .model.ring import KEY_GROUPS, KeyRange
@@ -19,12 +23,22 @@ from .model.task_types import TaskType
 VALUE = "value"  # statistics read it as a number with a fraction, whose text as a key is another one
 
 
-def divisible_by_key(dataflow: Dataflow, types: Mapping[str, TaskType]) -> frozenset[str]:
+def divisible_by_key(
+    dataflow: Dataflow, types: Mapping[str, TaskType], columns_of: ColumnsOf | None = None
+) -> frozenset[str]:
     """The tasks of a dataflow that a schedule may divide by key.
 
-    Each has a type whose results follow by key, a key, and one stream to read. Whatever has state downstream of it has
-    to be content with the order within its key: it reads it directly, by the same columns or more, or what reads it so.
-    What goes by marks of partitions is not: it needs the order within each partition.
+    Each has a type whose results follow by key, a key, and one stream to read; or several, where its type brings these
+    together, and the key has one text in all of them (`_of_one_text`). Whatever has state downstream of it has to be
+    content with the order within its key: it reads it directly, by the same columns or more, or what reads it so. What
+    goes by marks of partitions is not: it needs the order within each partition.
+
+    Parameters
+    ----------
+    types : mapping of str to TaskType
+        Of each task, by its id.
+    columns_of : callable, optional
+        The columns that a task gives; without it nothing is known of keys in several streams.
     """
     parents, children = dataflow.parents(), dataflow.children()
     keys = {task.id: key_of(types[task.id], task.config) for task in dataflow.tasks}
@@ -38,8 +52,38 @@ def divisible_by_key(dataflow: Dataflow, types: Mapping[str, TaskType]) -> froze
                 types[task_id].passes_key and keys[child] and types[child].by_marks is None
                 and set(keys[task_id]) <= set(keys[child]) and content[child])
             for child in below)
-    return frozenset(
-        task_id for task_id, key in keys.items() if key and len(parents[task_id]) == 1 and content[task_id])
+    chosen = {task_id for task_id, key in keys.items() if key and content[task_id]
+              and (len(parents[task_id]) > 1) == types[task_id].several_streams and parents[task_id]}
+    several = {task_id: keys[task_id] for task_id in chosen if types[task_id].several_streams}
+    return frozenset(chosen - several.keys() | _of_one_text(dataflow, types, several, columns_of))
+
+
+def _of_one_text(
+    dataflow: Dataflow, types: Mapping[str, TaskType], keys: Mapping[str, Sequence[str]], columns_of: ColumnsOf | None
+) -> frozenset[str]:
+    """Those tasks of which each stream has the key's columns, each of them with one type: what writes one stream hashes
+    a key by its text, and does not know the others. A column whose type nobody declares is not taken for one."""
+    if not keys or columns_of is None:
+        return frozenset()
+    parents, tasks = dataflow.parents(), {task.id: task for task in dataflow.tasks}
+    given: dict[str, Columns] = {}
+    for task_id in TopologicalSorter(parents).static_order():
+        task, given[task_id] = tasks[task_id], Columns.unknown()
+        if is_dynamic(task.type):
+            continue
+        try:
+            inputs = interleaved([(parent, given[parent]) for parent in dict.fromkeys(parents[task_id])])
+            given[task_id] = columns_of(
+                types[task_id], inputs if parents[task_id] else Columns(STREAM_TYPES),
+                canonical_config(types[task_id], task.config))
+        except WeirError:
+            continue
+
+    def has_one(task_id: str, column: str) -> bool:
+        kinds = {given[parent].types.get(column) for parent in parents[task_id]}
+        return len(kinds) == 1 and None not in kinds
+
+    return frozenset(task_id for task_id, key in keys.items() if all(has_one(task_id, column) for column in key))
 
 
 def key_of(task_type: TaskType, config: Mapping[str, object]) -> tuple[str, ...]:

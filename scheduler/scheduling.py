@@ -14,6 +14,7 @@ from .mapping.mapping_registry import MAPPINGS
 from .mapping.traffic import Streams, between_nodes_per_s, on_other_slots
 from .model.allocated import Allocation
 from .model.checks import FiniteFigures
+from .model.columns import ColumnsOf
 from .model.costs import DECLARED as DECLARED_COSTS
 from .model.costs import Costs
 from .model.dataflow import Dataflow
@@ -119,6 +120,7 @@ def prepare(
     trigger_s: float = 0.5,
     costs: Costs = DECLARED_COSTS,
     keys: Mapping[str, DividedKeys] = MappingProxyType({}),
+    columns_of: ColumnsOf | None = None,
 ) -> Job:
     """Rates, streams and profiles of a dataflow that is to be scheduled.
 
@@ -141,6 +143,8 @@ def prepare(
     keys : mapping of str to DividedKeys, optional
         How tasks that run divided by key are divided, and how their events spread over keys. Without it, ranges are of
         one size for bundles that sustain as much.
+    columns_of : callable, optional
+        The columns that a task gives. Without it no task is divided that brings several streams together.
 
     Raises
     ------
@@ -159,7 +163,7 @@ def prepare(
     types = {task.id: task_types[task.type] for task in dataflow.tasks}
     sources = [rates[task_id] for task_id, task_type in types.items() if task_type.kind == "source"]
     ours = frozenset(types if among is None else among)
-    by_key = divisible_by_key(dataflow, types)
+    by_key = divisible_by_key(dataflow, types, columns_of)
     one_slot, one_thread = _undivided(dataflow, types, by_key)
     return Job(
         dataflow, sum(sources) if rate_per_s is None else rate_per_s,

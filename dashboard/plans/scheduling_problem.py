@@ -79,7 +79,7 @@ class SchedulingProblem:
         return prepare(
             self.dataflow, task_types=jobs.task_types(), profiles=self.profiles, rate_per_s=rate_per_s,
             measured=self.measured, among=self.among, trigger_s=self.options.trigger_s, costs=self.costs,
-            keys=self.keys)
+            keys=self.keys, columns_of=jobs.columns_of)
 
     def compare(self, rate_per_s: float | None = None, *, pairs: Iterable[Pair] = PAIRS) -> Comparison:
         """A schedule for each pair, with its slots chosen so that most of what runs stays; an error for each other."""

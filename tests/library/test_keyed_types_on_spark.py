@@ -19,7 +19,7 @@ from scheduler.model.ring import Ring, key_group
 from workers.library.key_states import states_of_keys
 from workers.library.registry import task_types
 from workers.library.state import LATE, FoldedStream, folded_by, key_text
-from workers.library.watermarks import NO_EVENT, TOLD
+from workers.library.watermarks import NO_EVENT, STREAM_NUMBER, TOLD
 
 from .conftest import START_MS, build
 from .package import install_package
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.spark
 OBSERVED = ("_seq bigint, _time bigint, _born bigint, msg_id string, sensor_id string, obs string, meta string, "
             "value double, at double, count bigint, sum string")
 NAMES = ("load", "heat")
-SENSORS, BATCH = 23, 25
+SENSORS, BATCH = 23, 20  # cuts between rings are at multiples: how streams interleave follows from batches
 CONFIGS: dict[str, dict[str, Any]] = {
     "kalman_filter": {},
     "block_average": {"window": 3, "by": ["at", "obs"]},
@@ -47,6 +47,11 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "deduplicate": {"by": ["sensor_id", "obs"], "within": 3600},
     "python_by_key": {"function": "sensors.checks:summed", "version": "1.2", "by": ["sensor_id"],
                       "reads": ["value"], "columns": ["sum:double"]},
+    "join": {"on": ["sensor_id", "at"], "left": "obs = 'load'", "left_columns": ["l=value"], "right": "obs = 'heat'",
+             "right_columns": ["r=msg_id"], "before": 20_000, "after": 10_000, "lateness": 600, "late": "mark",
+             "unmatched": "emit"},
+    "align": {"on": ["sensor_id"], "side": "obs", "sides": list(NAMES), "columns": ["l=load.value", "r=heat.msg_id"],
+              "most": 2, "incomplete": "emit"},
 }
 CASES = [*CONFIGS.items(), *(("window", {**CONFIGS["window"], **more}) for more in (
     {"kind": "sliding", "size": 7200, "slide": 1800, "late": "mark"}, {"kind": "session", "idle": 600}))]
@@ -69,7 +74,8 @@ def test_every_type_that_says_so_is_held_to_it():
 
 def test_the_key_and_how_far_marks_go_are_what_the_config_says():
     types = task_types()
-    assert key_of(types["accumulate"], {"by": ["a", "b"]}) == ("a", "b") and key_of(types["join"], {"on": ["a"]}) == ()
+    assert key_of(types["accumulate"], {"by": ["a", "b"]}) == ("a", "b")
+    assert key_of(types["join"], {"on": ["a"]}) == ("a",) and key_of(types["align"], {}) == ()
     assert key_of(types["window"], {"by": ["a"], "landmark": None}) == ("a",)
     assert key_of(types["window"], {"by": ["a"], "landmark": "ends"}) == (), "one key's event ends all keys' windows"
     assert [types[name].ahead_ms({"ahead": 0.5}) for name in ("window", "accumulate")] == [500, None]
@@ -97,6 +103,9 @@ def test_rows_of_a_key_do_not_depend_on_the_number_of_bundles(name, config, spar
     if ahead_ms is not None:  # what is late comes a little later, and what is in order twice
         events = events.orderBy(F.expr("_seq + CASE WHEN _seq % 7 = 0 THEN 30 ELSE 0 END")).coalesce(1)
         events = events.withColumn(TOLD, F.lit(None).cast("string"))
+    if kind.several_streams:
+        events = events.withColumn(STREAM_NUMBER, F.when(F.col("obs") == NAMES[0], 0).otherwise(1).cast("bigint"))
+        events = events.withMetadata(STREAM_NUMBER, {"streams": 2})
     with folded_by(take):
         build(name, events, **config)
     [stream] = folded
@@ -146,15 +155,30 @@ def divided(
 
 
 def parts_of(batch: Any, owners: Sequence[int], ahead_ms: int, count: int) -> Iterator[Any]:
-    """A batch as each part has it."""
-    marks, before = PartitionMarks(ahead_ms=ahead_ms, parts=count), []
-    for seq, time, born, own in zip(batch["_seq"], batch["_time"], batch["_born"], owners, strict=False):
-        before.append(marks.before(seq, time, born, own))
-    everything = batch.assign(**{TOLD: before, "_own": owners[:len(batch)]})
+    """A batch as each part has it: one stream behind the other, each as its writer divides it."""
+    owned = batch.assign(_own=owners[:len(batch)])
+    streams = [own for _, own in owned.groupby(STREAM_NUMBER)] if STREAM_NUMBER in batch else [owned]
+    divided = [list(parts_of_stream(stream, ahead_ms, count)) for stream in streams]
+    for parts in zip(*divided, strict=True):
+        yield pd.concat(parts).drop(columns="_own").reset_index(drop=True)
+
+
+def parts_of_stream(stream: Any, ahead_ms: int, count: int) -> Iterator[Any]:
+    """What a writer makes of a batch of its stream."""
+    marks = PartitionMarks(ahead_ms=ahead_ms, parts=count)
+    number = {name: stream[name].iloc[0] for name in (STREAM_NUMBER,) if name in stream}
+
+    def told(text: str | None) -> str | None:
+        """As a join says it to its fold."""
+        return ";".join(f"{number[STREAM_NUMBER]}.{entry}" for entry in text.split(";")) if text and number else text
+
+    before = [told(marks.before(*event)) for event in zip(
+        stream["_seq"], stream["_time"], stream["_born"], stream["_own"], strict=True)]
+    everything = stream.assign(**{TOLD: before})
     for own in range(count):
         part = everything[everything["_own"] == own]
-        if (behind := marks.behind(own)) is not None:
-            no_event = {name: None for name in part.columns}
+        if (behind := told(marks.behind(own))) is not None:
+            no_event = {name: None for name in part.columns} | number
             no_event |= {"_seq": NO_EVENT, "_time": 0, "_born": 0, "_key": "", TOLD: behind, "_own": own}
             part = pd.concat([part, pd.DataFrame([no_event])])
-        yield part.drop(columns="_own").reset_index(drop=True)
+        yield part

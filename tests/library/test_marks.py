@@ -284,6 +284,14 @@ EARLIER = {  # as c3b94a08 kept them: one mark for all
 }
 
 
+def _had_partitions_in_common(fold: JoinFold, state: dict) -> dict:
+    """The state of a join whose streams had their partitions in common: both were in the partition 0."""
+    marks = {"mark": state["mark"], "born": ARRIVES_MS, "next": None, "silent": False}
+    own = {name: value for name, value in state.items() if name != "mark"}
+    return json.loads(json.dumps({
+        **fold.start(), **own, "partitions": {"0": marks}, "clock": ARRIVES_MS, "begun": ARRIVES_MS, "sides": "LR"}))
+
+
 def _of_earlier(name: str) -> tuple[Any, dict]:
     fold, state = EARLIER[name]
     state = json.loads(json.dumps(state))
@@ -322,5 +330,12 @@ def test_repetitions_and_pairs_of_an_earlier_version_go_on() -> None:
     assert list(fold.step(state, "k", 105, 9 << NUMBER_BITS, ARRIVES_MS)) == []
     assert list(fold.step(state, "new", 106, 9 << NUMBER_BITS, ARRIVES_MS)) == [()]
     fold, state = _of_earlier("join")
+    two = replace(fold, streams=2)
+    for now in (json.loads(json.dumps(state)), _had_partitions_in_common(two, state)):
+        later = [two.step(now, "=k", time, time, ARRIVES_MS, None, f"r{time}", 1) for time in (103, 90)]
+        assert [row[3:5] for rows in later for row in rows] == [("l", "r103")] and now["late"] == 1, "which was settled"
+        assert [row[3:] for row in two.step(now, "=k", 500, 500, ARRIVES_MS, "m", None, 0)] == []
+        assert [row[3:5] for row in two.step(now, "=n", 501, 501, ARRIVES_MS, None, "r501", 1)] == [] and len(
+            now["partitions"]) == 2 and "=k" not in now["right"], "both have come as far"
     assert [row[3:5] for row in fold.step(state, "=k", 103, 8, ARRIVES_MS, None, "r2")] == [("l", "r2")]
     assert list(fold.step(state, "=k", 90, 9, ARRIVES_MS, None, "r3")) == [] and fold.late(state) == 1

@@ -43,7 +43,8 @@ ALIGN = TaskType(
         Parameter("incomplete", "string", "What becomes of events that wait no longer: drop them, or emit them with "
                   "null for the streams that did not come.", default="drop", choices=("drop", "emit")),
     ),
-    stateful=True, movable_state=True, key="on", selectivity=0.5, cost_us=30,
+    stateful=True, movable_state=True, key="on", by_key=True, passes_key=True, several_streams=True, selectivity=0.5,
+    cost_us=30,
 )
 TASK_TYPES = (ALIGN,)
 

@@ -24,10 +24,11 @@ from .select.form import one_form
 from .select.grammar import parse
 from .select.parsed_text import read_condition
 from .state import fold_stream, key_text
+from .watermarks import STREAM_NUMBER, TOLD
 from .windows import JoinFold
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 _BEGINS = "SELECT * FROM input WHERE "
 _COLUMN = re.compile(r"([A-Za-z_]\w*)(?:=([A-Za-z_]\w*))?")
@@ -70,7 +71,8 @@ JOIN = TaskType(
         Parameter("unmatched", "string", "What becomes of a left event that finds no right one: drop it, or emit it "
                   "alone once its time is over.", default="drop", choices=("drop", "emit")),
     ),
-    stateful=True, movable_state=True, key="on", selectivity=0.5, cost_us=40,
+    stateful=True, movable_state=True, key="on", by_key=True, by_marks="ahead", passes_key=True, several_streams=True,
+    selectivity=0.5, cost_us=40,
 )
 TASK_TYPES = (JOIN,)
 
@@ -90,13 +92,15 @@ def join(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
         is_of_side = read_condition(inputs, _condition(values, side, columns), columns=columns.types)
         packs[f"_{side}"] = F.when(is_of_side, whole)
     known = reduce(and_, (F.col(name).isNotNull() for name in on))
-    given = inputs.select(*STREAM, F.when(known, F.concat(F.lit("="), key_text(inputs, on))).alias("_of"), *[
-        pack.alias(name) for name, pack in packs.items()])
+    of = F.concat(F.when(known, "=").otherwise("!"), key_text(inputs, on)).alias("_of")
+    of_stream, streams = _of_streams(inputs)
+    given = inputs.select(*STREAM, of, *of_stream, *[pack.alias(name) for name, pack in packs.items()])
     fold = JoinFold(
         milliseconds(values["before"]), milliseconds(values["after"]), milliseconds(values["lateness"]),
         values["unmatched"] == "emit", values["late"] == "mark", milliseconds(values["ahead"]),
-        None if values["idle"] is None else milliseconds(values["idle"]))
-    pairs = fold_stream(given, fold, by=[], reads=["_of", "_time", "_seq", "_born", "_left", "_right"], kept=[],
+        None if values["idle"] is None else milliseconds(values["idle"]), streams)
+    reads = ["_of", "_time", "_seq", "_born", "_left", "_right", *([STREAM_NUMBER] if streams > 1 else [])]
+    pairs = fold_stream(given, fold, by=[], reads=reads, kept=[],
                         added="_seq bigint, _time bigint, _born bigint, _left string, _right string, late bigint")
     key = [F.coalesce(*either).alias(name) for name, *either in zip(  # of one that was late there may be no left event
         on, unpacked("_left", on, inputs.schema), unpacked("_right", on, inputs.schema), strict=True)]
@@ -105,6 +109,21 @@ def join(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
         for name, column in names.items():
             events += unpacked(f"_{side}", [column], inputs.schema, renamed={column: name})
     return pairs.select(*events, *(["late"] if values["late"] == "mark" else []))
+
+
+def _of_streams(inputs: DataFrame) -> tuple[list[Column], int]:
+    """The number of an event's stream, and what a part of that is told of its partitions; and how many streams it
+    reads that have numbers."""
+    from pyspark.sql import functions as F
+
+    if STREAM_NUMBER not in inputs.columns:
+        return [], 1
+    number = F.col(STREAM_NUMBER)
+    columns = [number]
+    if TOLD in inputs.columns:
+        name = F.concat(number.cast("string"), F.lit("."))
+        columns.append(F.concat(name, F.replace(F.col(TOLD), F.lit(";"), F.concat(F.lit(";"), name))).alias(TOLD))
+    return columns, inputs.schema[STREAM_NUMBER].metadata["streams"]
 
 
 def join_check(config: Mapping[str, Any]) -> None:

@@ -22,6 +22,7 @@ from scheduler.model.columns import partition_of
 
 NEVER, FOREVER = -(1 << 62), 1 << 62  # before and after all times
 TOLD = "_weir_marks"  # the column of what a part of a stream is told before an event
+STREAM_NUMBER = "_weir_stream"  # the column with the number of the stream that an event came in, of several
 NO_EVENT = -1  # the `_seq` of a row that is there for what it tells alone
 HOLD_MS = 3_600_000  # for how long a partition that gives nothing holds up what waits for others as well
 
@@ -133,6 +134,21 @@ def marks_in(text: str) -> Iterator[tuple[str, int, int]]:
         yield name, int(time), int(born)
 
 
+def of_stream(stream: int, partition: str) -> str:
+    """The name of a partition of one of several streams."""
+    return f"{stream}.{partition}"
+
+
+def is_of_stream(name: str) -> bool:
+    """Whether a partition's name is that of one of several streams."""
+    return "." in name
+
+
+def streams_in(state: dict[str, Any]) -> int:
+    """How many of several streams have been heard of."""
+    return len({name.partition(".")[0] for name in state["partitions"]})
+
+
 def settled(state: dict[str, Any], names: Iterable[str]) -> int:
     """What all of these partitions have passed, silent ones too."""
     partitions = state["partitions"]
@@ -171,7 +187,8 @@ def silence(state: dict[str, Any]) -> None:
 
 
 # What states of all keys have by key. Folds that go by marks keep one state, for their keys have the marks in common.
-_BY_KEY = ("keys", "passed")
+_PAIRED = ("left", "right")  # these keys' texts stand behind a sign
+_BY_KEY = ("keys", "passed", *_PAIRED)
 
 
 def is_of_all_keys(state: Any) -> bool:
@@ -185,7 +202,7 @@ def of_keys(state: Mapping[str, Any], has: Callable[[str], bool]) -> dict[str, A
     partitions = {
         name: {**own, "next": NEVER if "keys" in state else own["next"]} for name, own in state["partitions"].items()}
     return {**state, "partitions": partitions, **{
-        member: {key: value for key, value in state[member].items() if has(key)}
+        member: {key: value for key, value in state[member].items() if has(key[1:] if member in _PAIRED else key)}
         for member in _BY_KEY if member in state}}
 
 
@@ -198,6 +215,11 @@ def joined(state: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]
         partitions[name] = {
             **own, **{member: max(own[member], theirs[member]) for member in ("mark", "born")},
             "silent": own["silent"] and theirs["silent"]}
-    furthest = {member: max(state[member], other[member]) for member in ("floor", "clock")}
+    furthest = {
+        member: max(state[member], other[member]) for member in ("floor", "clock", "swept") if member in state}
+    if "begun" in state:  # of a join
+        furthest["sides"] = max(state["sides"], other["sides"], key=len)
+        for member in ("begun", "next"):
+            furthest[member] = min((own[member] for own in (state, other) if own[member] is not None), default=None)
     return {**state, **furthest, "partitions": partitions, **{
         member: {**state[member], **other[member]} for member in _BY_KEY if member in state}}

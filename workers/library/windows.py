@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from scheduler.model.columns import partition_of
+
 from . import watermarks
 from .aggregates import Aggregate
 from .pieces import due, soonest
@@ -215,14 +217,15 @@ def _first_end(here: dict) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class JoinFold:
-    """``step`` takes a key's text (not empty; None: matches nothing), time, sequence number, birth, and what the event
-    gives as one of the left and as one of the right (None where it is none); gives (seq, time, born, left, right) for
-    each pair.
+    """``step`` takes a key's text behind a “=” (what begins otherwise, or is None, matches nothing), time, sequence
+    number, birth, what the event gives as one of the left and as one of the right (None where it is none), and the
+    number of its stream where it reads several ``streams``; gives (seq, time, born, left, right) for each pair.
 
     A pair's right event is at most ``before`` ms earlier and ``after`` ms later than the left one. An event that is
     older than its partition's mark is left out; with ``mark`` it comes out alone. With ``outer`` a left event that
-    finds nobody comes out alone, once nobody can come any more: all partitions have passed what it could match. A side
-    that has not been heard of is waited for like a partition that has fallen silent.
+    finds nobody comes out alone, once nobody can come any more: all partitions have passed what it could match. What
+    has not been heard of is waited for like a partition that has fallen silent: each stream of several, each side of
+    one. Streams have partitions of their own, so that none decides what is late in another.
     """
 
     before: int
@@ -232,6 +235,7 @@ class JoinFold:
     mark: bool = False
     ahead: int = 0
     idle: int | None = None
+    streams: int = 1
 
     def start(self) -> dict:
         return {**watermarks.start(), "next": None, "swept": NEVER, "sides": "", "begun": None, "left": {}, "right": {}}
@@ -244,7 +248,8 @@ class JoinFold:
         return partial(_first_time, reach=reach)
 
     def step(
-        self, state: dict, key: str | None, time: int, seq: int, born: int, left: str | None, right: str | None
+        self, state: dict, key: str | None, time: int, seq: int, born: int, left: str | None, right: str | None,
+        stream: int | None = None,
     ) -> Iterable[tuple]:
         """Take an event in.
 
@@ -253,40 +258,41 @@ class JoinFold:
         time, seq, born : int
             Weir's columns of the event.
         """
-        if watermarks.is_of_one_mark(state):
-            watermarks.divide(state, state.pop("mark", None), born, self)
-            state.update(swept=NEVER, sides="LR", begun=born)
-        name, fell = watermarks.arrive(state, seq, born, self)
+        partition = str(partition_of(seq))
+        name = partition if stream is None else watermarks.of_stream(stream, partition)
+        out = self._hear(state, name, born)
         own = state["partitions"][name]
-        out: list[tuple] = self._forget(state) if fell else []
-        for side, letter in ((left, "L"), (right, "R")):
-            if side is not None and letter not in state["sides"]:
-                state["sides"] += letter
-        if state["begun"] is None:
-            state["begun"] = born
+        if self.streams == 1 and len(state["sides"]) < 2:
+            for side, letter in ((left, "L"), (right, "R")):
+                if side is not None and letter not in state["sides"]:
+                    state["sides"] += letter
         if time < own["mark"]:
             state["late"] += 1
             return [*out, (seq, time, born, left, right, 1)] if self.mark else out
         entry: list | None = None
+        matches = key is not None and key.startswith("=")
         if left is not None:
             entry = [time, seq, born, left, 0]
-            for other in state["right"].get(key, ()) if key is not None else ():
+            for other in state["right"].get(key, ()) if matches else ():
                 if time - self.before <= other[0] <= time + self.after:
                     entry[4] = 1
                     out.append((seq, time, born, left, other[3], 0))
             self._keep(state, "left", key or "", entry, self.after)
-        if right is not None and key is not None:
+        if right is not None and matches:
             for other in state["left"].get(key, ()):
                 if other[0] - self.before <= time <= other[0] + self.after and other is not entry:
                     other[4] = 1
                     out.append((seq, time, born, other[3], right, 0))
-            self._keep(state, "right", key, [time, seq, born, right], self.before)
+            self._keep(state, "right", str(key), [time, seq, born, right], self.before)
         watermarks.advance(own, time, born, self)
-        mark = self._mark(state)
-        rested = mark - state["swept"] >= (self.before + self.after) // 8
-        if rested and state["next"] is not None and state["next"] < mark:
-            out += self._forget(state)
+        out += self._forget(state)
         return out
+
+    def tell(self, state: dict, name: str, time: int, born: int) -> Iterable[tuple]:
+        """Take in how far a partition has come by events of other keys."""
+        out = self._hear(state, name, born)
+        watermarks.reach(state["partitions"][name], time, self)
+        return out + self._forget(state)
 
     def silence(self, state: dict) -> Iterable[tuple]:
         """Nothing has come for ``idle`` ms: give the left events that found nobody, where they are wanted."""
@@ -296,6 +302,27 @@ class JoinFold:
     def late(self, state: dict) -> int:
         """How many events have come too late."""
         return state.get("late", 0)
+
+    def _hear(self, state: dict, name: str, born: int) -> list[tuple]:
+        """Note that something of a partition has arrived; what comes out where another one has fallen silent."""
+        if watermarks.is_of_one_mark(state):
+            watermarks.divide(state, state.pop("mark", None), born, self)
+            state.update(swept=NEVER, sides="LR", begun=born)
+        if name not in state["partitions"]:
+            self._begin(state, name, born)
+        fell = watermarks.hear(state, name, born, self)
+        if self.streams > 1 and len(state["sides"]) < 2 and watermarks.streams_in(state) == self.streams:
+            state["sides"] = "LR"
+        return self._forget(state) if fell else []
+
+    def _begin(self, state: dict, name: str, born: int) -> None:
+        """Note that something of a new partition comes."""
+        if self.streams > 1 and not watermarks.is_of_stream(next(iter(state["partitions"]), name)):
+            # Of a version whose streams had their partitions in common: each goes on from the one furthest behind.
+            floor = watermarks.settled(state, state["partitions"])
+            state.update(partitions={}, floor=floor, sides="", begun=born)
+        if state["begun"] is None:
+            state["begun"] = born
 
     def _keep(self, state: dict, side: str, key: str, entry: list, reach: int) -> None:
         state[side].setdefault(key, []).append(entry)
@@ -311,17 +338,24 @@ class JoinFold:
     def _forget(self, state: dict) -> list[tuple]:
         """Leave out what can match nobody any more; give those of the left that never did.
 
-        That may look at all that is kept, so it waits until an eighth of the interval has passed since the last time.
+        That may look at all that is kept, so it happens when the mark passes a multiple of an eighth of the interval,
+        and goes up to there: so that it matters not how often who is told.
         """
         mark = self._mark(state)
+        passed = mark - mark % max(1, (self.before + self.after) // 8)
+        if passed <= state["swept"]:
+            return []
+        state["swept"] = passed if mark < FOREVER else NEVER
+        if state["next"] is None or state["next"] >= passed:
+            return []
         gone: list[list] = []
         ends: list[int | None] = []
         for side, reach in (("left", self.after), ("right", self.before)):
             moment = self._last_chance(reach)
-            for key in due(state[side], mark - 1, moment=moment):
+            for key in due(state[side], passed - 1, moment=moment):
                 stay, over = [], []
                 for entry in state[side][key]:
-                    (over if entry[0] + reach < mark else stay).append(entry)
+                    (over if entry[0] + reach < passed else stay).append(entry)
                 if side == "left":
                     gone += [entry for entry in over if not entry[4]]
                 if stay:
@@ -330,7 +364,6 @@ class JoinFold:
                     del state[side][key]
             ends.append(soonest(state[side], moment=moment))
         state["next"] = min((end for end in ends if end is not None), default=None)
-        state["swept"] = max(state["swept"], mark) if mark < FOREVER else NEVER
         return [(entry[1], entry[0], entry[2], entry[3], None, 0) for entry in sorted(
             gone, key=lambda entry: (entry[0], entry[1]))] if self.outer else []
 

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import ClassVar
 
 from scheduler.key_division import ranges_of, whole_groups
 from scheduler.model.estate import Estate
@@ -19,7 +21,7 @@ from scheduler.reuse.activity import Activity, adjust
 from scheduler.reuse.division import WantedBundle, divided_back, keyed_bundles, keys_divided_anew
 from scheduler.reuse.handover import moved_in
 
-from .divided_world import EVERYTHING, SLOTS, TYPES, World
+from .divided_world import EVERYTHING, NUMBERS, SLOTS, TYPES, World
 
 TASKS = {
     "s": RunningTask("s", "src", {}, ()), "t": RunningTask("t", "tally", {}, ("s",)),
@@ -31,26 +33,37 @@ NEAR = ("n1/0", "n1/1")
 
 
 class Plans:
-    """The estate from plan to plan."""
+    """The estate from plan to plan: what is ``keyed`` is divided, and an output collects so many ``events``."""
+
+    tasks: ClassVar[Mapping[str, RunningTask]] = TASKS
+    keyed: ClassVar[tuple[str, ...]] = KEYED
+    out: ClassVar[str] = OUT
+    events: ClassVar[int] = NUMBERS
+    works_on: ClassVar[bool] = True  # whether who gives keys away does
 
     def __init__(self, chance: random.Random) -> None:
         self.chance, self.generation = chance, 1
-        self.fragments = {
-            "f1-0": Fragment("f1-0", ("s",), chance.choice(NEAR), 1, {"s": ("f1-1",)}),
-            "f1-1": Fragment("f1-1", ("t",), chance.choice(NEAR), 1, {"t": ("f1-2",)}),
-            "f1-2": Fragment("f1-2", ("u",), chance.choice(NEAR), 1, {"u": ("f1-3",)}),
-            "f1-3": Fragment("f1-3", ("o",), chance.choice([slot.name for slot in SLOTS]), 1),
-        }
-        ids = (f"f1-{number}" for number in itertools.count(4))
-        for name in KEYED:
+        self.fragments = self.at_first()
+        ids = (f"f1-{number}" for number in itertools.count(len(self.tasks)))
+        for name in self.keyed:
             if chance.random() < 0.4:
                 bundles = keyed_bundles(self.parts(), ids, inherits=())
                 self.fragments[name] = replace(self.fragments[name], slot=bundles[0].slot, bundles=tuple(bundles))
         self.before: dict[str, Fragment] = {}
         self.pauses = 0
 
+    def at_first(self) -> dict[str, Fragment]:
+        """Each task as a query."""
+        chance = self.chance
+        return {
+            "f1-0": Fragment("f1-0", ("s",), chance.choice(NEAR), 1, {"s": ("f1-1",)}),
+            "f1-1": Fragment("f1-1", ("t",), chance.choice(NEAR), 1, {"t": ("f1-2",)}),
+            "f1-2": Fragment("f1-2", ("u",), chance.choice(NEAR), 1, {"u": ("f1-3",)}),
+            "f1-3": Fragment("f1-3", ("o",), chance.choice([slot.name for slot in SLOTS]), 1),
+        }
+
     def estate(self) -> Estate:
-        return Estate(generation=self.generation, tasks=TASKS, fragments=dict(self.fragments), slots=SLOTS)
+        return Estate(generation=self.generation, tasks=self.tasks, fragments=dict(self.fragments), slots=SLOTS)
 
     def parts(self) -> list[WantedBundle]:
         slots = self.chance.choices(NEAR, k=self.chance.randint(1, 3))
@@ -63,16 +76,17 @@ class Plans:
         """The keys of one task, or of both, change hands."""
         self.before = dict(self.fragments)
         ids = (f"f{self.generation + 1}-{number}" for number in itertools.count())
-        names = [name for name in KEYED if not self.fragments[name].paused]
+        names = [name for name in self.keyed if not self.fragments[name].paused]
         for name in self.chance.sample(names, self.chance.randint(1, len(names))):
             fragment = self.fragments[name]
-            change = keys_divided_anew(fragment.tasks[0], fragment, self.parts(), ids=ids, left=left)
+            change = keys_divided_anew(fragment.tasks[0], fragment, self.parts(), ids=ids, left=left,
+                                       works_on=self.works_on)
             self.fragments[name] = change.after[name]
         self.generation += 1
 
     def divide_back(self) -> None:
         """Keys have the bundles that they had before, or one."""
-        changed = {name: self.fragments[name] for name in KEYED if self.fragments[name] != self.before[name]}
+        changed = {name: self.fragments[name] for name in self.keyed if self.fragments[name] != self.before[name]}
         change = divided_back(self.before, changed, generation=self.generation)
         self.fragments |= change.after
         self.generation += 1
@@ -82,7 +96,7 @@ class Plans:
         """A bundle goes to any slot of its node."""
         self.before = {}
         bundles = [
-            (fragment, bundle) for name in KEYED if (fragment := self.fragments[name]).divided_by_key
+            (fragment, bundle) for name in self.keyed if (fragment := self.fragments[name]).divided_by_key
             and not why_not_moved(self.estate(), fragment, task_types=TYPES) for bundle in fragment.bundles
             if not bundle.leaving]
         if not bundles:
@@ -94,7 +108,7 @@ class Plans:
         self.generation += 1
 
     def rests(self) -> bool:
-        return self.fragments[KEYED[1]].paused
+        return self.fragments[self.keyed[-1]].paused
 
     def turn(self, left: frozenset[str]) -> None:
         """What is behind the first task rests, or goes on; as on the site, once all that was to leave has been dropped.
@@ -108,7 +122,7 @@ class Plans:
 
     def drop(self, left: frozenset[str]) -> None:
         """Those that have left are dropped, as the site does as soon as it hears of it."""
-        for name in KEYED:
+        for name in self.keyed:
             staying = tuple(bundle for bundle in self.fragments[name].bundles if bundle.id not in left)
             self.fragments[name] = replace(self.fragments[name], bundles=staying)
         self.generation += 1
@@ -124,3 +138,26 @@ class Plans:
     def is_calm(self, world: World) -> bool:
         """Whether what was planned last is in force, as the site knows it: only then does it plan again."""
         return not world.said and self.wanted() == set(world.running) and world.left() == self.leaving()
+
+
+class PlansOfJoin(Plans):
+    """Two queries read the source, and one task both, as a join does: each writes for its bundles."""
+
+    tasks: ClassVar[Mapping[str, RunningTask]] = {
+        "s": TASKS["s"], "a": RunningTask("a", "mark", {}, ("s",)), "b": RunningTask("b", "mark", {}, ("s",)),
+        "t": RunningTask("t", "tally", {}, ("a", "b")),
+        "o": RunningTask("o", "out", {"keep_events": EVERYTHING}, ("t",))}
+    keyed: ClassVar[tuple[str, ...]] = ("f1-3",)
+    out: ClassVar[str] = "f1-4.0"
+    events: ClassVar[int] = 2 * NUMBERS
+    works_on: ClassVar[bool] = False
+
+    def at_first(self) -> dict[str, Fragment]:
+        anywhere = [slot.name for slot in SLOTS]
+        near = self.chance.choice(NEAR)
+        readers = {"s": ("f1-1", "f1-2"), "a": ("f1-3",), "b": ("f1-3",), "t": ("f1-4",)}
+        return {
+            f"f1-{number}": Fragment(
+                f"f1-{number}", (task,), near if task == "t" else self.chance.choice(anywhere), 1,
+                {task: readers[task]} if task in readers else {})
+            for number, task in enumerate(self.tasks)}

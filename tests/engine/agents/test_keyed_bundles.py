@@ -12,7 +12,7 @@ from workers.engine.agents.reconciling import given_keys, inputs
 from workers.engine.agents.reconciling.input_selection import select_inputs
 
 from .divided_world import NUMBERS, World
-from .keyed_bundles import OUT, Plans
+from .keyed_bundles import Plans, PlansOfJoin
 from .played_keys import KEYS, key_of
 from .test_bundles import check_that_nothing_is_left, some_turns
 from .test_first_schedules import turn
@@ -20,10 +20,10 @@ from .test_first_schedules import turn
 histories = st.lists(st.integers(0, 60), min_size=1, max_size=4)  # turns until the next plan
 
 
-def play(turns_between: list[int], seed: int, patch: pytest.MonkeyPatch) -> int:
+def play(turns_between: list[int], seed: int, patch: pytest.MonkeyPatch, kind: type[Plans] = Plans) -> int:
     """Play a history; how many plans it had."""
     chance, made = random.Random(seed), 0
-    world, plans = World(chance, patch), Plans(chance)
+    world, plans = World(chance, patch), kind(chance)
     world.lasts = chance.choice(({}, {"t": 2, "u": 3}))  # of slow batches much is left to read when keys change hands
     world.want(plans.estate())
     for turns in turns_between:
@@ -41,7 +41,7 @@ def play(turns_between: list[int], seed: int, patch: pytest.MonkeyPatch) -> int:
                 some_turns(world, 10)
             if not plans.is_calm(world):
                 continue
-            if chance.random() < 0.2:
+            if chance.random() < 0.2 and kind is Plans:
                 world.may_rest = frozenset("uo")
                 plans.turn(world.left())
             else:
@@ -54,8 +54,11 @@ def play(turns_between: list[int], seed: int, patch: pytest.MonkeyPatch) -> int:
         plans.turn(world.left())
         world.want(plans.estate())
         come_to_rest(world, plans)
-    check(world, plans.pauses)
-    check_that_nothing_is_left(world, outputs=(OUT,))
+    if kind is Plans:
+        check(world, plans.pauses)
+    else:
+        check_join(world)
+    check_that_nothing_is_left(world, outputs=(plans.out,))
     return made
 
 
@@ -69,7 +72,7 @@ def come_to_rest(world: World, plans: Plans) -> None:
     world.want(plans.estate())
     for _ in range(200):
         turn(world)
-        if len(list(world.broker.events(OUT))) == NUMBERS and plans.is_calm(world):
+        if len(list(world.broker.events(plans.out))) == plans.events and plans.is_calm(world):
             break
     for _ in range(60):
         turn(world)
@@ -78,7 +81,7 @@ def come_to_rest(world: World, plans: Plans) -> None:
 def check(world: World, pauses: int) -> None:
     """Each key has all its numbers once, in order, each with how many both tasks had of it before; but that in a pause
     nothing comes, and what the second task gave before it may be read by nobody."""
-    events = list(world.broker.events(OUT))
+    events = list(world.broker.events(Plans.out))
     for key in range(KEYS):
         own = [event for event in events if key_of(event) == str(key)]
         if not pauses:
@@ -96,6 +99,25 @@ def check(world: World, pauses: int) -> None:
     assert pauses or not world.gaps  # who writes may hear of a pause first, and free what a batch had still to read
 
 
+def check_join(world: World) -> None:
+    """Each key has all its numbers of both streams once, each stream's in order, and all counted together: its events
+    always met in one bundle."""
+    events = list(world.broker.events(PlansOfJoin.out))
+    for key in range(KEYS):
+        own = [event for event in events if key_of(event) == str(key)]
+        assert [count for count, _ in own] == list(range(len(own)))
+        for stream in "ab":
+            assert [number for _, (of, number) in own if of == stream] == list(range(key, NUMBERS, KEYS))
+    assert not world.gaps
+
+
+@settings(max_examples=25, deadline=None)
+@given(turns_between=histories, seed=st.integers(0, 2**32))
+def test_keys_of_two_streams_change_hands_together_whoever_dies(turns_between, seed):
+    with pytest.MonkeyPatch.context() as patch:
+        play(turns_between, seed, patch, PlansOfJoin)
+
+
 @settings(max_examples=40, deadline=None)
 @given(turns_between=histories, seed=st.integers(0, 2**32))
 def test_keys_change_hands_and_keep_their_events_states_and_order_whoever_dies(turns_between, seed):
@@ -106,6 +128,8 @@ def test_keys_change_hands_and_keep_their_events_states_and_order_whoever_dies(t
 def test_most_histories_have_plans():
     with pytest.MonkeyPatch.context() as patch:
         assert play([60, 200, 200, 200], 3, patch) > 2
+    with pytest.MonkeyPatch.context() as patch:
+        assert play([60, 200, 200, 200], 3, patch, PlansOfJoin) > 2
 
 
 @pytest.mark.parametrize(("module", "name", "instead"), [
@@ -123,7 +147,7 @@ def test_worlds_go_wrong_where_a_part_of_that_is_left_out(module, name, instead)
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 @settings(max_examples=2_000, deadline=None)
-@given(turns_between=histories, seed=st.integers(0, 2**32))
-def test_thousands_of_histories_keep_every_key_whole(turns_between, seed):
+@given(turns_between=histories, seed=st.integers(0, 2**32), kind=st.sampled_from([Plans, PlansOfJoin]))
+def test_thousands_of_histories_keep_every_key_whole(turns_between, seed, kind):
     with pytest.MonkeyPatch.context() as patch:
-        play(turns_between, seed, patch)
+        play(turns_between, seed, patch, kind)

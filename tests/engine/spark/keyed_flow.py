@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,7 +28,15 @@ KEPT = {"keep_events": 1_000_000}
 OBSERVED = ("SELECT {sensor} AS sensor_id, 'load' AS obs, CAST(_seq AS double) AS value, "
             "CAST(_seq AS string) AS msg_id, '' AS meta, CAST(_seq % 3 AS string) AS kind FROM input")
 WINDOW = {"aggregates": ["n=count(*)", "last=last(kind)"], "size": 2, "by": ["sensor_id"]}
+REACH_MS = {"before": 1_200, "after": 100}  # of a pair: the sensor's reading before, or the one at the same time
+SIDES = {
+    "lefts": "SELECT sensor_id, kind, CAST(_seq AS bigint) AS n, 'l' AS side FROM input",
+    "rights": "SELECT sensor_id, CAST(_seq AS bigint) AS n, 'r' AS side FROM input WHERE _seq % 3 = 0"}
 CONFIGS = {
+    **{side: ("sql", {"query": query}) for side, query in SIDES.items()},
+    "pairs": ("join", {
+        "on": ["sensor_id"], "left": "side = 'l'", "left_columns": ["kind", "l=n"], "right": "side = 'r'",
+        "right_columns": ["r=n"], "unmatched": "emit", **{name: reach / 1000 for name, reach in REACH_MS.items()}}),
     "blocks": ("accumulate", {"window": READINGS, "by": ["sensor_id"]}),
     "smooth": ("interpolate", {"window": 2}),
     "means": ("block_average", {"window": READINGS, "by": ["sensor_id", "obs"]}),
@@ -38,8 +46,8 @@ CONFIGS = {
 }
 BRANCHES = {
     "collected": ("blocks",), "averaged": ("smooth", "means"), "summed": ("heavy",), "counted": ("windows",),
-    "passed": ("firsts",)}
-BY_MARKS = ("windows", "firsts")  # who gives keys of these away leaves
+    "passed": ("firsts",), "paired": ("pairs",)}
+BY_MARKS = ("windows", "firsts", "pairs")  # who gives keys of these away leaves
 
 
 class KeyedFlow:
@@ -57,25 +65,31 @@ class KeyedFlow:
         self.pauses = 0
         self.keyed = tuple(task for output in self.outputs for task in BRANCHES[output])
         numbers = (f"f{rig.version + 1}-{number}" for number in itertools.count())
-        self.ids = dict(zip(("observed", *self.keyed, *self.outputs), numbers, strict=False))
+        streams = [stream for output in self.outputs for stream in self._streams_of(output)]
+        self.ids = dict(zip(dict.fromkeys(task for stream in streams for task in stream), numbers, strict=False))
         self.tasks = [
             RunningTask("numbers", "numbers", {"rate_per_s": RATE_PER_S}, ()),
             RunningTask("untimely", "untimely", {"began_ms": BEGAN_MS}, ("numbers",)),
             RunningTask("observed", "sql", {"query": OBSERVED.format(sensor=self.sensor)}, ("untimely",)),
         ]
         self.fragments = {self.ids["observed"]: Fragment(
-            self.ids["observed"], ("numbers", "untimely", "observed"), self.slot(), 3,
-            {"observed": tuple(self.ids[BRANCHES[output][0]] for output in self.outputs)})}
-        for output in self.outputs:
-            for parent, task in itertools.pairwise(("observed", *BRANCHES[output], output)):
-                self.tasks.append(RunningTask(task, *CONFIGS.get(task, ("kept", KEPT)), (parent,)))
-                fragment_id = self.ids[parent]
-                if parent != "observed":
-                    self.fragments[fragment_id] = replace(
-                        self.fragments[fragment_id], outlets={parent: (self.ids[task],)})
-                self.fragments[self.ids[task]] = Fragment(self.ids[task], (task,), self.slot(), 1)
+            self.ids["observed"], ("numbers", "untimely", "observed"), self.slot(), 3)}
+        for task in [task for task in self.ids if task != "observed"]:
+            parents = tuple(parent for parent, child in streams if child == task)
+            self.tasks.append(RunningTask(task, *CONFIGS.get(task, ("kept", KEPT)), parents))
+            self.fragments[self.ids[task]] = Fragment(self.ids[task], (task,), self.slot(), 1)
+        for parent in {parent for parent, _ in streams}:
+            readers = tuple(self.ids[child] for other, child in streams if other == parent)
+            self.fragments[self.ids[parent]] = replace(self.fragments[self.ids[parent]], outlets={parent: readers})
         self.publish()
         self.is_over()
+
+    @staticmethod
+    def _streams_of(output: str) -> list[tuple[str, str]]:
+        """What feeds an output: one task after the other, but that a join has two sides."""
+        if output == "paired":
+            return [*(("observed", side) for side in SIDES), *((side, "pairs") for side in SIDES), ("pairs", output)]
+        return [*itertools.pairwise(("observed", *BRANCHES[output], output))]
 
     def slot(self) -> str:
         return f"{NODE}/{self.chance.randint(0, 1)}"
@@ -197,7 +211,7 @@ class KeyedFlow:
             by_key: dict[str, list[dict[str, Any]]] = defaultdict(list)
             for row in self.rows(output):
                 by_key[f"{row['sensor_id']}{row['kind'] if output == 'passed' else ''}"].append(row)
-            assert len(by_key) == SENSORS * (3 if output == "passed" else 1)
+            assert len(by_key) == SENSORS * (3 if output == "passed" else 1), output
             getattr(self, f"_check_{output}")(by_key)
 
     def _check_collected(self, by_key: dict[str, list[dict[str, Any]]]) -> None:
@@ -249,6 +263,32 @@ class KeyedFlow:
                 alone[f"{sensor}{kind}"].append(seq)
         given = {key: [row["_seq"] for row in rows] for key, rows in by_key.items()}
         assert given == {key: alone[key][:len(own)] for key, own in given.items()}
+
+    def _check_paired(self, by_key: dict[str, list[dict[str, Any]]]) -> None:
+        """By plain loops: all pairs of readings that are not late in their stream. A left one that comes alone says
+        that all pairs of those before it have come."""
+        sides: dict[str, dict[str, list[tuple[int, int]]]] = {side: defaultdict(list) for side in SIDES}
+        lates = 0
+        for side, own in sides.items():
+            latest = 0
+            for seq, sensor, _, time in self._readings(by_key):
+                if side == "lefts" or seq % 3 == 0:
+                    if time >= latest:
+                        own[sensor].append((seq, time))
+                    lates += time < latest
+                    latest = max(latest, time)
+        assert lates
+        for sensor, rows in by_key.items():
+            pairs = [
+                (left, right) for left, time in sides["lefts"][sensor] for right, other in sides["rights"][sensor]
+                if time - REACH_MS["before"] <= other <= time + REACH_MS["after"]]
+            alone = {left for left, _ in sides["lefts"][sensor]} - {left for left, _ in pairs}
+            all_rows = Counter([*pairs, *((left, None) for left in alone)])
+            given = Counter((row["l"], row["r"]) for row in rows)
+            settled = max(left for left, right in given if right is None)
+            assert not given - all_rows, "none that is not, and none twice"
+            assert not [row for row in all_rows - given if row[0] <= settled], "all that is settled has come"
+            assert settled > max(left for left, _ in given) / 2
 
     def _readings(self, by_key: dict[str, list[dict[str, Any]]]) -> Iterator[tuple[int, str, str, int]]:
         """All up to some behind the last one that is in a result: number, sensor, kind and event time."""

@@ -88,7 +88,20 @@ def by_what_was_counted(flow: SkewedFlow) -> None:
     assert max(counts) / sum(counts) < 0.65, "two keys of which each has 0.4 are in two bundles"
 
 
-@pytest.mark.long  # the test above has a fixed history of three kinds of outputs
+def test_a_join_has_one_bundle_then_three_then_two_and_a_slot_dies_in_between(rig: Rig):
+    flow = KeyedFlow(rig, 3, ["paired"])
+    flow.grows()
+    flow.divide(bundles(3), "pairs")
+    flow.is_over()
+    flow.grows()
+    flow.divide(bundles(2), "pairs")
+    kill(rig, "1")
+    flow.is_over()
+    flow.grows()
+    flow.check()
+
+
+@pytest.mark.long  # the tests above have a fixed history of three kinds of outputs
 @pytest.mark.timeout(1_800)
 @pytest.mark.parametrize("seed", range(100))
 def test_a_history_by_chance_changes_no_result_of_any_key(rig: Rig, seed: int):

@@ -15,7 +15,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from scheduler.contracts.offsets import Offset
 from scheduler.model.settings_of_fragments import OPEN_EVENTS, OPEN_S
 from workers import broker_client
-from workers.library.watermarks import TOLD
+from workers.library.watermarks import STREAM_NUMBER, TOLD
 
 from . import keys
 from .channel_config import ChannelConfig
@@ -27,6 +27,10 @@ WARMING, FOR_KEYS = "warming", "keys"  # when an alternate works beside the one 
 
 class ChannelNotOpen(RuntimeError):
     """A channel was read before it was opened: its schema is not known yet."""
+
+
+class KeysDiffer(RuntimeError):
+    """Streams whose parts are read together were divided by columns of several types."""
 
 
 def spark_conf(config: ChannelConfig) -> dict[str, str]:
@@ -57,6 +61,7 @@ def read_channels(
     spark: SparkSession, config: ChannelConfig, *, inputs: Sequence[str | Sequence[str]], reader: str,
     writes: Sequence[str] = (), begin: Mapping[str, Offset] = MappingProxyType({}), threads: int = 1, gate: str = "",
     real_time: bool = False, idle_ms: int = 0, source: str = "", marks: bool = False,
+    numbered: bool = False, key: Sequence[str] = (),
 ) -> DataFrame:
     """The interleaved events of some streams, as one streaming DataFrame.
 
@@ -86,9 +91,15 @@ def read_channels(
     marks : bool
         Whether there is a column with what parts are told of the marks of partitions (``workers.library.watermarks``),
         and a row that is no event where they are told behind their last one.
+    numbered : bool
+        Whether there is a column with the number of an event's stream, from 0, whose metadata says how many there are.
+    key : sequence of str
+        Columns by which parts were divided: each stream has them, of one type, for its writer knows no other.
 
     Raises
     ------
+    KeysDiffer
+        The streams have a column of the key in several types, or one of them lacks it.
     ChannelNotOpen
         A channel is not open, so that its schema is unknown.
     """
@@ -96,6 +107,7 @@ def read_channels(
     siblings = ",".join(channel for group in groups for channel in group)
     with broker_client.connect(config.redis_url) as client:
         schemas = [_schema(client, group) for group in groups]
+    require_one_type(schemas, key)
     if marks:  # a row that is no event has nothing else
         schemas = [StructType([
             *(StructField(field.name, field.dataType, metadata=field.metadata) for field in schema),
@@ -113,10 +125,23 @@ def read_channels(
             **_open(real_time),
         }
         streams.append(_read(spark, config, "weir.ChannelProvider", options, schema))
+    if numbered:
+        streams = [stream.withColumn(STREAM_NUMBER, functions.lit(number).cast("bigint"))
+                   for number, stream in enumerate(streams)]
     if len(streams) == 1:
         return streams[0]
     both = reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), streams)
+    both = both.withMetadata(STREAM_NUMBER, {"streams": len(streams)}) if numbered else both
     return both.coalesce(threads)
+
+
+def require_one_type(schemas: Sequence[StructType], key: Sequence[str]) -> None:
+    """Raise ``KeysDiffer`` where streams do not all have each of these columns, with one type."""
+    for name in key:
+        kinds = [schema[name].dataType.simpleString() if name in schema.names else "none" for schema in schemas]
+        if len({*kinds}) != 1 or "none" in kinds:
+            raise KeysDiffer(f"The streams were divided by their column {name}, but have it as {', '.join(kinds)}. "
+                             "Cast it to one type before they meet, and submit the dataflow again.")
 
 
 def gather(events: DataFrame, *, threads: int) -> DataFrame:

@@ -253,11 +253,15 @@ def _input(
 ) -> DataFrame:
     begin = chain.beginning
     if task_type.kind != "source" or task_type.connector is not None:
+        is_part = all(map(keys.is_part, chain.inputs[0]))
         return read_channels(
             spark, config, inputs=chain.inputs, reader=chain.fragment, writes=chain.written, begin=begin.offsets,
             threads=chain.threads, gate=begin.gate, real_time=chain.real_time, idle_ms=_idle_ms(chain.tasks),
             source=chain.tasks[0].id if chain.at_work and task_type.kind == "source" else "",
-            marks=task_type.by_marks is not None and all(map(keys.is_part, chain.inputs[0])),
+            marks=is_part and task_type.by_marks is not None,
+            numbered=task_type.several_streams and len(chain.inputs) > 1,
+            key=task_type.key_columns(chain.tasks[0].config) if is_part and len(chain.inputs) > 1 and task_type.by_key
+            else (),
         )
     if chain.threads > 1:
         raise FragmentFailed(f"task {chain.tasks[0].id}: a source works on one thread, not on {chain.threads}")
