@@ -43,6 +43,7 @@ class Clients:
         self.heard_s: list[float] = []
         self.snapshots_s: list[float] = []
         self.received_bytes = 0
+        self.failed: list[BaseException] = []  # why pages were closed before
 
     def began(self, number: int) -> None:
         """A change is made now."""
@@ -86,6 +87,8 @@ class Clients:
     async def close(self) -> int:
         """Close all; how many the site had closed before."""
         closed = sum(reader.done() for reader in self._readers)
+        self.failed = [
+            error for reader in self._readers if reader.done() and (error := reader.exception()) is not None]
         for reader in self._readers:
             reader.cancel()
         for socket in self._idle:

@@ -96,7 +96,8 @@ class OpenPages:
             result for result in await asyncio.gather(*asking, return_exceptions=True) if isinstance(result, Exception)]
         closed = await self._clients.close() if self._clients else 0
         if error is None and (failed or closed):
-            raise RuntimeError(f"{closed} pages were closed by the site; asking failed: {failed[:1]}")
+            why = self._clients.failed[:1] if self._clients else []
+            raise RuntimeError(f"{closed} pages were closed: {why}; asking failed: {failed[:1]}")
 
     def _changed(self, page: _LivePage, delta: str) -> None:
         """Ask for the page anew soon, once for changes that come close together."""
