@@ -117,10 +117,10 @@ def _until_all_run() -> list[str]:
 
 
 async def _measure(running: RunningSite, options: argparse.Namespace) -> list[dict[str, Any]]:
-    rows = [await _part(running, options, pages=0)]
-    if options.pages:
-        async with OpenPages(running.port, pages_of(running, options.pages)):
-            rows.append(await _part(running, options, pages=options.pages))
+    rows = []
+    for pages in (0, options.pages) if options.pages else (0,):
+        async with OpenPages(running.port, pages_of(running, pages)) as opened:
+            rows.append(await _part(running, options, opened))
     return rows
 
 
@@ -136,16 +136,18 @@ def pages_of(running: RunningSite, count: int) -> list[Visit]:
         itertools.cycle(running.cookies), kinds, range(count), strict=False)]
 
 
-async def _part(running: RunningSite, options: argparse.Namespace, *, pages: int) -> dict[str, Any]:
-    """Cores of each process over the seconds asked for."""
+async def _part(running: RunningSite, options: argparse.Namespace, opened: OpenPages) -> dict[str, Any]:
+    """Cores of each process over the seconds asked for, and what the pages asked for meanwhile."""
     await asyncio.sleep(options.warm_up)
+    asked = opened.requests
     before, began_s = {name: site.cpu_s(process) for name, process in running.processes.items()}, time.monotonic()
     await asyncio.sleep(options.seconds)
     over_s = time.monotonic() - began_s
     cores = {name: (site.cpu_s(process) - before[name]) / over_s for name, process in running.processes.items()}
     memory_mb = {name: site.memory_mb(process) for name, process in running.processes.items()}
     return {
-        "dataflows": len(running.dataflows), "pages": pages,
+        "dataflows": len(running.dataflows), "pages": len(opened.visits),
+        "requests/s": round((opened.requests - asked) / over_s, 1),
         "site": round(sum(used for name, used in cores.items() if name not in OTHERS), 4),
         **{name: round(used, 4) for name, used in cores.items()},
         **{f"{name} MB": round(mb) for name, mb in memory_mb.items()}}

@@ -67,15 +67,16 @@ class OpenPages:
     """
 
     def __init__(self, port: int, visits: Sequence[Visit]) -> None:
-        self._port, self._visits = port, visits
+        self._port, self.visits = port, visits
         self._clients: Clients | None = None
         self._asking: list[asyncio.Task] = []
         self._refreshing: dict[_LivePage, asyncio.Task] = {}
         self._moving: frozenset[str] = frozenset()
+        self.requests = 0  # so far, without snapshots
 
     async def __aenter__(self) -> OpenPages:
         live = []
-        for visit in self._visits:
+        for visit in self.visits:
             text = await asyncio.to_thread(self._get, visit, visit.path)
             for path, every_s in asked_by(text, visit):
                 self._asking.append(asyncio.create_task(self._ask(visit, path, every_s)))
@@ -116,6 +117,7 @@ class OpenPages:
             await asyncio.sleep(every_s)
 
     def _get(self, visit: Visit, path: str) -> str:
+        self.requests += 1
         connection = HTTPConnection("127.0.0.1", self._port, timeout=60)
         try:
             connection.request("GET", path, headers={"Cookie": visit.cookie})
