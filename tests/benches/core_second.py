@@ -13,6 +13,7 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import statistics
 import tempfile
 import time
@@ -23,6 +24,7 @@ from typing import Any
 
 import redis
 
+from scheduler.model.canonical import canonical_config
 from scheduler.model.dataflow import Task
 from tests.benches.arguments import count
 from tests.benches.engine import Driver, bench
@@ -30,13 +32,22 @@ from tests.benches.flink.cluster import flink
 from tests.benches.results import machine, table, write
 from tests.benches.tree_usage import used_s
 from workers.engine.observed import read_meters
+from workers.library.registry import task_types
 
 SENSORS, FILES, WINDOW_S = 100, 10, 10
 LOWEST, HIGHEST = 10.0, 30.0
 BEGINS_MS = 1_700_000_000_000
 TRIGGER_MS = 1000
 ENDS_WITHIN_S = 600.0
-RECORDING = "readings"  # a folder of files, in the order of their names and of when they were written
+# A folder of files, in the order of their names and of when they were written; and all of it in one file of another
+# folder, for Flink reads files in any order, and a window whose end has passed takes no more.
+RECORDING, WHOLE = "readings", "whole"
+CHAIN = (
+    ("replay", {"path": RECORDING, "format": "json", "time_column": "at", "rate_per_s": 1_000_000.0}),
+    ("json_parse", {"field": "json", "columns": ["sensor", "value:double", "at:bigint"]}),
+    ("range_filter", {"ranges": {"value": [LOWEST, HIGHEST]}}),
+    ("window", {"size": WINDOW_S, "by": ["sensor"], "aggregates": ["mean=avg(value)"]}),
+    ("output", {"name": "means"}))
 PARSED = "sensor string, value double, at bigint"
 
 
@@ -53,6 +64,11 @@ def record(folder: Path, events: int, *, seed: int = 42) -> int:
                 if LOWEST <= reading["value"] <= HIGHEST:
                     windows.add((at_ms // (1000 * WINDOW_S), reading["sensor"]))
         os.utime(folder / RECORDING / f"{number}.json", (BEGINS_MS / 1000 + number,) * 2)
+    (folder / WHOLE).mkdir()
+    with (folder / WHOLE / "readings.json").open("wb") as whole:
+        for number in range(FILES):
+            with (folder / RECORDING / f"{number}.json").open("rb") as file:
+                shutil.copyfileobj(file, whole)
     last = max(window for window, _ in windows)
     return sum(window < last for window, _ in windows)
 
@@ -60,13 +76,7 @@ def record(folder: Path, events: int, *, seed: int = 42) -> int:
 def on_weir(folder: Path, events: int, results: int, rounds: int) -> list[float]:
     """CPU seconds of each round."""
     os.environ["WEIR_REPLAY_DIRS"] = str(folder)
-    tasks = tuple(Task(f"t{number}", name, config) for number, (name, config) in enumerate((
-        ("replay", {"path": RECORDING, "format": "json", "time_column": "at", "repeat": False,
-                    "rate_per_s": 1_000_000.0}),
-        ("json_parse", {"field": "json", "columns": ["sensor", "value:double", "at:bigint"]}),
-        ("range_filter", {"ranges": {"value": [LOWEST, HIGHEST]}, "outside": "drop"}),
-        ("window", {"size": WINDOW_S, "by": ["sensor"], "aggregates": ["mean=avg(value)"]}),
-        ("output", {"name": "means"}))))
+    tasks = tuple(Task(name, name, canonical_config(task_types()[name], config)) for name, config in CHAIN)
     with bench() as at, redis.Redis.from_url(at.url) as broker:
         driver = Driver(at)
 
@@ -116,7 +126,7 @@ def on_flink(folder: Path, events: int, results: int, rounds: int) -> list[float
     """CPU seconds of each round."""
     with tempfile.TemporaryDirectory(prefix="weir-flink-") as name, flink(Path(name), slots=1) as cluster:
         program = cluster.compiled("CoreSecond")
-        arguments = (str(folder / RECORDING), str(LOWEST), str(HIGHEST), str(WINDOW_S))
+        arguments = (str(folder / WHOLE), str(LOWEST), str(HIGHEST), str(WINDOW_S))
         return list(_taken(
             lambda number: cluster.run(program, *arguments), rounds, cluster.job_manager, cluster.task_manager))
 
