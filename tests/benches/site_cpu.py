@@ -139,7 +139,7 @@ def pages_of(running: RunningSite, count: int) -> list[Visit]:
 async def _part(running: RunningSite, options: argparse.Namespace, opened: OpenPages) -> dict[str, Any]:
     """Cores of each process over the seconds asked for, and what the pages asked for meanwhile."""
     await asyncio.sleep(options.warm_up)
-    asked = opened.requests
+    requests_before = opened.requests
     before, began_s = {name: site.cpu_s(process) for name, process in running.processes.items()}, time.monotonic()
     await asyncio.sleep(options.seconds)
     over_s = time.monotonic() - began_s
@@ -147,7 +147,7 @@ async def _part(running: RunningSite, options: argparse.Namespace, opened: OpenP
     memory_mb = {name: site.memory_mb(process) for name, process in running.processes.items()}
     return {
         "dataflows": len(running.dataflows), "pages": len(opened.visits),
-        "requests/s": round((opened.requests - asked) / over_s, 1),
+        "requests/s": round((opened.requests - requests_before) / over_s, 1),
         "site": round(sum(used for name, used in cores.items() if name not in OTHERS), 4),
         **{name: round(used, 4) for name, used in cores.items()},
         **{f"{name} MB": round(mb) for name, mb in memory_mb.items()}}
