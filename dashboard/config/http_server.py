@@ -32,14 +32,15 @@ class SiteProtocol(HttpToolsProtocol):
             self._await_headers()
 
     def data_received(self, data: bytes) -> None:
-        """Read on; between two requests a deadline begins with the first byte."""
+        """Read on; between two requests a deadline begins with the first byte. A live connection has no more requests:
+        another protocol has its transport then."""
         if self.transport.is_closing():
             return
         if self._is_refused:  # only who has been read from reads the answer
             self._refuse()
             return
         super().data_received(data)
-        is_between = self.cycle is None or self.cycle.response_complete
+        is_between = self.transport.get_protocol() is self and (self.cycle is None or self.cycle.response_complete)
         if is_between and self._timer is None and self.parser is not None and not self.transport.is_closing():
             self._await_headers()
 

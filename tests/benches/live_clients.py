@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -27,11 +27,15 @@ class Page:
 
 
 class Clients:
-    """All pages; what they hear, and how long that and their snapshots took."""
+    """All pages; what they hear, and how long that and their snapshots took. Each difference that comes is given to
+    ``on_delta``, as text."""
 
-    def __init__(self, port: int, pages: Sequence[Page]) -> None:
+    def __init__(
+        self, port: int, pages: Sequence[Page], *, on_delta: Callable[[Page, str], None] | None = None
+    ) -> None:
         self._port = port
         self._pages = pages
+        self._on_delta = on_delta
         self._began_s: dict[int, float] = {}
         self._readers: list[asyncio.Task] = []
         self._idle: list[websockets.ClientConnection] = []
@@ -39,6 +43,7 @@ class Clients:
         self.heard_s: list[float] = []
         self.snapshots_s: list[float] = []
         self.received_bytes = 0
+        self.failed: list[BaseException] = []  # why pages were closed before
 
     def began(self, number: int) -> None:
         """A change is made now."""
@@ -82,6 +87,8 @@ class Clients:
     async def close(self) -> int:
         """Close all; how many the site had closed before."""
         closed = sum(reader.done() for reader in self._readers)
+        self.failed = [
+            error for reader in self._readers if reader.done() and (error := reader.exception()) is not None]
         for reader in self._readers:
             reader.cancel()
         for socket in self._idle:
@@ -102,6 +109,8 @@ class Clients:
                 if change and int(change[1]) > last:
                     last = int(change[1])
                     self.heard_s.append(at_s - self._began_s[last])
+                if self._on_delta is not None and text.startswith('{"type":"delta"'):
+                    self._on_delta(page, text)
                 if text.startswith('{"type":"refetch"'):
                     seq = await self._snapshot(page)
                     await socket.send(json.dumps({"type": "subscribe", "topic": page.topic, "seq": seq}))

@@ -5,13 +5,14 @@ clock, on a database and a broker of its own. What runs is played: the rows of d
 and one process publishes through the broker each second what agents of some nodes would report of what the site asks
 them to run, and counts in the queries' meters. CPU is told by process; that of the played nodes counts nowhere. A page
 that stands open is the page, its snapshot and live topic, and what its scripts ask for every few seconds, without a
-browser. The command fails where the site takes more than 0.15 of a core.
+browser. Pages are of ten kinds: see ``pages_of``. The command fails where the site takes more than 0.15 of a core.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import os
 import sys
 import time
@@ -32,10 +33,9 @@ from workers.launcher.broker import free_port
 from workers.launcher.supervise import Service
 
 from . import site
-from .live_clients import Page
 from .planning_workload import temporary_database
 from .site_estate import let_dataflows_run
-from .site_pages import OpenPages
+from .site_pages import OpenPages, Visit
 from .what_if_workload import own_broker
 
 LIMIT_CORES = 0.15
@@ -47,12 +47,13 @@ HEARD_WITHIN_S = 60.0
 
 @dataclass(frozen=True)
 class RunningSite:
-    """Its processes by name, the broker among them; where it listens, and what runs."""
+    """Its processes by name, the broker among them; where it listens, and the dataflows and queries that run."""
 
     processes: Mapping[str, psutil.Process]
     port: int
     cookies: Sequence[str]
     dataflows: Sequence[str]
+    queries: Sequence[str]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -96,12 +97,11 @@ def running_site(*, dataflows: int, teams: int) -> Iterator[RunningSite]:
             for service in (up_services.web(options), up_services.worker(url=settings.REDIS_URL))}
         broker = redis.Redis.from_url(settings.REDIS_URL)
         processes["broker"] = psutil.Process(int(broker.info("server")["process_id"]))
-        _until_all_run()
-        yield RunningSite(processes, port, cookies, records)
+        yield RunningSite(processes, port, cookies, records, _until_all_run())
 
 
-def _until_all_run() -> None:
-    """Wait until the nodes report of every query of the estate."""
+def _until_all_run() -> list[str]:
+    """Wait until the nodes report of every query of the estate, and name them."""
     from dashboard.operations.live_view.estate_view import view_for
     from dashboard.operations.live_view.telemetry import EVERYTHING  # here: Django is set up by the command
 
@@ -110,34 +110,44 @@ def _until_all_run() -> None:
         view = view_for(EVERYTHING)
         reported = dict(view.reading.reports.queries())
         if set(view.fragment_of) <= reported.keys() | view.estate.fragments.keys() and reported:
-            return
+            return sorted(view.estate.fragments)
         if time.monotonic() > deadline:
             raise TimeoutError(f"nodes report of {len(reported)} queries only")
         time.sleep(1)
 
 
 async def _measure(running: RunningSite, options: argparse.Namespace) -> list[dict[str, Any]]:
-    rows = [await _part(running, options, pages=0)]
-    if options.pages:
-        opened = [
-            Page(running.cookies[number % len(running.cookies)],
-                 f"dataflow:{running.dataflows[number // 2 % len(running.dataflows)]}" if number % 2 else "estate")
-            for number in range(options.pages)]
-        async with OpenPages(running.port, opened):
-            rows.append(await _part(running, options, pages=options.pages))
+    rows = []
+    for pages in (0, options.pages) if options.pages else (0,):
+        async with OpenPages(running.port, pages_of(running, pages)) as opened:
+            rows.append(await _part(running, options, opened))
     return rows
 
 
-async def _part(running: RunningSite, options: argparse.Namespace, *, pages: int) -> dict[str, Any]:
-    """Cores of each process over the seconds asked for."""
+def pages_of(running: RunningSite, count: int) -> list[Visit]:
+    """So many pages that stand open: of the estate, of dataflows, and of what runs, by people of all teams in turn."""
+    dataflows, queries = itertools.cycle(running.dataflows), itertools.cycle(running.queries)
+    kinds = itertools.cycle((
+        lambda: "/", lambda: f"/dataflows/{next(dataflows)}/", lambda: "/wall/",
+        lambda: f"/dataflows/{next(dataflows)}/#performance", lambda: "/problems/",
+        lambda: f"/estate/queries/{next(queries)}", lambda: f"/estate/slots/{NODES[0]}/0",
+        lambda: f"/dataflows/{next(dataflows)}/", lambda: "/alerts/", lambda: "/estate/time"))
+    return [Visit(cookie, kind()) for cookie, kind, _ in zip(
+        itertools.cycle(running.cookies), kinds, range(count), strict=False)]
+
+
+async def _part(running: RunningSite, options: argparse.Namespace, opened: OpenPages) -> dict[str, Any]:
+    """Cores of each process over the seconds asked for, and what the pages asked for meanwhile."""
     await asyncio.sleep(options.warm_up)
+    requests_before = opened.requests
     before, began_s = {name: site.cpu_s(process) for name, process in running.processes.items()}, time.monotonic()
     await asyncio.sleep(options.seconds)
     over_s = time.monotonic() - began_s
     cores = {name: (site.cpu_s(process) - before[name]) / over_s for name, process in running.processes.items()}
     memory_mb = {name: site.memory_mb(process) for name, process in running.processes.items()}
     return {
-        "dataflows": len(running.dataflows), "pages": pages,
+        "dataflows": len(running.dataflows), "pages": len(opened.visits),
+        "requests/s": round((opened.requests - requests_before) / over_s, 1),
         "site": round(sum(used for name, used in cores.items() if name not in OTHERS), 4),
         **{name: round(used, 4) for name, used in cores.items()},
         **{f"{name} MB": round(mb) for name, mb in memory_mb.items()}}

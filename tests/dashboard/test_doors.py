@@ -219,6 +219,20 @@ class TestConnections:
         assert b"408 Request Timeout" in read_to_end(reused)
         assert until(opened(server, b"GET /login/ HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"), b"</html>")
 
+    def test_a_live_connection_outlasts_the_wait_for_headers(
+        self, committed_world: World, server: Server, settings: Any  # noqa: F811
+    ) -> None:
+        settings.HEADER_WAIT_S, client = 0.5, client_of(committed_world.vera)
+
+        async def run() -> dict[str, Any]:
+            async with connected(server, client) as live:
+                later = await asyncio.to_thread(opened, server, b"GET /")
+                assert b"408 Request Timeout" in await asyncio.to_thread(read_to_end, later)
+                await subscribe(live, "estate", 5)
+                return await received(live)
+
+        assert asyncio.run(run()) == {"type": "refetch", "topic": "estate"}
+
     def test_connections_beyond_their_number_are_told_to_come_again(
         self, committed_world: World, server: Server, settings: Any  # noqa: F811
     ) -> None:

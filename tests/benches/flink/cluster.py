@@ -50,16 +50,23 @@ class Flink:
         Path
             The folder in which each job notes the age of what comes out: a line ``<at, ms> <age, ms>``.
         """
-        classes, ages = self.folder / "classes", self.folder / "ages"
-        for made in (classes, ages):
-            made.mkdir()
-        _run(["javac", "-cp", self.jars, "-d", str(classes), str(HERE / "SmallDataflows.java")])
-        jar = self.folder / "jobs.jar"
-        _run(["jar", "--create", "--file", str(jar), "-C", str(classes), "."])
-        _run(["java", *OPENED, "-cp", f"{self.jars}:{jar}", "SmallDataflows", str(self.port), str(jar), str(ages),
-              str(jobs), str(rate_per_s)])
+        ages = self.folder / "ages"
+        ages.mkdir()
+        self.run(self.compiled("SmallDataflows"), str(ages), str(jobs), str(rate_per_s))
         _until(lambda: self._running() == jobs, f"{jobs} jobs")
         return ages
+
+    def compiled(self, program: str) -> Path:
+        """The jar of a Java program that stands beside this module, with one class at least of its name."""
+        classes, jar = self.folder / program, self.folder / f"{program}.jar"
+        classes.mkdir()
+        _run(["javac", "-cp", self.jars, "-d", str(classes), str(HERE / f"{program}.java")])
+        _run(["jar", "--create", "--file", str(jar), "-C", str(classes), "."])
+        return jar
+
+    def run(self, jar: Path, *arguments: str) -> None:
+        """Run a compiled program, which submits to this cluster: with its port, the jar and these arguments."""
+        _run(["java", *OPENED, "-cp", f"{self.jars}:{jar}", jar.stem, str(self.port), str(jar), *arguments])
 
     def _running(self) -> int:
         return self._answer("/overview").get("jobs-running", 0)
