@@ -315,6 +315,30 @@ def test_there_are_bounds_and_reasons(world: World) -> None:
         selectors.simulation(viewer_of(world.carla), run.pk)
 
 
+def test_a_team_does_not_take_all_places(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    record = recorded(world)
+    monkeypatch.setattr(services, "MOST_OPEN_TEAM", 1)
+    ask(world, record)
+    with pytest.raises(TooManySimulations, match="of people of your teams"):
+        services.start_side_by_side(actor=world.dev, dataflow_id=record.pk, algorithms=("CE",), hours=1)
+    services.start_side_by_side(actor=world.mo, dataflow_id=record.pk, algorithms=("CE",), hours=1)
+
+
+def test_people_take_turns_however_long_the_simulations_of_one_are(world: World) -> None:
+    record = recorded(world)
+    longs = [ask(world, record, algorithms=("CE", "local")) for _ in range(2)]
+    short = services.start_side_by_side(
+        actor=world.mo, dataflow_id=record.pk, algorithms=("CE",), hours=1, times=1000.0)
+
+    def parts(*runs: SimulationRun) -> int:
+        return sum(len(run.results) for run in SimulationRun.objects.filter(pk__in=[run.pk for run in runs]))
+
+    for before in range(2):  # a part each
+        advance_simulations(
+            at=timezone.now(), monotonic_s=lambda before=before: 100.0 if parts(*longs, short) > before else 0.0)
+    assert (parts(*longs), parts(short)) == (1, 1), "the oldest has begun, and the others' part comes before its next"
+
+
 def as_person(world: World, name: str) -> Client:
     """A browser of somebody."""
     client = Client()
