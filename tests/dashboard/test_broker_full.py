@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -121,16 +124,13 @@ def test_a_worker_does_not_end_for_it() -> None:
     assert app.conf.broker_channel_error_retry
 
 
-@pytest.mark.long
-def test_a_real_worker_waits_and_goes_on(small_broker, tmp_path: Path) -> None:
-    folder, client = small_broker
+@contextmanager
+def worker_of(client: redis.Redis, tmp_path: Path) -> Iterator[subprocess.Popen]:
+    """A real worker, once it waits for jobs."""
     variables = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
     environment = {**variables, "REDIS_URL": client_url(client), "WEIR_DATA_DIR": str(tmp_path / "data"),
                    "PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "dashboard.config.settings"}
     subprocess.run((sys.executable, "-P", "manage.py", "migrate", "-v", "0"), cwd=ROOT, env=environment, check=True)
-
-    def waits_for_jobs() -> bool:
-        return any(entry.get("cmd") == "brpop" for entry in client.client_list())
 
     with (tmp_path / "worker.log").open("ab") as log:
         worker = spawn(
@@ -138,17 +138,50 @@ def test_a_real_worker_waits_and_goes_on(small_broker, tmp_path: Path) -> None:
              "--concurrency", "1", "--without-gossip", "--without-mingle", "--without-heartbeat"],
             env=environment, cwd=ROOT, stdout=log)
     try:
-        until(waits_for_jobs)
+        until(lambda: waits_for_jobs(client))
+        yield worker
+    finally:
+        stop(worker, timeout_s=15)
+
+
+def waits_for_jobs(client: redis.Redis) -> bool:
+    return any(entry.get("cmd") == "brpop" for entry in client.client_list())
+
+
+@pytest.mark.long
+def test_a_real_worker_waits_and_goes_on(small_broker, tmp_path: Path) -> None:
+    folder, client = small_broker
+    with worker_of(client, tmp_path) as worker:
         ballast = fill(folder)
         refuse(client)
         until(lambda: "MISCONF" in (tmp_path / "worker.log").read_text())
         time.sleep(3)
         assert worker.poll() is None, (tmp_path / "worker.log").read_text()[-2_000:]
         ballast.unlink()
-        until(lambda: writes(client) and waits_for_jobs())
+        until(lambda: writes(client) and waits_for_jobs(client))
         assert worker.poll() is None
-    finally:
-        stop(worker, timeout_s=15)
+
+
+@pytest.mark.long
+def test_a_real_worker_that_takes_a_job_at_a_full_memory_goes_on(broker_url, broker, tmp_path: Path) -> None:
+    """The job is gone then, for it cannot be noted as taken; whoever sent it has its row, and the sweep sends it again.
+    None can be sent meanwhile, so no other goes the same way."""
+    job = 'weir:celery:weir'
+    with worker_of(broker, tmp_path) as worker, bounded(broker, more_mb=20):
+        broker.lpush("job", json.dumps({
+            "body": base64.b64encode(b"[[], {}, {}]").decode(), "content-type": "application/json",
+            "content-encoding": "utf-8", "headers": {"id": "1", "task": "weir.none", "lang": "py"},
+            "properties": {"delivery_tag": "1", "body_encoding": "base64", "delivery_info": {"routing_key": "weir"}}}))
+        fill_broker(broker)
+        with pytest.raises(redis.exceptions.OutOfMemoryError):
+            broker.lpush(job, "x")
+        broker.rename("job", job)
+        until(lambda: "maxmemory" in (tmp_path / "worker.log").read_text())
+        until(lambda: waits_for_jobs(broker))
+        print((tmp_path / "worker.log").read_text()[-3000:])
+        began = (tmp_path / "worker.log").read_text().count("maxmemory")
+        time.sleep(5)
+        assert worker.poll() is None and (tmp_path / "worker.log").read_text().count("maxmemory") == began
 
 
 def client_url(client: redis.Redis) -> str:

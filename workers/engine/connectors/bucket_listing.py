@@ -1,8 +1,8 @@
 """What a bucket holds, by its own listing (ListObjectsV2), and parts of its objects (GetObject); signed by Signature
 Version 4.
 
-No client of S3's does it: those that are at hand follow redirects, to whatever address a store names, and have no keys
-with an empty part (``a//b``).
+The client that is at hand gives up a whole listing for one key with an empty part (``a//b``), and follows a redirect of
+a store to whatever address it names.
 
 References
 ----------

@@ -22,6 +22,9 @@ from .contract import SourceAway, SourceRefused
 AGAIN = "It is tried again by itself."
 
 
+_PART = re.compile(r"(?!\.{1,2}$)[^\x00-\x1f\x7f]+")  # of an object's path; what a path leaves out, or follows, is none
+
+
 class FileGone(Exception):
     """A file is not there any more, or is another one than was seen; the text says which."""
 
@@ -152,6 +155,9 @@ class Bucket:
 
     def open(self, listed: ListedFile) -> BinaryIO:
         path = f"{self._prefix}/{listed.name}" if self._prefix else listed.name
+        if not all(map(_PART.fullmatch, path.split("/"))):
+            raise FileGone("has a key by which it cannot be asked for (with //, . or .. as a part, or a control "
+                           "character); copy it to another key")
         return io.BufferedReader(_Object(self, path, listed), buffer_size=1 << 20)  # type: ignore[return-value]
 
     def part(self, line: Line, path: str, listed: ListedFile, start: int, end: int) -> bytes:
