@@ -17,11 +17,14 @@ from hypothesis import strategies as st
 from paho.mqtt import publish as publishing
 from paho.mqtt.properties import Properties, VariableByteIntegers
 
+from scheduler.contracts.offsets import START
 from scheduler.model.bounds import PACKET_BYTES
 from workers.engine.connectors import mqtt_source
 from workers.engine.connectors.contract import MOST_BYTES, MOST_MESSAGES, Message, Opening, SourceAway, SourceRefused
 from workers.engine.connectors.formats import SAMPLE_BYTES
 from workers.engine.connectors.mqtt_source import LastMessages, MqttReader, open_mqtt
+from workers.engine.sinks.contract import SinkAway, SinkOpening
+from workers.engine.sinks.mqtt_sink import MqttWriter
 
 from .authority import Authority
 from .rigs import MqttRig
@@ -172,7 +175,6 @@ def properties(count: int) -> bytes:
 @pytest.mark.parametrize(("head", "kind"), [(b"\0\1t", 0x30), (b"\0\1t\0\7", 0x32)], ids=["QoS 0", "QoS 1"])
 @pytest.mark.parametrize("count", [0, 1, 30, 200_000], ids=str)
 def test_properties_of_a_message_are_not_read_however_many_they_are(monkeypatch, head, kind, count):
-    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "127.0.0.1")
     read = []
     monkeypatch.setattr(Properties, "readProperty", lambda *_: read.append(_) or (b"", 4))
     with serving(packet(kind, head + properties(count) + b"body"), packet(0x30, b"\0\1t\0next"), version="5") as port:
@@ -182,23 +184,33 @@ def test_properties_of_a_message_are_not_read_however_many_they_are(monkeypatch,
         reader._client.disconnect()
 
 
-@pytest.mark.parametrize("unasked", [
-    packet(0x34, b"\0\1t\0\7\0body"), packet(0x20, b"\0\0" + properties(10_000)),
-    packet(0xE0, b"\0" + properties(10_000)), packet(0x40, b"\0\7\0" + properties(10_000))],
-    ids=["a message with QoS 2", "CONNACK", "DISCONNECT", "PUBACK"])
-def test_what_nobody_asked_for_ends_the_connection_and_is_not_read(monkeypatch, unasked):
-    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "127.0.0.1")
+UNASKED = {
+    "a message with QoS 2": packet(0x34, b"\0\1t\0\7\0body"), "CONNACK": packet(0x20, b"\0\0" + properties(10_000)),
+    "DISCONNECT": packet(0xE0, b"\0" + properties(10_000)), "PUBACK": packet(0x40, b"\0\7\0" + properties(10_000)),
+    "a message to a sink": packet(0x30, b"\0\1t\0body")}
+
+
+@pytest.mark.parametrize(("end", "what"), [
+    ("source", what) for what in UNASKED if what != "a message to a sink"] + [("sink", what) for what in UNASKED])
+def test_what_nobody_asked_for_ends_the_connection_and_is_not_read(monkeypatch, end, what):
     read = []
     monkeypatch.setattr(Properties, "readProperty", lambda *_: read.append(_) or (b"", 4))
-    with serving(unasked, version="5") as port:
-        reader = reader_of(port, version="5")
-        with pytest.raises(SourceAway, match="protocol"):
-            take(reader, 1)
-        assert not reader._client._in_messages and not read
+    with serving(UNASKED[what], version="5") as port:
+        if end == "source":
+            client = reader_of(port, version="5")
+            with pytest.raises(SourceAway, match="protocol"):
+                take(client, 1)
+        else:
+            client = MqttWriter(SinkOpening("s", "t", {
+                "server": f"127.0.0.1:{port}", "topic": "t", "columns": [], "qos": 1, "retain": False, "version": "5",
+                "tls": False, "ca": None, "username": None, "password": None}, ["n"], START))
+            client._publish("t", b"1")
+            with pytest.raises(SinkAway, match="protocol"):
+                client._wait(lambda: False)
+        assert not client._client._in_messages and not read
 
 
-def test_a_topic_that_is_no_text_takes_no_message_with_it(monkeypatch):
-    monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", "127.0.0.1")
+def test_a_topic_that_is_no_text_takes_no_message_with_it():
     with serving(packet(0x30, b"\0\2\xff\xfea"), packet(0x30, b"\0\1tb")) as port:
         reader = reader_of(port)
         assert [message.body for message in take(reader, 2)] == [b"a", b"b"]

@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from scheduler.model.bounds import CONTROL_BYTES, DEAD_LETTERS, PACKET_BYTES
+from scheduler.model.bounds import DEAD_LETTERS, PACKET_BYTES
+from workers.engine.mqtt_packets import CutPacket, bound_packets
 from workers.library.reach import host_and_port, require_allowed
 
 from .certificates import tls_context
@@ -47,7 +48,6 @@ ALMOST = 16  # brokers commonly hold back after 20 unacknowledged ones
 SILENCE_S = 0.001  # after so many, this is taken for holding back
 REMEMBERED_TOPICS = 2_000  # whose last messages are known again, those that spoke last
 REMEMBER_S = 1.0  # between two positions that hold them
-RECEIVED_BYTES = 1 << 20  # at a time
 
 
 def open_mqtt(opening: Opening) -> MqttReader:
@@ -114,27 +114,6 @@ def _digest(text: bytes) -> str:
     return base64.b64encode(hashlib.blake2b(text, digest_size=6).digest()).decode()
 
 
-class _CutPacket(bytearray):
-    """The beginning of a packet that is larger than one may be: the protocol lets it be 256 MB."""
-
-    def __iadd__(self, received: Any) -> _CutPacket:
-        super().__iadd__(received[:max(0, PACKET_BYTES.most - len(self))])
-        return self
-
-
-def _cut_properties(packet: bytearray, *, has_mid: bool) -> None:
-    """Take a message's properties out of its packet (MQTT 5, 3.3.2.3). Where they claim to be longer than what is there
-    of the packet, nothing is left behind them."""
-    begin = 2 + int.from_bytes(packet[:2]) + (2 if has_mid else 0)
-    length, behind = 0, begin
-    for place, digit in enumerate(packet[begin:begin + 4]):
-        length, behind = length | (digit & 0x7F) << 7 * place, begin + place + 1
-        if not digit & 0x80:
-            break
-    if length:
-        packet[begin:behind + length] = b"\0"
-
-
 class MqttReader:
     """A client with a session of its own, driven by the thread that polls."""
 
@@ -143,9 +122,9 @@ class MqttReader:
 
     def __init__(self, opening: Opening) -> None:
         import paho.mqtt.client as mqtt
-        from paho.mqtt.enums import CallbackAPIVersion, MessageType
+        from paho.mqtt.enums import CallbackAPIVersion
 
-        self._mqtt, self._config, self._publish = mqtt, opening.config, MessageType.PUBLISH
+        self._mqtt, self._config = mqtt, opening.config
         self._is_5 = opening.config["version"] == "5"
         self._id = f"weir-{opening.task[:18]}"
         self._refused = ""
@@ -165,7 +144,7 @@ class MqttReader:
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
         self._client.on_message = self._on_message
-        self._bound_packets()
+        bound_packets(self._client, most_bytes=PACKET_BYTES.most)
         self._secure(self._client)
         try:
             self._connect()
@@ -230,35 +209,6 @@ class MqttReader:
             self._client.loop(0.2)
 
     # -- the connection ------------------------------------------------------------------------------------------------
-
-    def _bound_packets(self) -> None:
-        """Let the client keep no more of a packet than one may have: it keeps all of it, and copies that."""
-        client, receive = self._client, self._client._sock_recv
-
-        def received(size: int) -> bytes:
-            packet = client._in_packet
-            if packet["remaining_length"] > PACKET_BYTES.most and not isinstance(packet["packet"], _CutPacket):
-                packet["packet"] = _CutPacket(packet["packet"])
-            return receive(min(size, RECEIVED_BYTES))
-
-        client._sock_recv = received
-        handle = client._packet_handle
-
-        def handled() -> Any:
-            """Look at a packet that is there before the client reads it. It copies the rest of all properties for each
-            of them, which takes the square of their length: 400 kB that anybody publishes took 17 s of all sources of
-            the node. Nothing reads a message's properties, so they are cut out."""
-            packet = client._in_packet
-            if packet["command"] & 0xF0 != self._publish:
-                if len(packet["packet"]) > CONTROL_BYTES.most:
-                    raise self._mqtt.MalformedPacket("larger than any that brings no message")
-            elif packet["command"] & 0x06 == 0x04:  # the client keeps these until they are released, however many
-                raise self._mqtt.MalformedPacket("QoS 2, which was not asked for")
-            elif self._is_5:
-                _cut_properties(packet["packet"], has_mid=bool(packet["command"] & 0x06))
-            return handle()
-
-        client._packet_handle = handled
 
     def _secure(self, client: Any) -> None:
         config = self._config
@@ -325,7 +275,7 @@ class MqttReader:
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
         topic = message._topic.decode(errors="replace")  # what is no text would end the source, and come again
-        if isinstance(self._client._in_packet["packet"], _CutPacket):
+        if isinstance(self._client._in_packet["packet"], CutPacket):
             self._lost.append(DeadLetter(
                 f"is of more than {PACKET_BYTES.most:,} bytes", topic, bytes(message.payload[:SAMPLE_BYTES])))
             if message.qos:
@@ -351,6 +301,7 @@ class MqttReader:
         self._client.loop(0.2)
         clean = self._mqtt.Client(
             self._client._callback_api_version, client_id=self._id, clean_session=True, protocol=self._mqtt.MQTTv311)
+        bound_packets(clean)
         self._secure(clean)
         host, port = host_and_port(self._config["server"], usual_port=8883 if self._config["tls"] else 1883)
         clean.connect(host, port)
