@@ -96,6 +96,8 @@ def test_the_estate_is_led_at_a_full_broker(broker, tmp_path):
         publisher._flush()
         assert json.loads(broker.get(keys.observed("n1"))) == {"node": "n1"}
         assert 0 < broker.ttl(keys.observed("n1")) < 1_000
+        publisher._keep_room()
+        assert broker.exists(keys.CROWDED)
         assert desired_publishing.publish(broker, desired) and desired_publishing.stands(broker, desired)
 
 
