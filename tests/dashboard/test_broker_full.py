@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,7 +24,6 @@ from tests.dashboard.building import World
 from tests.engine.filled_broker import bounded
 from tests.engine.filled_broker import fill as fill_broker
 from tests.small_disk import fill, small_disk
-from workers.engine.broker_room import memory_of
 from workers.engine.spark.failure_messages import BROKER_DISK_IS_FULL, BROKER_IS_FULL, explain_error
 from workers.launcher import broker as embedded
 from workers.processes import spawn, stop
@@ -123,15 +119,20 @@ def test_a_full_memory_is_named_with_a_remedy_and_passes_by_itself(broker_url, b
 
 def test_a_worker_does_not_end_for_it() -> None:
     assert app.conf.broker_channel_error_retry
+    with app.connection_for_read() as connection:
+        assert issubclass(redis.exceptions.OutOfMemoryError, tuple(connection.channel_errors)), "nor for a full memory"
 
 
-@contextmanager
-def worker_of(client: redis.Redis, tmp_path: Path) -> Iterator[subprocess.Popen]:
-    """A real worker, once it waits for jobs."""
+@pytest.mark.long
+def test_a_real_worker_waits_and_goes_on(small_broker, tmp_path: Path) -> None:
+    folder, client = small_broker
     variables = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
     environment = {**variables, "REDIS_URL": client_url(client), "WEIR_DATA_DIR": str(tmp_path / "data"),
                    "PYTHONPATH": str(ROOT), "DJANGO_SETTINGS_MODULE": "dashboard.config.settings"}
     subprocess.run((sys.executable, "-P", "manage.py", "migrate", "-v", "0"), cwd=ROOT, env=environment, check=True)
+
+    def waits_for_jobs() -> bool:
+        return any(entry.get("cmd") == "brpop" for entry in client.client_list())
 
     with (tmp_path / "worker.log").open("ab") as log:
         worker = spawn(
@@ -139,55 +140,17 @@ def worker_of(client: redis.Redis, tmp_path: Path) -> Iterator[subprocess.Popen]
              "--concurrency", "1", "--without-gossip", "--without-mingle", "--without-heartbeat"],
             env=environment, cwd=ROOT, stdout=log)
     try:
-        until(lambda: waits_for_jobs(client))
-        yield worker
-    finally:
-        stop(worker, timeout_s=15)
-
-
-def waits_for_jobs(client: redis.Redis) -> bool:
-    return any(entry.get("cmd") == "brpop" for entry in client.client_list())
-
-
-@pytest.mark.long
-def test_a_real_worker_waits_and_goes_on(small_broker, tmp_path: Path) -> None:
-    folder, client = small_broker
-    with worker_of(client, tmp_path) as worker:
+        until(waits_for_jobs)
         ballast = fill(folder)
         refuse(client)
         until(lambda: "MISCONF" in (tmp_path / "worker.log").read_text())
         time.sleep(3)
         assert worker.poll() is None, (tmp_path / "worker.log").read_text()[-2_000:]
         ballast.unlink()
-        until(lambda: writes(client) and waits_for_jobs(client))
+        until(lambda: writes(client) and waits_for_jobs())
         assert worker.poll() is None
-
-
-@pytest.mark.long
-def test_a_real_worker_that_takes_a_job_at_a_full_memory_goes_on(broker_url, broker, tmp_path: Path) -> None:
-    """The job is gone then, for it cannot be noted as taken; whoever sent it has its row, and the sweep sends it again.
-    None can be sent meanwhile, so no other goes the same way."""
-    log, before = tmp_path / "worker.log", broker.config_get("maxmemory")["maxmemory"]
-
-    def refusals() -> int:
-        return log.read_text().count("maxmemory")
-
-    with worker_of(broker, tmp_path) as worker:
-        broker.lpush("job", json.dumps({
-            "body": base64.b64encode(b"[[], {}, {}]").decode(), "content-type": "application/json",
-            "content-encoding": "utf-8", "headers": {"id": "1", "task": "weir.none", "lang": "py"},
-            "properties": {"delivery_tag": "1", "body_encoding": "base64", "delivery_info": {"routing_key": "weir"}}}))
-        broker.config_set("maxmemory", memory_of(broker).held // 2)
-        try:
-            broker.rename("job", "weir:celery:weir")
-            until(refusals)
-            until(lambda: waits_for_jobs(broker))
-            told = refusals()
-            time.sleep(3)
-            assert worker.poll() is None and refusals() == told, "it does not begin again and again"
-        finally:
-            broker.config_set("maxmemory", before)
-        assert worker.poll() is None and waits_for_jobs(broker)
+    finally:
+        stop(worker, timeout_s=15)
 
 
 def client_url(client: redis.Redis) -> str:
