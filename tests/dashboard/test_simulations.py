@@ -315,28 +315,21 @@ def test_there_are_bounds_and_reasons(world: World) -> None:
         selectors.simulation(viewer_of(world.carla), run.pk)
 
 
-def test_a_team_does_not_take_all_places(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_team_does_not_take_all_places_and_people_take_turns(world: World, monkeypatch) -> None:
     record = recorded(world)
+    long = ask(world, record)
     monkeypatch.setattr(services, "MOST_OPEN_TEAM", 1)
-    ask(world, record)
+    chosen = {"dataflow_id": record.pk, "algorithms": ("CE",), "hours": 1, "times": 1000.0}
     with pytest.raises(TooManySimulations, match="of people of your teams"):
-        services.start_side_by_side(actor=world.dev, dataflow_id=record.pk, algorithms=("CE",), hours=1)
-    services.start_side_by_side(actor=world.mo, dataflow_id=record.pk, algorithms=("CE",), hours=1)
+        services.start_side_by_side(actor=world.dev, **chosen)
+    short = services.start_side_by_side(actor=world.mo, **chosen)
 
-
-def test_people_take_turns_however_long_the_simulations_of_one_are(world: World) -> None:
-    record = recorded(world)
-    longs = [ask(world, record, algorithms=("CE", "local")) for _ in range(2)]
-    short = services.start_side_by_side(
-        actor=world.mo, dataflow_id=record.pk, algorithms=("CE",), hours=1, times=1000.0)
-
-    def parts(*runs: SimulationRun) -> int:
-        return sum(len(run.results) for run in SimulationRun.objects.filter(pk__in=[run.pk for run in runs]))
+    def parts() -> list[int]:
+        return [len(SimulationRun.objects.get(pk=run.pk).results) for run in (long, short)]
 
     for before in range(2):  # a part each
-        advance_simulations(
-            at=timezone.now(), monotonic_s=lambda before=before: 100.0 if parts(*longs, short) > before else 0.0)
-    assert (parts(*longs), parts(short)) == (1, 1), "the oldest has begun, and the others' part comes before its next"
+        advance_simulations(at=timezone.now(), monotonic_s=lambda n=before: 100.0 if sum(parts()) > n else 0.0)
+    assert parts() == [1, 1], "the oldest has begun, and the other's part comes before its next"
 
 
 def as_person(world: World, name: str) -> Client:
