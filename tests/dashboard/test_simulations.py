@@ -315,23 +315,6 @@ def test_there_are_bounds_and_reasons(world: World) -> None:
         selectors.simulation(viewer_of(world.carla), run.pk)
 
 
-def test_a_team_does_not_take_all_places_and_people_take_turns(world: World, monkeypatch) -> None:
-    record = recorded(world)
-    long = ask(world, record)
-    monkeypatch.setattr(services, "MOST_OPEN_TEAM", 1)
-    chosen = {"dataflow_id": record.pk, "algorithms": ("CE",), "hours": 1, "times": 1000.0}
-    with pytest.raises(TooManySimulations, match="of people of your teams"):
-        services.start_side_by_side(actor=world.dev, **chosen)
-    short = services.start_side_by_side(actor=world.mo, **chosen)
-
-    def parts() -> list[int]:
-        return [len(SimulationRun.objects.get(pk=run.pk).results) for run in (long, short)]
-
-    for before in range(2):  # a part each
-        advance_simulations(at=timezone.now(), monotonic_s=lambda n=before: 100.0 if sum(parts()) > n else 0.0)
-    assert parts() == [1, 1], "the oldest has begun, and the other's part comes before its next"
-
-
 def as_person(world: World, name: str) -> Client:
     """A browser of somebody."""
     client = Client()
