@@ -45,8 +45,10 @@ class BrokerMemory:
         Parameters
         ----------
         sizes : mapping of str to int
-            Bytes, by channel.
+            How many bytes of the broker's memory each channel takes.
 
+        Examples
+        --------
         >>> sorted(BrokerMemory(70, 100).too_large({"a": 30, "b": 20, "c": 15, "d": 5}))
         ['a', 'b']
         >>> sorted(BrokerMemory(60, 100).too_large({"a": 30, "b": 20, "c": 5, "d": 5}, waiting=["b"]))

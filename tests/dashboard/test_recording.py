@@ -199,12 +199,14 @@ def test_plans_that_are_done_are_annotations_of_dataflow_and_queries(world: Worl
     assert notes[0].text == "Proposal of traffic: done."
 
 
-@pytest.mark.parametrize(("calibrated", "now", "kept"), [
+@pytest.mark.parametrize(("calibrated", "now", "expected"), [
     (10.0, 8.0, 0.8), (10.0, None, None), (None, 8.0, None), (10.0, 1e300, None), (1e-300, 1e300, None),
     (10.0, -8.0, None), (10.0, 1e-9, None), (10.0, math.nan, None)])
-def test_a_speed_that_no_core_has_is_not_kept(calibrated: float | None, now: float | None, kept: float | None) -> None:
+def test_a_speed_that_no_core_has_is_not_kept(
+    calibrated: float | None, now: float | None, expected: float | None
+) -> None:
     values = dict(_node("n1", NodeReport("n1", speed=calibrated, speed_now=now)))
-    assert values[Series(NODE, "n1", "core_speed")] == kept
+    assert values[Series(NODE, "n1", "core_speed")] == expected
 
 
 def test_events_are_of_the_narrowest_part_that_they_name() -> None:

@@ -46,13 +46,13 @@ class Store:
     def __init__(self) -> None:
         self.keys: list[str] = []
         self.status, self.body, self.taken, self.leads_to = 200, None, 0, ""
-        self.asked: list[dict[str, str]] = []
+        self.requests: list[dict[str, str]] = []
         store = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 body = store.page(parse_qs(urlsplit(self.path).query)) if store.body is None else store.body
-                store.asked.append({"path": self.path, **self.headers})
+                store.requests.append({"path": self.path, **self.headers})
                 self.send_response(store.status)
                 if store.leads_to:
                     self.send_header("Location", store.leads_to)
@@ -140,9 +140,9 @@ def test_a_part_is_asked_for_by_its_key_and_of_the_content_that_was_seen(store: 
     store.status, store.body = 206, b"x" * 100
     with bucket.open(ListedFile(0, "a/b ü+%", 100, '"tag"')) as file:
         assert len(file.read()) == 100
-    asked = store.asked[-1]
-    assert asked["path"] == "/buck/in/a/b%20%C3%BC%2B%25"
-    assert (asked["Range"], asked["If-Match"]) == ("bytes=0-99", '"tag"')
+    request = store.requests[-1]
+    assert request["path"] == "/buck/in/a/b%20%C3%BC%2B%25"
+    assert (request["Range"], request["If-Match"]) == ("bytes=0-99", '"tag"')
 
 
 def test_a_store_that_sends_more_than_was_asked_for_fills_no_memory(store: Store, bucket: Bucket) -> None:
@@ -171,7 +171,7 @@ def test_a_store_leads_nowhere_else(store: Store, bucket: Bucket, status: int) -
     with bucket.open(ListedFile(0, "key", 100)) as file, pytest.raises((SourceRefused, SourceAway)):
         file.read()
     inner.close()
-    assert not inner.asked
+    assert not inner.requests
 
 
 def test_a_store_that_is_away_is_told(store: Store) -> None:
