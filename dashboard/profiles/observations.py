@@ -141,7 +141,7 @@ def profile_held_to(
     if declared is None:
         return None
     code = jobs.code_of(declared)
-    for config in (unscoped(canonical_json(canonical_config(declared, task.config))), ""):
+    for config in (unscoped(canonical_json(canonical_config(declared, task.config)), task.type), ""):
         for record in profiles.get((task.type, config, task.scope), ()):
             if not profile_of(record).stale(version=declared.version, machine=machine, code=code):
                 return record

@@ -6,6 +6,7 @@ import json
 import math
 from dataclasses import fields, replace
 
+from dashboard import jobs
 from dashboard.jobs import TrialOrder, TrialResult
 from dashboard.profiles.models import SweepRecord, TrialRecord, Trials
 from scheduler.model.canonical import canonical_json
@@ -77,9 +78,10 @@ def trial_of(trial: TrialRecord) -> Trial:
         speed=trial.machine.get("speed"))
 
 
-def unscoped(config: str) -> str:
+def unscoped(config: str, task_type: str) -> str:
     """A config by which other tasks are looked up: the secrets and models that it names belong to no team."""
-    return canonical_json(without_teams(json.loads(config)))
+    declared = jobs.task_types().get(task_type)
+    return config if declared is None else canonical_json(without_teams(json.loads(config), declared))
 
 
 def _finite(value):

@@ -26,7 +26,7 @@ from scheduler.adaptation.side_by_side import SimulationSetup
 from scheduler.model.bounds import SIMULATED_TASKS
 from scheduler.model.errors import NothingToChange, PermissionDenied, WeirError
 
-MOST_OPEN, MOST_OPEN_EACH = 20, 2  # that wait or run: of all people, of one
+MOST_OPEN, MOST_OPEN_TEAM, MOST_OPEN_EACH = 20, 8, 2  # that wait or run: of all people, of those of a team, of one
 PART_H = 24  # a replay is played in parts of so long, each by itself
 
 
@@ -99,10 +99,15 @@ def _require(viewer: Viewer) -> None:
 def _start(actor: User, run: SimulationRun) -> SimulationRun:
     with audited(actor=actor, verb="simulation.start", subject=run, team=run.dataflow.team) as audit:
         waiting = SimulationRun.objects.filter(status__in=OPEN)
-        if waiting.filter(author=actor).count() >= MOST_OPEN_EACH or waiting.count() >= MOST_OPEN:
-            raise TooManySimulations(
-                f"You have {MOST_OPEN_EACH} simulations that are not over, or {MOST_OPEN} wait in all.",
-                remedy="Wait for one, or cancel it.")
+        of_teams = waiting.filter(author__in=User.objects.filter(teams__in=actor.teams.all()))
+        for most, whose, simulations in (
+            (MOST_OPEN_EACH, "of yours", waiting.filter(author=actor)),
+            (MOST_OPEN_TEAM, "of people of your teams", of_teams), (MOST_OPEN, "in all", waiting),
+        ):
+            if simulations.count() >= most:
+                raise TooManySimulations(
+                    f"{most} simulations {whose} are not over, and no more may be.",
+                    remedy="Wait for one, or cancel it.")
         run.save()
         audit.details["kind"] = run.kind
     return run

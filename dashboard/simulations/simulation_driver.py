@@ -28,6 +28,7 @@ from scheduler.model.errors import WeirError
 from scheduler.replay.setup import Replayed
 
 log = structlog.get_logger(__name__)
+_turns: dict[int, int] = {}  # by author, the number of the last part that this process has begun for them
 WORKS_S = 10.0  # at once: no part is begun after that
 LONGEST_PART_S = 90.0
 TELLS_S = 1.0  # how far it is, and whether it is still wanted
@@ -50,11 +51,10 @@ def is_any_open() -> bool:
 
 
 def advance_simulations(*, at: datetime, monotonic_s: Callable[[], float] = time.monotonic) -> int:
-    """Work at open simulations for some seconds, the oldest first; how many parts were done."""
+    """Work at open simulations for some seconds, part by part; how many parts were done."""
     began_s, done = monotonic_s(), 0
     while monotonic_s() - began_s < WORKS_S:
-        run = SimulationRun.objects.select_related("dataflow", "proposal__plan").filter(
-            status__in=OPEN).order_by("created").first()
+        run = _next()
         if run is None:
             break
         _change(run, {QUEUED, RUNNING}, status=RUNNING)
@@ -76,6 +76,15 @@ def advance_simulations(*, at: datetime, monotonic_s: Callable[[], float] = time
                 **({"status": DONE, "ended": at} if is_done else {}))
         done += 1
     return done
+
+
+def _next() -> SimulationRun | None:
+    """The oldest simulation of whoever has waited for a part the longest: a week of one's own holds up no other."""
+    waiting = SimulationRun.objects.filter(status__in=OPEN).order_by("created").values_list("pk", "author_id")
+    run, author = min(waiting, key=lambda each: _turns.get(each[1], 0), default=(None, None))
+    if author is not None:
+        _turns[author] = max(_turns.values(), default=0) + 1
+    return SimulationRun.objects.select_related("dataflow", "proposal__plan").filter(pk=run).first()
 
 
 def _change(run: SimulationRun, while_in: set[str], **fields: Any) -> bool:

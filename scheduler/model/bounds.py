@@ -117,6 +117,8 @@ DECIMAL_BYTES = InputBound(_EVENTS, "bytes of a decimal of Avro", 256, "a dead l
 MESSAGE_DEPTH = InputBound(_EVENTS, "levels of lists and records in a value", 64, "a dead letter")
 PACKET_BYTES = InputBound("a message of Kafka or MQTT, a row of PostgreSQL", "bytes, once decompressed", 64 * _MB,
                     "a dead letter")
+CONTROL_BYTES = InputBound("a packet of MQTT that brings no message", "bytes", 8 * _KB,
+                     "the connection ends, and is tried again")
 LOOK_MEMORY = InputBound("a look at a source", "bytes of memory of its process", 1024 * _MB,
                     "`look_too_large`: the look ends")
 POLL_EVENTS = InputBound("messages that come together", "events, once decoded", 1_000_000,

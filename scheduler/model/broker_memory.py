@@ -1,10 +1,12 @@
-"""How full the broker's memory is, and from when on sources wait for room. Pure."""
+"""How full the broker's memory is, and from when on writers of the largest channels, then all sources, wait. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-SOURCES_WAIT, GO_ON = 0.8, 0.7  # parts of the bound
+LARGEST_WAIT, ALL_GO_ON = 0.6, 0.5  # parts of the bound
+SOURCES_WAIT, GO_ON = 0.8, 0.7
 OF_BROKER = "broker"  # what a source says that it waits for, in place of a full channel
 REMEDY = (
     "Pause or remove dataflows that are far behind, or give the broker more memory (WEIR_BROKER_MEMORY_MB, or of a "
@@ -31,6 +33,36 @@ class BrokerMemory:
         [True, False, True]
         """
         return bool(self.most) and self.held > (GO_ON if was else SOURCES_WAIT) * self.most
+
+    def is_well_used(self, *, was: bool = False) -> bool:
+        """Whether the largest channels are to wait, so that nobody fills the broker for others."""
+        return bool(self.most) and self.held > (ALL_GO_ON if was else LARGEST_WAIT) * self.most
+
+    def too_large(self, sizes: Mapping[str, int], *, waiting: Collection[str] = ()) -> frozenset[str]:
+        """The channels whose writers are to wait: those that wait already, and of the others the largest, until what
+        is left holds no more than twice what is missing to where sources wait.
+
+        Parameters
+        ----------
+        sizes : mapping of str to int
+            How many bytes of the broker's memory each channel takes.
+
+        Examples
+        --------
+        >>> sorted(BrokerMemory(70, 100).too_large({"a": 30, "b": 20, "c": 15, "d": 5}))
+        ['a', 'b']
+        >>> sorted(BrokerMemory(60, 100).too_large({"a": 30, "b": 20, "c": 5, "d": 5}, waiting=["b"]))
+        ['b']
+        """
+        chosen = {channel for channel in waiting if channel in sizes}
+        others = {channel: size for channel, size in sizes.items() if channel not in chosen}
+        left = sum(others.values())
+        for channel in sorted(others, key=lambda channel: (-others[channel], channel)):
+            if left <= 2 * (SOURCES_WAIT * self.most - self.held):
+                break
+            chosen.add(channel)
+            left -= others[channel]
+        return frozenset(chosen)
 
 
 NO_BOUND = BrokerMemory()

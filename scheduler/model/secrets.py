@@ -43,11 +43,14 @@ def is_owned(value: Any) -> bool:
         isinstance(part, str) for part in value.values())
 
 
-def without_teams(config: Mapping[str, Any]) -> dict[str, Any]:
+def without_teams(config: Mapping[str, Any], task_type: TaskType) -> dict[str, Any]:
     """The config as it was submitted: the names in it, of secrets and others, belong to no team."""
-    return {
-        name: {SECRET: value[SECRET]} if is_reference(value) else value[NAME] if is_owned(value) else value
-        for name, value in config.items()}
+    named: dict[str, Any] = {
+        parameter: {SECRET: reference[SECRET]} for parameter, reference in secrets_of(config, task_type)}
+    named |= {
+        parameter.name: config[parameter.name][NAME] for parameter in task_type.parameters
+        if parameter.of_team and is_owned(config.get(parameter.name))}
+    return {**config, **named}
 
 
 def secrets_of(config: Mapping[str, Any], task_type: TaskType) -> Iterator[tuple[str, Mapping[str, str]]]:

@@ -119,6 +119,8 @@ def test_a_full_memory_is_named_with_a_remedy_and_passes_by_itself(broker_url, b
 
 def test_a_worker_does_not_end_for_it() -> None:
     assert app.conf.broker_channel_error_retry
+    with app.connection_for_read() as connection:
+        assert issubclass(redis.exceptions.OutOfMemoryError, tuple(connection.channel_errors)), "nor for a full memory"
 
 
 @pytest.mark.long

@@ -244,15 +244,16 @@ def test_a_live_source_has_the_rate_that_its_dataflow_has_everywhere(
     assert live["totals"]["events_in_per_s"] == 10.0
 
 
-def test_another_team_learns_that_a_source_is_away_and_not_which_host(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("text", "kind"), [(FROM_MQTT, "source"), (TO_MQTT, "sink")])
+def test_another_team_learns_that_another_system_is_away_and_not_which_host(
+    world: World, monkeypatch: pytest.MonkeyPatch, text: str, kind: str
 ) -> None:
-    record, task = connected(world, monkeypatch, FROM_MQTT)
-    observe(monkeypatch, node={"connectors": {"state": "running", "sources": {
+    record, task = connected(world, monkeypatch, text)
+    observe(monkeypatch, node={"connectors": {"state": "running", f"{kind}s": {
         task: {"state": "away", "since_ms": 7, "error": "mqtt.example.org is silent.", "retry_at_ms": 9}}}})
     for live in (live_estate(viewer_of(world.outsider)), live_dataflow(viewer_of(world.outsider), record.pk)):
-        assert "vehicles" in repr(live) and "mqtt.example.org" not in repr(live)
-        assert live["health"][f"source/{task}"]["state"] == "away"
+        assert record.name in repr(live) and "mqtt.example.org" not in repr(live)
+        assert live["health"][f"{kind}/{task}"]["state"] == "away"
     assert "mqtt.example.org is silent." in repr(live_estate(viewer_of(world.carla))["health"])
 
 

@@ -20,14 +20,19 @@ from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.live_view.estate_history import InvalidRange, Range, history_of
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.findings import Finding
-from dashboard.operations.live_view.recording import annotations_of_events, annotations_of_findings, values_of
+from dashboard.operations.live_view.recording import (
+    _node,
+    annotations_of_events,
+    annotations_of_findings,
+    values_of,
+)
 from dashboard.operations.selectors import dataflow_history, estate_history
 from dashboard.tasks import recording
 from dashboard.tasks.recording import BACK, RAREST_S, SHARE, TURN, LookPace, Recorder, RecorderThread
 from dashboard.teams.permissions import viewer_of
-from scheduler.contracts.reports import Reports
+from scheduler.contracts.reports import NodeReport, Reports
 from scheduler.history.memory_history import MemoryHistory
-from scheduler.history.series import ALARM, KINDS, METRICS, OVER, SECOND, Annotation, Series
+from scheduler.history.series import ALARM, KINDS, METRICS, NODE, OVER, SECOND, Annotation, Series
 from scheduler.model.errors import NotFound, WeirError
 from tests.cases import each
 from tests.dashboard.building import World, document, running
@@ -193,6 +198,16 @@ def test_plans_that_are_done_are_annotations_of_dataflow_and_queries(world: Worl
     assert {(note.kind, note.subject) for note in notes} == {
         ("dataflow", str(record.pk)), *(("query", fragment) for fragment in load_estate().fragments)}
     assert notes[0].text == "Proposal of traffic: done."
+
+
+@pytest.mark.parametrize(("calibrated", "now", "expected"), [
+    (10.0, 8.0, 0.8), (10.0, None, None), (None, 8.0, None), (10.0, 1e300, None), (1e-300, 1e300, None),
+    (10.0, -8.0, None), (10.0, 1e-9, None), (10.0, math.nan, None)])
+def test_a_speed_that_no_core_has_is_not_kept(
+    calibrated: float | None, now: float | None, expected: float | None
+) -> None:
+    values = dict(_node("n1", NodeReport("n1", speed=calibrated, speed_now=now)))
+    assert values[Series(NODE, "n1", "core_speed")] == expected
 
 
 def test_events_are_of_the_narrowest_part_that_they_name() -> None:

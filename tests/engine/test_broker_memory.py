@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -16,14 +17,15 @@ from workers.engine.agents.node_store import NodeStore
 from workers.engine.agents.supervising.broker_sync import ReportPublisher
 from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from workers.engine.agents.supervising.lease import Lease, LeaseState
-from workers.engine.broker_room import keep_room, largest, why_refused
+from workers.engine.broker_room import bound_largest, keep_room, largest, memory_of, why_refused
 from workers.engine.channels import keys, scripts
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.connectors.intake import IntakeStore
 
 pytestmark = pytest.mark.broker
 CHANNEL, VALVE = "rehearsal-n1-a.0", keys.valve("rehearsal-n1-a")  # a slot of that node reaches what is named so
-OWN = [of(CHANNEL) for of in (keys.channel, keys.meta, keys.readers)]
+OF = (keys.channel, keys.meta, keys.readers)
+OWN = [of(CHANNEL) for of in OF]
 BLOCK = b"b" * 1_000
 
 
@@ -94,6 +96,8 @@ def test_the_estate_is_led_at_a_full_broker(broker, tmp_path):
         publisher._flush()
         assert json.loads(broker.get(keys.observed("n1"))) == {"node": "n1"}
         assert 0 < broker.ttl(keys.observed("n1")) < 1_000
+        publisher._keep_room()
+        assert broker.exists(keys.CROWDED)
         assert desired_publishing.publish(broker, desired) and desired_publishing.stands(broker, desired)
 
 
@@ -127,6 +131,54 @@ def pushed(broker: redis.Redis) -> Callable[[], object]:
     names = [*(of(channel) for of in (keys.channel, keys.meta, keys.readers)), keys.connector("t"),
              keys.dead_letters("t"), keys.posted("t"), keys.answers("t")]
     return lambda: scripts.run(broker, "intake", names, ["", 0, 1, BLOCK, 1, "", "", 9, 0, 1 << 20, "", ""])
+
+
+def test_who_fills_the_broker_waits_and_nobody_else(slot, broker):
+    """A team's channels of large blocks that nobody reads, beside a channel of another team."""
+    channels, large = Channels(broker), [f"greedy-{number}-0.0" for number in range(3)]
+    for channel in large:
+        channels.open_channel(channel, schema_json="{}", readers=["r"], capacity=256)
+
+    def held_by(channel: str) -> bytes:
+        return scripts.run(broker, "backpressure", [VALVE], [keys.channel(""), keys.CROWDED, channel])[1]
+
+    def look() -> list[str]:
+        broker.delete(keys.WEIGHED)
+        keep_room(broker)
+        return bound_largest(broker)
+
+    def written(channel: str, batch: int) -> None:
+        scripts.run(broker, "write", [of(channel) for of in OF], [0, batch, 0, 1, b"b" * 600_000, 0])
+
+    store, push = IntakeStore(broker), pushed(broker)
+    bound: set[str] = set()
+    with bounded(broker, more_mb=60), deleted(broker, [keys.channel(channel) for channel in large]):
+        for batch in range(1, 41):
+            for channel in large:
+                if not held_by(channel):
+                    written(channel, batch)
+            bound |= set(look())
+        memory = memory_of(broker)
+        assert bound == set(large) and not memory.is_crowded() and memory.is_well_used(), "they fill no more of it"
+        assert {held_by(channel).decode() for channel in large} == bound
+        assert held_by(CHANNEL) == b"" and not store.is_full("t") and push() == 1, "others go on"
+        channels.open_channel(large[0], schema_json="{}", capacity=2_048)
+        assert look() == [] and held_by(large[0]), "also where the writer has begun again"
+        for channel in large:  # their readers come
+            scripts.run(broker, "commit", [of(channel) for of in OF], ["r", "999-0"])
+        broker.delete(keys.meta(large[2]))
+        assert look() == [] and not broker.exists(keys.LARGEST, keys.meta(large[2]))
+        assert [channels.info(channel).capacity for channel in large[:2]] == [2_048, 256]
+        assert [held_by(channel) for channel in large] == [b""] * 3
+
+
+@contextmanager
+def deleted(broker: redis.Redis, names: list[str]) -> Iterator[None]:
+    """These keys are gone at the end."""
+    try:
+        yield
+    finally:
+        broker.delete(*names)
 
 
 def test_who_holds_most_is_named(broker):

@@ -226,7 +226,8 @@ def test_two_secrets_are_two_and_two_teams_secrets_of_one_name_are_two():
 
 OWNING = TaskTypes([*SECRETIVE.values(), TaskType(
     name="learn", kind="transform", doc="", build="x:y",
-    parameters=(Parameter("model", "string", "", of_team=True), Parameter("note", "string", "")))])
+    parameters=(Parameter("model", "string", "", of_team=True), Parameter("note", "string", ""),
+                Parameter("arguments", "mapping", "")))])
 
 
 def test_a_name_of_what_belongs_to_a_team_is_one_for_each_team():
@@ -236,7 +237,13 @@ def test_a_name_of_what_belongs_to_a_team_is_one_for_each_team():
     assert len({fingerprints(dataflow, task_types=OWNING)["r"] for dataflow in scoped.values()}) == 2
     assert with_scoped_secrets(scoped["city"], team="city", task_types=OWNING) == scoped["city"]
     for scoped_flow in scoped.values():
-        assert without_teams(scoped_flow.task("r").config) == dataflow.task("r").config
+        assert without_teams(scoped_flow.task("r").config, OWNING["learn"]) == dataflow.task("r").config
+
+
+@pytest.mark.parametrize("looks_like", [{"name": "Ada", "team": "city"}, {"secret": "s", "team": "city"}])
+def test_what_looks_like_a_name_of_a_team_is_one_where_its_type_says_so_alone(looks_like):
+    config = {"model": "fares", "note": "n", "arguments": looks_like}
+    assert without_teams(config, OWNING["learn"]) == config
 
 
 def test_a_team_that_lacks_a_secret_is_told_where_it_is_named():

@@ -1,9 +1,10 @@
 """How full the broker's memory is, and who waits for room.
 
-A broker with a bound (``maxmemory``) refuses what would take more. Before it comes to that, sources wait: what was
-taken in is then worked off, which frees it. What is left above their mark is for queries that write before they free
-what they read, and for all that is no event. What the estate needs to go on at all (leases, reports, desired states,
-places of readers) is written at a full broker, too.
+A broker with a bound (``maxmemory``) refuses what would take more. Before it comes to that, writers of the channels
+that hold most wait, as for any full channel, so that nobody fills the broker for others. Where something else fills it,
+all sources wait: what was taken in is then worked off, which frees it. What is left above their mark is for queries
+that write before they free what they read, and for all that is no event. What the estate needs to go on at all (leases,
+reports, desired states, places of readers) is written at a full broker, too.
 """
 
 from __future__ import annotations
@@ -14,11 +15,24 @@ import redis
 
 from scheduler.model.broker_memory import REMEDY, BrokerMemory
 from workers.engine.channels import keys
+from workers.engine.channels.channel_config import CROWDED_CAPACITY_BLOCKS
 from workers.engine.channels.scripts import ALONE
 
 TOLD_FOR_S = 15  # an agent looks every three seconds
 LOOKED_AT, NAMED = 20_000, 5  # keys: among so many are the largest looked for, and so many are named
 EVEN_WHERE_FULL = f"#!lua flags=allow-oom\n{ALONE}"  # before a script that stores little, of a size that does not grow
+WEIGHED_FOR_S = 3  # by one agent for all
+_BOUND = ALONE + """
+local capacity = redis.call('HGET', KEYS[1], 'capacity')
+if not capacity or tonumber(capacity) <= tonumber(ARGV[2]) then return 0 end
+redis.call('HSET', KEYS[2], ARGV[1], capacity)
+return redis.call('HSET', KEYS[1], 'capacity', ARGV[2])
+"""
+_UNBOUND = EVEN_WHERE_FULL + """
+local before, capacity = redis.call('HGET', KEYS[2], ARGV[1]), redis.call('HGET', KEYS[1], 'capacity')
+redis.call('HDEL', KEYS[2], ARGV[1])
+if before and capacity == ARGV[2] then redis.call('HSET', KEYS[1], 'capacity', before) end
+"""
 _SET = EVEN_WHERE_FULL + "return redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])"
 
 
@@ -57,6 +71,38 @@ def keep_room(broker: redis.Redis) -> BrokerMemory | None:
     if was:
         broker.delete(keys.CROWDED)
     return None
+
+
+def bound_largest(broker: redis.Redis) -> list[str]:
+    """Let writers of the largest channels wait where the broker is well used, and go on where it is not; the channels
+    that are bound now and were not before. They wait as for a full channel, and go on as their readers free it.
+
+    Raises
+    ------
+    redis.RedisError
+        The broker does not answer, or does not say.
+    """
+    memory, bound = memory_of(broker), {name.decode() for name in broker.hkeys(keys.LARGEST)}
+    is_well_used = memory.is_well_used(was=bool(bound))
+    if not (is_well_used or bound) or not broker.set(keys.WEIGHED, 1, nx=True, ex=WEIGHED_FOR_S):
+        return []
+    waiting = memory.too_large(_channel_sizes(broker), waiting=bound) if is_well_used else frozenset()
+    for channel in bound - waiting:
+        broker.eval(_UNBOUND, 2, keys.meta(channel), keys.LARGEST, channel, CROWDED_CAPACITY_BLOCKS)
+    for channel in sorted(waiting):  # a writer that began again has set it anew
+        broker.eval(_BOUND, 2, keys.meta(channel), keys.LARGEST, channel, CROWDED_CAPACITY_BLOCKS)
+    return sorted(waiting - bound)
+
+
+def _channel_sizes(broker: redis.Redis) -> dict[str, int]:
+    """Bytes of each channel, by its id."""
+    prefix = keys.channel("")
+    names = list(broker.scan_iter(match=f"{prefix}*", count=1_000, _type="stream"))
+    pipeline = broker.pipeline(transaction=False)
+    for name in names:
+        pipeline.memory_usage(name)
+    sizes = zip(names, pipeline.execute() if names else (), strict=True)
+    return {name.decode(errors="replace").removeprefix(prefix): size or 0 for name, size in sizes}
 
 
 def largest(broker: redis.Redis) -> dict[str, int]:

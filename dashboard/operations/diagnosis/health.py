@@ -32,7 +32,16 @@ from dashboard.operations.live_view.query_states import (
     THROTTLED,
 )
 from dashboard.operations.live_view.sink_statuses import report_of as sink_report_of
-from scheduler.contracts.reports import FAILING, RUNNING, STALLED, NodeReport, QueryReport, SlotReport
+from scheduler.contracts.reports import (
+    FAILING,
+    RUNNING,
+    STALLED,
+    ConnectorReport,
+    NodeReport,
+    QueryReport,
+    SinkReport,
+    SlotReport,
+)
 from scheduler.latency.limits_met import IMPOSSIBLE
 from scheduler.latency.wanted_modes import WantedModes
 from scheduler.model import broker_memory
@@ -240,12 +249,15 @@ def _live_source(view: View, fragment: Fragment, bundle: RunningBundle) -> Findi
             f"{name} waits: its events are read more slowly than they arrive.",
             "Give the slow task more threads by a schedule. Nothing is lost that the source keeps.", slot=bundle.slot,
             since_ms=report.since_ms, dataflows=users)
-    is_own = any(user["id"] in view.own for user in users)
-    error = report.error or "" if is_own else ""  # it may name hosts
     return Finding(
-        "source", fragment.tasks[0], report.state, BAD, f"{name} cannot be read. {error}".strip(),
+        "source", fragment.tasks[0], report.state, BAD, f"{name} cannot be read. {_why(view, report, users)}".strip(),
         "Weir tries again, less and less often, and goes on where it was.", slot=bundle.slot,
         since_ms=report.since_ms, retry_at_ms=report.retry_at_ms, dataflows=users)
+
+
+def _why(view: View, report: ConnectorReport | SinkReport, users: Iterable[Mapping[str, str]]) -> str:
+    """Why another system is not read or written, for those whose dataflow it is: it may name hosts."""
+    return report.error or "" if any(user["id"] in view.own for user in users) else ""
 
 
 def _sink(view: View, fragment: Fragment, bundle: RunningBundle) -> Finding | None:
@@ -254,11 +266,13 @@ def _sink(view: View, fragment: Fragment, bundle: RunningBundle) -> Finding | No
     report = sink_report_of(view, fragment, task)
     if report is None or report.state not in (AWAY, RETRYING):
         return None
+    users = view.users([task])
     return Finding(
-        "sink", task, report.state, BAD, f"{view.name_of(task)} cannot be written. {report.error or ''}".strip(),
+        "sink", task, report.state, BAD,
+        f"{view.name_of(task)} cannot be written. {_why(view, report, users)}".strip(),
         "Weir retries, less and less often, and continues where it stopped. Waiting events hold up only what serves "
         "this sink alone.", slot=bundle.slot, since_ms=report.since_ms, retry_at_ms=report.retry_at_ms,
-        dataflows=view.users([task]))
+        dataflows=users)
 
 
 def _limits(view: View) -> Iterator[Finding]:

@@ -38,6 +38,7 @@ _KINDS_OF_PARTS = {  # what a finding is of, in history
     "slot": SLOT, "node": NODE, "disk": NODE, "broker": ESTATE, "worker": ESTATE, "package": ESTATE,
     "limit": DATAFLOW, "dataflow": DATAFLOW}
 _TASK_ID = 32  # characters
+MOST_FASTER = 100.0  # by which a minute of a node's cores may differ from what was calibrated, either way
 
 
 # The same objects from one second to the next: who writes them need not look them up again.
@@ -165,8 +166,8 @@ def _node(name: str, report: NodeReport) -> Named:
         known = [value for slot in report.slots.values() if (value := getattr(slot, metric)) is not None]
         yield series_of(NODE, name, metric), sum(known) if known else None
     yield series_of(NODE, name, "disk_free_mb"), report.disk_free_mb
-    yield series_of(NODE, name, "core_speed"), report.speed_now / report.speed if (
-        report.speed_now and report.speed) else None
+    speed = report.speed_now / report.speed if report.speed_now and report.speed else 0.0
+    yield series_of(NODE, name, "core_speed"), speed if 1 / MOST_FASTER <= speed <= MOST_FASTER else None
 
 
 def _cpu_of_tasks(view: View) -> Named:

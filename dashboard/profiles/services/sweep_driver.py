@@ -221,7 +221,7 @@ def _still_to_wait(step: Try, done: Sequence[TrialRecord], at: datetime) -> time
 
 
 def _finish(sweep: SweepRecord, done: SweepResult, at: datetime, audit: Audit) -> None:
-    config = "" if sweep.any_config else unscoped(sweep.config)
+    config = "" if sweep.any_config else unscoped(sweep.config, sweep.task_type)
     try:
         profile = measured_profile(
             done, task_type=sweep.task_type, version=sweep.version, machine=sweep.machine, config=config,

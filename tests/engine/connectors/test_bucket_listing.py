@@ -14,8 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from workers.engine.connectors.bucket_listing import BucketAddress, NotListed, _headers, _quoted, objects_of
-from workers.engine.connectors.file_stores import PIECE_BYTES, Bucket, FileGone, ListedFile
+from workers.engine.connectors.contract import SourceAway, SourceRefused
+from workers.engine.connectors.file_stores import Bucket, FileGone, ListedFile
 
+PIECE_BYTES = 1 << 20
 NOW = datetime(2026, 5, 1, 12, 30, 15, tzinfo=UTC)
 
 
@@ -43,13 +45,17 @@ class Store:
 
     def __init__(self) -> None:
         self.keys: list[str] = []
-        self.status, self.body, self.taken = 200, None, 0
+        self.status, self.body, self.taken, self.leads_to = 200, None, 0, ""
+        self.requests: list[dict[str, str]] = []
         store = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 body = store.page(parse_qs(urlsplit(self.path).query)) if store.body is None else store.body
+                store.requests.append({"path": self.path, **self.headers})
                 self.send_response(store.status)
+                if store.leads_to:
+                    self.send_header("Location", store.leads_to)
                 self.send_header("Content-Length", str(len(body)))
                 if store.status == 206:
                     self.send_header("Content-Range", "bytes 0-99/100")
@@ -100,7 +106,9 @@ def test_all_pages_come_with_keys_as_they_are(store: Store) -> None:
 
 @pytest.mark.parametrize(("status", "body", "expected"), [
     (403, b"", 403), (404, b"<Error/>", 404), (200, b"no XML", 0), (503, b"", 503),
-    (200, b"<ListBucketResult><Contents><Size>x</Size></Contents></ListBucketResult>", 0)])
+    (200, b"<ListBucketResult><Contents><Size>x</Size></Contents></ListBucketResult>", 0),
+    (200, b'<!DOCTYPE l [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><ListBucketResult><Name>&b;</Name></ListBucketResult>',
+     0)])
 def test_what_is_no_listing_is_told_by_its_status(store: Store, status: int, body: bytes, expected: int) -> None:
     store.status, store.body = status, body
     with pytest.raises(NotListed) as refused:
@@ -119,24 +127,51 @@ def test_a_store_whose_pages_never_end_is_given_up(store: Store, entry: str) -> 
     store.body = None
 
 
-def test_a_store_that_sends_more_than_was_asked_for_fills_no_memory(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def bucket(store: Store, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bucket]:
     host = f"127.0.0.1:{store.address.port}"
     monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", host)
-    bucket = Bucket({"path": "s3://buck/in", "endpoint": host, "tls": False, "region": "us-east-1", "access_key": None,
-                     "secret_key": None})
-    listed = ListedFile(0, "key", 100)
-    store.status = 206
-    try:
-        store.body = b"x" * 100
-        assert len(bucket.part("in/key", listed, 0, 100)) == 100
-        store.body = b"x" * 200 * PIECE_BYTES
-        with pytest.raises(FileGone, match="more bytes than were asked for"):
-            bucket.part("in/key", listed, 0, 100)
-        assert store.taken < len(store.body), "the rest was not waited for"
-    finally:
-        store.status, store.body = 200, None
+    yield Bucket({"path": "s3://buck/in", "endpoint": host, "tls": False, "region": "us-east-1", "access_key": None,
+                  "secret_key": None})
+    store.status, store.body, store.leads_to = 200, None, ""
+
+
+def test_a_part_is_asked_for_by_its_key_and_of_the_content_that_was_seen(store: Store, bucket: Bucket) -> None:
+    store.status, store.body = 206, b"x" * 100
+    with bucket.open(ListedFile(0, "a/b ü+%", 100, '"tag"')) as file:
+        assert len(file.read()) == 100
+    request = store.requests[-1]
+    assert request["path"] == "/buck/in/a/b%20%C3%BC%2B%25"
+    assert (request["Range"], request["If-Match"]) == ("bytes=0-99", '"tag"')
+
+
+def test_a_store_that_sends_more_than_was_asked_for_fills_no_memory(store: Store, bucket: Bucket) -> None:
+    store.status, store.body = 206, b"x" * 200 * PIECE_BYTES
+    with bucket.open(ListedFile(0, "key", 100)) as file, pytest.raises(FileGone, match="more bytes than were"):
+        file.read()
+    assert store.taken < len(store.body), "the rest was not waited for"
+
+
+@pytest.mark.parametrize(("status", "body", "error"), [
+    (404, b"", FileGone), (412, b"", FileGone), (416, b"", FileGone), (403, b"", SourceRefused), (503, b"", SourceAway),
+    (200, b"x" * 100, SourceAway), (206, b"x" * 99, SourceAway)])
+def test_what_is_no_part_is_told_by_its_status(
+    store: Store, bucket: Bucket, status: int, body: bytes, error: type[Exception]
+) -> None:
+    store.status, store.body = status, body
+    with bucket.open(ListedFile(0, "key", 100)) as file, pytest.raises(error):
+        file.read()
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_a_store_leads_nowhere_else(store: Store, bucket: Bucket, status: int) -> None:
+    inner = Store()
+    inner.status, inner.body = 206, b"x" * 100
+    store.status, store.body, store.leads_to = status, b"", f"http://127.0.0.1:{inner.address.port}/latest/meta-data"
+    with bucket.open(ListedFile(0, "key", 100)) as file, pytest.raises((SourceRefused, SourceAway)):
+        file.read()
+    inner.close()
+    assert not inner.requests
 
 
 def test_a_store_that_is_away_is_told(store: Store) -> None:

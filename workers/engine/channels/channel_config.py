@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 BLOCK_ROWS = 2_000
 CAPACITY_BLOCKS = 256
+CROWDED_CAPACITY_BLOCKS = 16  # of the largest channels of a broker that is well used
 OPEN_CAPACITY_BLOCKS = 2_048  # of a writer in real-time mode, whose blocks have few events
 EVENTS_KEPT = 1_000  # of what nodes tell of their slots and queries
 KEEP_EVENTS = 1_000  # of an output whose task type says nothing else

@@ -14,6 +14,8 @@ _COPIES = "~copies"  # as in ``unregister.lua``
 SINK = "sink"  # the reader of a channel that is written to another system
 LOST = f"{PREFIX}lost"  # the hash of nodes whose queries go on elsewhere, from copies of their state
 CROWDED = f"{PREFIX}crowded"  # is there while the broker is nearly full (``broker_room``)
+LARGEST = f"{PREFIX}largest"  # the hash of channels whose writers wait for the broker's room: what their capacity was
+WEIGHED = f"{PREFIX}weighed"  # is there while an agent has just looked how large channels are
 HOLDERS = f"{PREFIX}holders"  # of copies of state, by node: fault zone and room (JSON)
 SECRETS = f"{PREFIX}secrets"  # sealed values by team/name
 

@@ -1,10 +1,13 @@
-"""What a bucket holds, by its own listing (ListObjectsV2), signed by Signature Version 4.
+"""What a bucket holds, by its own listing (ListObjectsV2), and parts of its objects (GetObject); signed by Signature
+Version 4.
 
-The client that reads objects has no keys with an empty part (``a//b``), and gives up a whole listing for one of them.
+The client that is at hand gives up a whole listing for one key with an empty part (``a//b``), and follows a redirect of
+a store to whatever address it names.
 
 References
 ----------
-.. [1] Amazon S3 API Reference, "ListObjectsV2" and "Authenticating Requests: Using the Authorization Header".
+.. [1] Amazon S3 API Reference, "ListObjectsV2", "GetObject" and "Authenticating Requests: Using the Authorization
+   Header".
 """
 
 from __future__ import annotations
@@ -72,7 +75,7 @@ def objects_of(address: BucketAddress, prefix: str) -> Iterator[ListedObject]:
     NotListed
         The store refuses, or does not answer, or says again and again that more is to come where nothing does.
     """
-    line = Line(address.scheme, address.host, address.port, is_trusted=True)  # the operator allows the host
+    line = line_to(address)
     token: str | None = ""
     newest, idle = "", 0
     try:
@@ -92,6 +95,32 @@ def objects_of(address: BucketAddress, prefix: str) -> Iterator[ListedObject]:
         raise NotListed from None
     finally:
         line.close()
+
+
+def line_to(address: BucketAddress) -> Line:
+    """A connection to the store."""
+    return Line(address.scheme, address.host, address.port, is_trusted=True)  # the operator allows the host
+
+
+def part_of(line: Line, address: BucketAddress, key: str, *, start: int, end: int, tag: str = "") -> HttpAnswer:
+    """Some bytes of an object, and one more where the store gives more; only of the content that has this tag.
+
+    Parameters
+    ----------
+    start, end : int
+        The first byte, and the one behind the last.
+
+    Raises
+    ------
+    Unanswered
+        No whole answer came.
+    WrongAddress
+        The store is where nothing may be asked.
+    """
+    path = quote(f"/{address.bucket}/{key}", safe="/-_.~")
+    headers = _headers(address, path, "", datetime.now(UTC))
+    headers |= {"Range": f"bytes={start}-{end - 1}", **({"If-Match": tag} if tag else {})}
+    return line.ask("GET", path, headers=headers, deadline_s=PAGE_S, most_bytes=end - start)
 
 
 def _asked(line: Line, address: BucketAddress, query: dict[str, str]) -> HttpAnswer:
@@ -126,10 +155,17 @@ def _quoted(text: str) -> str:
     return quote(text, safe="-_.~")
 
 
+class _WithoutTypes(ElementTree.TreeBuilder):
+    """Refuses document types: their entities make a hundred times what was sent."""
+
+    def doctype(self, *_: object) -> None:
+        raise ValueError("a document type")
+
+
 def _page(answer: HttpAnswer) -> tuple[list[ListedObject], str | None]:
     """The objects of a page, and what the next one is asked for by; None behind the last."""
     try:
-        root = ElementTree.fromstring(answer.body)
+        root = ElementTree.fromstring(answer.body, ElementTree.XMLParser(target=_WithoutTypes()))
         space = root.tag.removesuffix("ListBucketResult")
         objects = [ListedObject(
             unquote(entry.findtext(f"{space}Key", "")), int(entry.findtext(f"{space}Size", "0")),

@@ -8,19 +8,21 @@ import re
 import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
 from workers.library.inbox import inbox_path, inboxes
 from workers.library.live_files import S3, bucket_and_prefix, endpoint_of
+from workers.library.outbound import HttpAnswer, Line, TooLate, Unanswered, WrongAddress
 from workers.library.reach import host_and_port, require_allowed
 
-from .bucket_listing import BucketAddress, NotListed, objects_of
+from .bucket_listing import BucketAddress, NotListed, line_to, objects_of, part_of
 from .contract import SourceAway, SourceRefused
 
-PIECE_BYTES = 1 << 20  # in which an object comes
 AGAIN = "It is tried again by itself."
+
+
+_PART = re.compile(r"(?!\.{1,2}$)[^\x00-\x1f\x7f]+")  # of an object's path; what a path leaves out, or follows, is none
 
 
 class FileGone(Exception):
@@ -133,23 +135,12 @@ class Bucket:
     """What a bucket holds below a prefix."""
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        import obstore
-        from obstore.store import S3Store
-
         server, tls = endpoint_of(config), config["tls"]
         require_allowed(server, usual_port=443 if tls else 80)
-        self._obstore = obstore
         self._bucket, self._prefix = bucket_and_prefix(config["path"])
         self._address = BucketAddress(
             "https" if tls else "http", *host_and_port(server, usual_port=443 if tls else 80), self._bucket,
             config["region"], config["access_key"], config["secret_key"])
-        # A key that is missing must not be looked for on this machine, or at the cloud that it runs in.
-        keys = {"access_key_id": config["access_key"], "secret_access_key": config["secret_key"]}
-        self._store = S3Store(
-            self._bucket, endpoint=f"{'https' if tls else 'http'}://{server}", region=config["region"],
-            virtual_hosted_style_request=False, **(keys if config["access_key"] else {"skip_signature": True}),
-            client_options={"timeout": "30s", "connect_timeout": "10s", "allow_http": not tls},
-            retry_config={"max_retries": 1, "retry_timeout": timedelta(seconds=10)})
 
     def files(self) -> Iterator[ListedFile]:
         begin = f"{self._prefix}/" if self._prefix else ""
@@ -164,9 +155,12 @@ class Bucket:
 
     def open(self, listed: ListedFile) -> BinaryIO:
         path = f"{self._prefix}/{listed.name}" if self._prefix else listed.name
+        if not all(map(_PART.fullmatch, path.split("/"))):
+            raise FileGone("has a key by which it cannot be asked for (with //, . or .. as a part, or a control "
+                           "character); copy it to another key")
         return io.BufferedReader(_Object(self, path, listed), buffer_size=1 << 20)  # type: ignore[return-value]
 
-    def part(self, path: str, listed: ListedFile, start: int, end: int) -> memoryview:
+    def part(self, line: Line, path: str, listed: ListedFile, start: int, end: int) -> bytes:
         """Some bytes of an object, as long as it is the one that was seen.
 
         Parameters
@@ -174,26 +168,34 @@ class Bucket:
         start, end : int
             The first byte, and the one behind the last.
         """
-        options: dict[str, Any] = {"range": (start, end), **({"if_match": listed.version} if listed.version else {})}
-        errors = self._obstore.exceptions
+        answer = self._answer(line, path, listed, start, end)
+        if answer.status == 206 and len(answer.body) > end - start:  # whatever it says, no more of it is taken
+            raise FileGone("came with more bytes than were asked for")
+        if answer.status in (412, 416):
+            raise FileGone("was changed while it was read")
+        if answer.status == 404:
+            raise FileGone("was removed before it was read")
+        if answer.status != 206 or len(answer.body) < end - start:
+            raise self._refused(answer.status)
+        return answer.body
+
+    def _answer(self, line: Line, path: str, listed: ListedFile, start: int, end: int) -> HttpAnswer:
+        def ask() -> HttpAnswer:
+            return part_of(line, self._address, path, start=start, end=end, tag=listed.version)
+
         try:
-            content = bytearray()
-            for piece in self._obstore.get(self._store, path, options=options).stream(min_chunk_size=PIECE_BYTES):
-                content += memoryview(piece)
-                if len(content) > end - start:  # whatever it says, no more of it is taken
-                    raise FileGone("came with more bytes than were asked for")
-            return memoryview(content)
-        except errors.PreconditionError:
-            raise FileGone("was changed while it was read") from None
-        except (errors.NotFoundError, FileNotFoundError):
-            raise FileGone("was removed before it was read") from None
-        except (errors.PermissionDeniedError, errors.UnauthenticatedError, PermissionError):
-            raise self._refused(403) from None
-        except (errors.InvalidPathError, ValueError):
-            raise FileGone("has a key by which it cannot be asked for (with // or a control character); copy it to "
-                           "another key") from None
-        except errors.BaseError:
+            try:
+                return ask()
+            except Unanswered as error:
+                if isinstance(error, TooLate):
+                    raise
+                return ask()  # a store may have ended the connection while nothing was read
+        except (Unanswered, WrongAddress):
             raise self._refused(0) from None
+
+    def line(self) -> Line:
+        """A connection to the store, for one object."""
+        return line_to(self._address)
 
     def _refused(self, status: int) -> SourceAway | SourceRefused:
         """What an answer means, in words that hold no address and no key."""
@@ -213,6 +215,11 @@ class _Object(io.RawIOBase):
 
     def __init__(self, bucket: Bucket, path: str, listed: ListedFile) -> None:
         self._bucket, self._path, self._found, self._at = bucket, path, listed, 0
+        self._line = bucket.line()
+
+    def close(self) -> None:
+        self._line.close()
+        super().close()
 
     def readable(self) -> bool:
         return True
@@ -232,7 +239,7 @@ class _Object(io.RawIOBase):
         end = min(self._at + len(buffer), self._found.size)
         if end <= self._at:
             return 0
-        part = self._bucket.part(self._path, self._found, self._at, end)
+        part = self._bucket.part(self._line, self._path, self._found, self._at, end)
         buffer[:len(part)] = part
         self._at += len(part)
         return len(part)

@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from scheduler.model.bounds import DEAD_LETTERS, PACKET_BYTES
+from workers.engine.mqtt_packets import CutPacket, bound_packets
 from workers.library.reach import host_and_port, require_allowed
 
 from .certificates import tls_context
@@ -47,7 +48,6 @@ ALMOST = 16  # brokers commonly hold back after 20 unacknowledged ones
 SILENCE_S = 0.001  # after so many, this is taken for holding back
 REMEMBERED_TOPICS = 2_000  # whose last messages are known again, those that spoke last
 REMEMBER_S = 1.0  # between two positions that hold them
-RECEIVED_BYTES = 1 << 20  # at a time
 
 
 def open_mqtt(opening: Opening) -> MqttReader:
@@ -114,14 +114,6 @@ def _digest(text: bytes) -> str:
     return base64.b64encode(hashlib.blake2b(text, digest_size=6).digest()).decode()
 
 
-class _CutPacket(bytearray):
-    """The beginning of a packet that is larger than one may be: the protocol lets it be 256 MB."""
-
-    def __iadd__(self, received: Any) -> _CutPacket:
-        super().__iadd__(received[:max(0, PACKET_BYTES.most - len(self))])
-        return self
-
-
 class MqttReader:
     """A client with a session of its own, driven by the thread that polls."""
 
@@ -152,7 +144,7 @@ class MqttReader:
         self._client.on_connect = self._on_connect
         self._client.on_subscribe = self._on_subscribe
         self._client.on_message = self._on_message
-        self._bound_packets()
+        bound_packets(self._client, most_bytes=PACKET_BYTES.most)
         self._secure(self._client)
         try:
             self._connect()
@@ -218,18 +210,6 @@ class MqttReader:
 
     # -- the connection ------------------------------------------------------------------------------------------------
 
-    def _bound_packets(self) -> None:
-        """Let the client keep no more of a packet than one may have: it keeps all of it, and copies that."""
-        client, receive = self._client, self._client._sock_recv
-
-        def received(size: int) -> bytes:
-            packet = client._in_packet
-            if packet["remaining_length"] > PACKET_BYTES.most and not isinstance(packet["packet"], _CutPacket):
-                packet["packet"] = _CutPacket(packet["packet"])
-            return receive(min(size, RECEIVED_BYTES))
-
-        client._sock_recv = received
-
     def _secure(self, client: Any) -> None:
         config = self._config
         if config["tls"]:
@@ -294,21 +274,22 @@ class MqttReader:
         self._subscribed = reasons
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
-        if isinstance(self._client._in_packet["packet"], _CutPacket):
+        topic = message._topic.decode(errors="replace")  # what is no text would end the source, and come again
+        if isinstance(self._client._in_packet["packet"], CutPacket):
             self._lost.append(DeadLetter(
-                f"is of more than {PACKET_BYTES.most:,} bytes", message.topic, bytes(message.payload[:SAMPLE_BYTES])))
+                f"is of more than {PACKET_BYTES.most:,} bytes", topic, bytes(message.payload[:SAMPLE_BYTES])))
             if message.qos:
                 self._unacknowledged.append((message.mid, message.qos))
             return
         body = bytes(message.payload)
-        if not self._seen.is_new(message.topic, body, is_retained=message.retain):
+        if not self._seen.is_new(topic, body, is_retained=message.retain):
             if message.qos:
                 self._client.ack(message.mid, message.qos)
             return
-        known = {"mqtt_topic": message.topic, "mqtt_retained": bool(message.retain)}
+        known = {"mqtt_topic": topic, "mqtt_retained": bool(message.retain)}
         extras = {name: known[name] for name in self._config["include"]}
-        self._got_bytes += len(body)
-        self._got.append((Message(body, message.topic, extras=extras or None), message.mid, message.qos))
+        self._got_bytes += len(body) + len(message._topic)
+        self._got.append((Message(body, topic, extras=extras or None), message.mid, message.qos))
 
     def _end_session(self) -> None:
         """Let the other broker forget the session and what waits in it."""
@@ -320,6 +301,7 @@ class MqttReader:
         self._client.loop(0.2)
         clean = self._mqtt.Client(
             self._client._callback_api_version, client_id=self._id, clean_session=True, protocol=self._mqtt.MQTTv311)
+        bound_packets(clean)
         self._secure(clean)
         host, port = host_and_port(self._config["server"], usual_port=8883 if self._config["tls"] else 1883)
         clean.connect(host, port)

@@ -13,6 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from scheduler.contracts.offsets import Offset
+from workers.engine.mqtt_packets import bound_packets
 from workers.library.live_sinks import PLACEHOLDER
 from workers.library.reach import host_and_port, require_allowed
 
@@ -53,6 +54,7 @@ class MqttWriter:
         self._client = mqtt.Client(
             CallbackAPIVersion.VERSION2, client_id=f"weir-{opening.task[:10]}-{opening.sink[-7:]}",
             protocol=mqtt.MQTTv5 if opening.config["version"] == "5" else mqtt.MQTTv311)
+        bound_packets(self._client)
         self._client.max_inflight_messages_set(UNDER_WAY)
         self._client.on_connect = self._on_connect
         self._client.on_publish = self._on_publish

@@ -160,12 +160,15 @@ class ReportPublisher(threading.Thread):
             self._flush()
 
     def _keep_room(self) -> None:
-        """Let sources wait where the broker is nearly full; once, say what holds most."""
+        """Let the largest channels wait where the broker is well used, all sources where it is nearly full; once, say
+        which, and what holds most."""
         with suppress(redis.RedisError):  # it is away, or says nothing of its memory
             if (memory := broker_room.keep_room(self._broker)) is not None:
                 logger().warning(
                     "the broker is nearly full: sources wait", held_mb=memory.held >> 20, most_mb=memory.most >> 20,
                     largest_kb={name: size >> 10 for name, size in broker_room.largest(self._broker).items()})
+            if channels := broker_room.bound_largest(self._broker):  # behind it, for a full broker refuses it
+                logger().warning("channels hold much of the broker: their writers wait", channels=channels[:5])
 
     def _flush(self) -> None:
         with self._lock:
