@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
                         default=list(dataflows()), help=f"some of {', '.join(dataflows())}")
     parser.add_argument("--warm-up", type=positive, default=240.0, help="seconds in which all run together")
     parser.add_argument("--settle", type=positive, default=SETTLED_S, help="seconds that new queries run unmeasured")
-    parser.add_argument("--seconds", type=positive, default=45.0, help="that each window lasts")
+    parser.add_argument("--seconds", type=positive, default=40.0, help="that each window lasts")
     parser.add_argument("--later", type=float, default=LATER_S, metavar="SECONDS",
                         help="after which estimates are held to what was metered; 0 leaves that out")
     parser.add_argument("--trigger-ms", type=count, default=2000, help="between two batches of a query")
