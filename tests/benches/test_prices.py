@@ -30,7 +30,7 @@ def window(names: tuple[str, ...], *, dearer: str = "") -> dict[str, Any]:
     chosen = {name: dataflows()[name] for name in names}
     estate = _changed(Estate(slots=(Slot(NODE, 0),)), chosen, chosen, 2000)
     queries = [
-        {"id": query, "batches": round(SECONDS / 2), "busy_ms": 0, "tasks": [
+        {"id": f"{query} of {names}", "batches": round(SECONDS / 2), "busy_ms": 0, "tasks": [
             [estate.tasks[task].type, round(SECONDS * estate.tasks[task].rate_per_s)] for task in fragment.tasks]}
         for query, fragment in estate.fragments.items()]
     seen = SlotSeen(SECONDS, 0, tuple(
