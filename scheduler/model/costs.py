@@ -14,7 +14,8 @@ from .task_types import TaskType
 QUERY_BATCH_S = 0.033  # of a query, besides its tasks'
 TASK_BATCH_S = 0.006  # what a task adds to each batch of its query
 STATE_BATCH_S = 0.025  # what a stateful task adds to that
-SLOT_CORES = 0.007  # of a driver by itself, in cores
+SLOT_CORES = 0.02  # of a driver by itself, in cores
+QUERYS_DRIVER_CORES = 0.007  # the part of it that a query is charged, of a driver with three
 # CPU seconds of a group of events in a batch that stays open, from its channel to the next one
 # (`./weir bench channels --only real_time`).
 GROUP_CPU_S = 0.001
@@ -35,7 +36,7 @@ class Costs:
     query_batch_s: float = QUERY_BATCH_S
     slot_cores: float = SLOT_CORES
     group_cpu_s: float = GROUP_CPU_S
-    fixed_cores: float = SLOT_CORES
+    fixed_cores: float = QUERYS_DRIVER_CORES
     batch_s: Mapping[str, float] = field(default_factory=dict)
     event_us: Mapping[str, float] = field(default_factory=dict)
     scale: float = 1.0

@@ -25,6 +25,7 @@ LEAST_S = 240.0  # seconds that a slot must have been seen with the same queries
 NOISE = 0.1  # relative, of what a slot is seen to take
 TRUST = 0.6  # relative: how far a figure of batches is from what is declared, by the machine's scale
 TRUST_EVENTS = 2.0  # the same of events: what types declare is a first guess
+TRUST_SLOT = 2.0  # and of a driver by itself: slots with a query each hardly tell it from a batch of one
 UNPROVED = 0.3  # the error of what fewer groups were seen for than can be held against each other
 FEWEST_GROUPS = 3
 FOLDS = 20
@@ -132,7 +133,7 @@ class _Figures:
             DECLARED.slot_cores, DECLARED.query_batch_s,
             *(declared_batch_s(task_types[name]) for name in types),
             *(max(task_types[name].cost_us, LEAST_US) / 1e6 for name in types), GROUP_CPU_S])
-        self.trust = np.array([TRUST] * (2 + len(types)) + [TRUST_EVENTS] * (len(types) + 1))
+        self.trust = np.array([TRUST_SLOT] + [TRUST] * (1 + len(types)) + [TRUST_EVENTS] * (len(types) + 1))
 
     def row(self, slot: SlotSeen) -> np.ndarray:
         """How often each figure is in what a slot did, by what it took: their products add up to 1."""

@@ -1,13 +1,14 @@
-"""`./weir bench prices`: what plans say that dataflows take, against what a slot is measured to take for them.
+"""`./weir bench prices`: what plans say that dataflows take, against what these are measured to take ten minutes later.
 
-One slot runs all of them together until its driver has warmed up, then each alone: driver and Python workers, by the
-slot's own report. Three estimates stand beside what was measured: by declared figures, by figures fitted to the *other*
-dataflows (what a plan for one of a new kind would have said), and by figures fitted to all. The fitted figures are
-printed, too.
+One slot runs all of them until its driver has warmed up. Then two at a time are taken away, and what the slot takes for
+the rest is measured, down to nothing; and once more in the reverse order, so that each dataflow is missing in as many
+windows. Only slots with few and with many queries tell apart what a driver, a query, a task and an event take. And only
+queries that have run for minutes are measured, as on a site.
 
-Then all are approved at once, each with the estimate that the others' figures give, and run together; ten minutes later
-that is held to what was metered of each meanwhile, as its page would tell it. What was not metered for long enough is
-held to nothing. It ends within half an hour, and fails where fewer than nine of ten estimates are within 30%.
+Then all are approved at once. Each is estimated with the costs that are fitted to the windows *without* it, as a plan
+for one of a new kind would be. Ten minutes later its estimate is held to what was metered of it meanwhile, as its page
+would tell it. What was not metered for long enough is held to nothing. The bench ends within half an hour, and fails
+where fewer than nine of ten estimates are within 30%.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib import resources
@@ -25,7 +26,7 @@ from typing import Any
 import psutil
 
 from scheduler.applying import apply_plan
-from scheduler.model.cost_figures import ESTIMATED, CostMeter, total_cost
+from scheduler.model.cost_figures import ESTIMATED, CostFigure, CostMeter, total_cost
 from scheduler.model.costs import DECLARED, Costs
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import read_document
@@ -75,7 +76,9 @@ SAMPLES = (
     "urban_etl", "urban_hot_minutes")
 LATER_S = 600.0
 READ_EVERY_S = 15.0
-SETTLED_S = 180.0  # from then on tasks are metered, as on the site
+SETTLED_S = 180.0  # from then on a query is measured and its tasks are metered, as on a site
+AFTER_REMOVAL_S = 5.0
+TOGETHER = 2  # dataflows that are taken away at a time
 GOAL, OF_ALL = 0.3, 0.9  # how far an estimate may be off, for so large a part of them
 
 
@@ -85,22 +88,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--dataflows", nargs="+", metavar="NAME", choices=sorted(dataflows()),
                         default=list(dataflows()), help=f"some of {', '.join(dataflows())}")
     parser.add_argument("--warm-up", type=positive, default=240.0, help="seconds in which all run together")
-    parser.add_argument("--settle", type=positive, default=15.0, help="seconds that each runs before it is measured")
-    parser.add_argument("--seconds", type=positive, default=45.0, help="that each is measured")
+    parser.add_argument("--settle", type=positive, default=SETTLED_S, help="seconds that new queries run unmeasured")
+    parser.add_argument("--seconds", type=positive, default=40.0, help="that each window lasts")
     parser.add_argument("--later", type=float, default=LATER_S, metavar="SECONDS",
                         help="after which estimates are held to what was metered; 0 leaves that out")
     parser.add_argument("--trigger-ms", type=count, default=2000, help="between two batches of a query")
     parser.add_argument("--again", type=Path, metavar="FILE", help="measure nothing: fit anew to what FILE keeps")
     parser.add_argument("--out", type=Path, default=Path("bench-results/prices.json"))
     given = parser.parse_args(argv)
-    measured = results.read(given.again)["measured"] if given.again else measure(given)
-    seen = {entry["dataflow"]: _seen(entry) for entry in measured}
-    types = task_types()
-    fitted = fit_costs(_lasting(seen.values()), task_types=types, machine=machine_class(1))
-    rows = [_row(entry, seen, fitted or DECLARED) for entry in measured]
+    measured = _kept(given.again) if given.again else measure(given)
+    windows = measured["windows"]
+    fitted = fit_costs(_lasting(windows), task_types=task_types(), machine=machine_class(1))
+    rows = [_row(window, fitted or DECLARED) for window in windows]
     print(results.table(rows))
-    for name in ("declared", "by the others", "by all"):
-        off = [abs(row[name] / row["measured"] - 1) for row in rows if row[name] is not None]
+    for name in ("declared", "fitted"):
+        off = [abs(row[name] / row["measured"] - 1) for row in rows if row["queries"]]
         if off:
             print(f"{name}: off by {100 * sum(off) / len(off):.0f}% in the mean, {100 * max(off):.0f}% at worst")
     if fitted is not None:
@@ -108,10 +110,11 @@ def main(argv: Sequence[str] | None = None) -> int:
               f"declared {fitted.scale:.2f} times; ± {fitted.error:.0%}")
         for name, batch_s in fitted.batch_s.items():
             print(f"  {name}: {1000 * batch_s:.1f} ms a batch, {fitted.event_us[name]:.0f} µs an event")
-    is_met = _print_later(measured)
+    later = beside_estimates(measured)
+    is_met = _print_later(later)
     results.write(given.out, {
-        "bench": "prices", "machine": results.machine(), "trigger_ms": given.trigger_ms, "measured": measured,
-        "rows": rows, "fitted": None if fitted is None else _as_object(fitted)})
+        "bench": "prices", "machine": results.machine(), **measured, "later": later, "rows": rows,
+        "fitted": None if fitted is None else _as_object(fitted)})
     return 0 if is_met else 1
 
 
@@ -123,59 +126,70 @@ def dataflows() -> dict[str, Dataflow]:
     return {name: read_document(text, task_types=task_types()) for name, text in texts.items()}
 
 
-def measure(given: argparse.Namespace) -> list[dict[str, Any]]:
-    """Run all together, then each alone: what each was seen to take, and to do."""
+def windows_of(names: Sequence[str]) -> list[tuple[str, ...]]:
+    """Which dataflows run in each window: fewer and fewer, down to none; then the others of them, down to few.
+
+    Within both halves dataflows are only taken away, so that the queries of the rest go on.
+    """
+    mixed = [*names[::2], *names[1::2]]  # so that two which are alike are seldom taken away at once
+    ends = range(TOGETHER, len(mixed) + TOGETHER, TOGETHER)
+    return [tuple(mixed[end:]) for end in ends] + [tuple(mixed[:-end]) for end in ends if end < len(mixed)]
+
+
+def measure(given: argparse.Namespace) -> dict[str, Any]:
+    """What the slot took in each window, and what was metered of each dataflow after all were approved together."""
     chosen = {name: dataflow for name, dataflow in dataflows().items() if name in given.dataflows}
-    prices = Prices(trigger_ms=given.trigger_ms)
     with tempfile.TemporaryDirectory(prefix="weir-prices-") as folder:
-        estate = Estate(slots=(Slot(NODE, 0),))
-        for name, dataflow in chosen.items():
-            estate = _with(estate, f"warm-{name}", dataflow, prices)
+        estate = _changed(Estate(slots=(Slot(NODE, 0),)), chosen, chosen, given.trigger_ms)
         with running(estate, Path(folder), trigger_ms=given.trigger_ms) as runs:
             runs.wait_running(within_s=400)
             print(f"{len(chosen)} dataflows run together for {given.warm_up:g} s …", flush=True)
             time.sleep(given.warm_up)
-            measured = []
-            for name, dataflow in chosen.items():
-                for other in list(estate.submitted):
-                    estate = apply_plan(estate, plan_removal(estate, other, task_types=task_types(), prices=prices))
-                estate = _with(estate, name, dataflow, prices)
-                runs.enact(estate, within_s=400)
-                time.sleep(given.settle)
-                measured.append({"dataflow": name, **_window(runs, given.seconds)})
-                print(f"{name}: {measured[-1]['cores']:.3f} cores", flush=True)
-            if given.later:
-                _approve_together(runs, chosen, measured, given)
-    return measured
+            windows = []
+            for names in windows_of(list(chosen)):
+                has_new = not set(names) <= runs.estate.submitted.keys()
+                runs.enact(_changed(runs.estate, names, chosen, given.trigger_ms), within_s=400)
+                time.sleep(given.settle if has_new else AFTER_REMOVAL_S)
+                windows.append({"dataflows": list(names), **_window(runs, given.seconds)})
+                print(f"{', '.join(names) or 'nothing'}: {windows[-1]['cores']:.3f} cores", flush=True)
+            return {
+                "trigger_ms": given.trigger_ms, "windows": windows,
+                "later": _approve_together(runs, chosen, given) if given.later else []}
 
 
 def _approve_together(
-    runs: RunningEstate, chosen: Mapping[str, Dataflow], measured: Sequence[dict[str, Any]], given: argparse.Namespace
-) -> None:
-    """Run all together, and add to each entry what was estimated of it at first and what was metered until later."""
-    types, prices, estate = task_types(), Prices(trigger_ms=given.trigger_ms), runs.estate
-    for other in list(estate.submitted):
-        estate = apply_plan(estate, plan_removal(estate, other, task_types=types, prices=prices))
-    for name, dataflow in chosen.items():
-        estate = _with(estate, name, dataflow, prices)
+    runs: RunningEstate, chosen: Mapping[str, Dataflow], given: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """Start all at once; what was metered of each until later."""
+    estate = _changed(_changed(runs.estate, (), chosen, given.trigger_ms), chosen, chosen, given.trigger_ms)
     runs.enact(estate, within_s=400)
-    seen = {entry["dataflow"]: _seen(entry) for entry in measured}
     print(f"{len(chosen)} dataflows are approved; what they cost is looked at {given.later:g} s later …", flush=True)
     meters, compilers = _metered(runs, given.later)
-    for entry in measured:
-        others = [slot for name, slot in seen.items() if name != entry["dataflow"]]
-        costs = fit_costs(_lasting(others), task_types=types) or DECLARED
+    prices = Prices(trigger_ms=given.trigger_ms, meters=meters)
+    figures = {name: _cost(estate, name, prices) for name in chosen}
+    return [{"dataflow": name, "measured": round(figure.cores, 4), "rests on": figure.basis,
+             "compilers of all": compilers} for name, figure in figures.items()]
+
+
+def beside_estimates(measured: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What was metered of each dataflow later, beside what it was estimated at: with declared costs, and with those
+    that are fitted to the windows without it."""
+    chosen = {entry["dataflow"]: dataflows()[entry["dataflow"]] for entry in measured["later"]}
+    estate = _changed(Estate(slots=(Slot(NODE, 0),)), chosen, chosen, measured["trigger_ms"])
+    rows = []
+    for entry in measured["later"]:
+        name = entry["dataflow"]
+        others = [window for window in measured["windows"] if name not in window["dataflows"]]
+        costs = fit_costs(_lasting(others), task_types=task_types()) or DECLARED
         # The driver is one for all of them: each is priced with its part of that, as the site learns it.
-        queries = len(estate.fragments)
-        costs = replace(costs, fixed_cores=costs.slot_cores / queries)
-        tasks = list(estate.submitted[entry["dataflow"]].running.values())
-        estimate, later = (
-            total_cost(cost.figure for cost in running_costs(
-                estate, tasks, task_types=types, prices=replace(prices, costs=costs, meters=known)).values())
-            for known in ({}, meters))
-        entry["later"] = {
-            "estimated": round(estimate.cores, 4), "low": round(estimate.low, 4), "high": round(estimate.high, 4),
-            "measured": round(later.cores, 4), "rests on": later.basis, "compilers of all": compilers}
+        estimate, declared = (
+            _cost(estate, name, Prices(trigger_ms=measured["trigger_ms"], costs=replace(
+                each, fixed_cores=each.slot_cores / len(estate.fragments)))) for each in (costs, DECLARED))
+        rows.append({
+            "dataflow": name, "declared": round(declared.cores, 4), "estimated": round(estimate.cores, 4),
+            "low": round(estimate.low, 4), "high": round(estimate.high, 4),
+            **{key: entry[key] for key in ("measured", "rests on", "compilers of all")}})
+    return rows
 
 
 def _metered(runs: RunningEstate, seconds: float) -> tuple[dict[str, CostMeter], float]:
@@ -203,16 +217,13 @@ def _metered(runs: RunningEstate, seconds: float) -> tuple[dict[str, CostMeter],
     return meters, round((_compiling_s(runs) - compiling_s) / (at_s - first_s), 4)
 
 
-def _print_later(measured: Sequence[Mapping[str, Any]]) -> bool:
+def _print_later(later: Sequence[Mapping[str, Any]]) -> bool:
     """What was estimated and metered of each, and whether enough of the estimates come near enough."""
-    later = [entry for entry in measured if "later" in entry]
-    metered_later = [entry for entry in later if entry["later"]["rests on"] != ESTIMATED]
+    metered_later = [entry for entry in later if entry["rests on"] != ESTIMATED]
     if len(metered_later) < len(later):
         print(f"{len(later) - len(metered_later)} of {len(later)} were not metered for {LEAST_METERED_S:g} s, from "
               f"{SETTLED_S:g} s after their approval on, or half of --later: give a longer one")
-    rows = [{"dataflow": entry["dataflow"], **entry["later"],
-             "off by": round(entry["later"]["estimated"] / entry["later"]["measured"] - 1, 2)}
-            for entry in metered_later]
+    rows = [{**entry, "off by": round(entry["estimated"] / entry["measured"] - 1, 2)} for entry in metered_later]
     near = sum(abs(row["off by"]) <= GOAL for row in rows)
     if rows:
         print(results.table(rows))
@@ -220,11 +231,23 @@ def _print_later(measured: Sequence[Mapping[str, Any]]) -> bool:
     return near >= OF_ALL * len(rows)
 
 
-def _with(estate: Estate, dataflow_id: str, dataflow: Dataflow, prices: Prices) -> Estate:
-    """The estate with one more dataflow, which shares nothing."""
-    alone = replace(dataflow, visibility="private")
-    return apply_plan(estate, plan_submission(
-        estate, alone, dataflow_id=dataflow_id, team=dataflow_id, task_types=task_types(), prices=prices))
+def _changed(estate: Estate, names: Iterable[str], chosen: Mapping[str, Dataflow], trigger_ms: int) -> Estate:
+    """The estate with these dataflows and no others; they share nothing."""
+    names = list(names)
+    by = {"task_types": task_types(), "prices": Prices(trigger_ms=trigger_ms)}
+    for name in sorted(set(estate.submitted) - set(names)):
+        estate = apply_plan(estate, plan_removal(estate, name, **by))
+    for name in names:
+        if name not in estate.submitted:
+            alone = replace(chosen[name], visibility="private")
+            estate = apply_plan(estate, plan_submission(estate, alone, dataflow_id=name, team=name, **by))
+    return estate
+
+
+def _cost(estate: Estate, name: str, prices: Prices) -> CostFigure:
+    tasks = list(estate.submitted[name].running.values())
+    costs = running_costs(estate, tasks, task_types=task_types(), prices=prices)
+    return total_cost(cost.figure for cost in costs.values())
 
 
 def _window(runs: RunningEstate, seconds: float) -> dict[str, Any]:
@@ -267,32 +290,34 @@ def _compiling_s(runs: RunningEstate) -> float:
     return total_s
 
 
-def _seen(entry: Mapping[str, Any]) -> SlotSeen:
-    return SlotSeen(entry["seconds"], 1000 * entry["cpu_ms"], tuple(
+def _seen(window: Mapping[str, Any]) -> SlotSeen:
+    return SlotSeen(window["seconds"], 1000 * window["cpu_ms"], tuple(
         QuerySeen(query["id"], query["batches"], tuple((name, events) for name, events in query["tasks"]))
-        for query in entry["queries"]))
+        for query in window["queries"]))
 
 
-def _lasting(seen: Any) -> list[SlotSeen]:
+def _lasting(windows: Iterable[Mapping[str, Any]]) -> list[SlotSeen]:
     """As if each had been seen for long enough: a bench measures for seconds what an estate shows for hours."""
     return [SlotSeen(1000 * slot.seconds, 1000 * slot.cpu_us, tuple(
         QuerySeen(query.id, 1000 * query.batches, tuple((name, 1000 * events) for name, events in query.tasks))
-        for query in slot.queries)) for slot in seen]
+        for query in slot.queries)) for slot in map(_seen, windows)]
 
 
-def _row(entry: Mapping[str, Any], seen: Mapping[str, SlotSeen], fitted: Costs) -> dict[str, Any]:
-    name, types = entry["dataflow"], task_types()
-    slot = seen[name]
-    others = fit_costs(_lasting(other for key, other in seen.items() if key != name), task_types=types)
-
-    def cores(costs: Costs) -> float:
-        return round(expected_cores(slot, costs=costs, task_types=types), 3)
-
+def _row(window: Mapping[str, Any], fitted: Costs) -> dict[str, Any]:
+    slot, types = _seen(window), task_types()
+    declared, by_all = (
+        round(expected_cores(slot, costs=costs, task_types=types), 3) for costs in (DECLARED, fitted))
     return {
-        "dataflow": name, "tasks": sum(len(query.tasks) for query in slot.queries), "queries": len(slot.queries),
+        "dataflows": len(window["dataflows"]), "tasks": sum(len(query.tasks) for query in slot.queries),
+        "queries": len(slot.queries),
         "batches/s": round(sum(query.batches for query in slot.queries) / slot.seconds, 2),
-        "measured": round(slot.cores, 3), "of it compilers": entry["compilers"], "declared": cores(DECLARED),
-        "by the others": None if others is None else cores(others), "by all": cores(fitted), "load": entry["load"]}
+        "measured": round(slot.cores, 3), "of it compilers": window["compilers"], "declared": declared,
+        "fitted": by_all, "load": window["load"]}
+
+
+def _kept(path: Path) -> dict[str, Any]:
+    kept = results.read(path)
+    return {key: kept[key] for key in ("trigger_ms", "windows", "later")}
 
 
 def _as_object(costs: Costs) -> dict[str, Any]:
