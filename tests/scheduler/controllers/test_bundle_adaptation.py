@@ -86,9 +86,9 @@ def test_bundles_are_taken_where_far_less_comes() -> None:
 
 
 @pytest.mark.parametrize(("seen", "why"), [
-    (dataflow(300.0, offer_for(100.0), free=1), "3 more would have to be there"),
+    (dataflow(300.0, offer_for(100.0), free=1), "needs 3 more than there are"),
     (dataflow(300.0, offer_for(100.0), most_per_hour=0.2), "goals pay 0.2"),
-    (dataflow(50.0, offer_for(100.0), waiting=30_000.0), "not for want of bundles"),
+    (dataflow(50.0, offer_for(100.0), waiting=30_000.0), "more bundles would not help"),
     (replace(dataflow(300.0, offer_for(100.0)), bundles=OfferedBundles(
         offer_for(100.0), 300.0, why_none="There is no profile of work.")), "There is no profile of work.")])
 def test_what_stands_against_more_bundles_is_said(seen: AdaptedDataflow, why: str) -> None:
