@@ -222,6 +222,21 @@ def stream_id(source: str, target: str) -> str:
     return f"{source}>{target}"
 
 
+def brought_along(graph: Mapping[str, Any]) -> dict[str, Any]:
+    """A graph as a page brings it along: without what is empty or follows from the rest. ``static/js/graph_page.js``
+    fills that in."""
+    return {
+        **graph, "tasks": [_without(task, label=task["id"]) for task in graph["tasks"]],
+        "streams": [
+            _without(stream, id=stream_id(stream["source"], stream["target"])) for stream in graph["streams"]]}
+
+
+def _without(part: Mapping[str, Any], **usual: str) -> dict[str, Any]:
+    usual |= {"before": True, "after": True, "unchained": False}
+    return {name: value for name, value in part.items()
+            if value not in ("", [], {}) and not (name in usual and value == usual[name])}
+
+
 def _when(status: str) -> dict[str, bool]:
     return {"before": status != "started", "after": status != "stopped"}
 

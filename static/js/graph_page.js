@@ -27,6 +27,15 @@ function metricsOf(state) {
   return { tasks: Object.fromEntries(tasks), streams: Object.fromEntries(streams) };
 }
 
+/** A page that brings its graph along leaves out what is empty, and what follows from the rest. */
+function filled({ tasks, streams, ...graph }) {
+  return {
+    ...graph,
+    tasks: tasks.map((task) => ({ label: task.id, config: {}, users: [], note: "", marks: [], ...task })),
+    streams: streams.map((stream) => ({ id: `${stream.source}>${stream.target}`, marks: [], ...stream })),
+  };
+}
+
 export class GraphPanel {
   constructor(panel) {
     this.panel = panel;
@@ -42,7 +51,7 @@ export class GraphPanel {
     const brought = this.panel.querySelector("script[type='application/json']");
     if (!brought) return fetchJson(this.panel.dataset.graph);
     brought.remove();
-    return JSON.parse(brought.textContent);
+    return filled(JSON.parse(brought.textContent));
   }
 
   async load() {
