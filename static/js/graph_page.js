@@ -131,7 +131,7 @@ export class GraphPanel {
       line(list, "events", format.count(live.events));
       line(list, "runs on", live.slot);
       if (live.error) line(list, "cause", live.error);
-    } else if (task.fragment) line(list, "runs on", task.slot);
+    } else if (task.slot) line(list, "runs on", task.slot);
     if (task.users.length) line(list, task.of ? "runs for" : "shared with", task.users.map((user) => `${user.name} (${user.team})`).join(", "));
     const ways = this.card.querySelector("[data-graph-do='ways']");
     ways.hidden = !task.ways || Boolean(this.data.large);
