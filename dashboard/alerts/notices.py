@@ -23,7 +23,7 @@ from scheduler.alerting.grouping import MORE, OVER, Group, Member, Mute, look_at
 from scheduler.history.series import DATAFLOW
 
 SHOWN = 50  # alerts in one message
-_WORDS = {MORE: "More: ", OVER: "Over: "}
+_WORDS = {MORE: "More: ", OVER: "Resolved: "}
 
 
 def tell(now_s: int) -> None:
