@@ -264,7 +264,8 @@ def _cut_decision(
     words = " ".join(
         f"One query of {name} has {keys.events:.0%} of the events, and was planned with {keys.wanted:.0%}: "
         f"{keys.load.queue:.0f} events wait for it, and its slot is busy for {keys.load.cpu:.0%} of the time. With its "
-        f"ring cut by load, a query that was planned so has at most {keys.then:.0%}." for name, keys in offered.uneven.items())
+        f"ring cut by load, a query that was planned so has at most {keys.then:.0%}."
+        for name, keys in offered.uneven.items())
     changes = tuple(
         AspectChange(Aspect.KEYS, keys.task, keys.cut, keys.other_cut) for keys in offered.uneven.values())
     return _schedule_decision(dataflow, answer, offered, offered.now, changes, words, evidence)

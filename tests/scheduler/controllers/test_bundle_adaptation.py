@@ -107,7 +107,7 @@ def test_a_ring_is_cut_anew_by_the_schedule_of_now_where_no_other_one_is_offered
     assert (change.aspect, change.subject, change.before, change.after) == (
         Aspect.KEYS, "t", "50.00% + 50.00%", "20.00% + 80.00%")
     assert json.loads(decision.arguments["schedule"])["rate_per_s"] == 200.0 and decision.moves_queries
-    assert decision.promise.bounds[0].measure == LACK and "work, f1-1 has 70% of the events" in decision.why
+    assert decision.promise.bounds[0].measure == LACK and "One query of work has 70% of the events" in decision.why
     rows = json.loads(decision.arguments["looked_at"])
     assert [row["is_chosen"] for row in rows] == [True, *(False for _ in rows[1:])]
     assert not Adapting().evaluate(Adaptations((uneven,)), {"city": Policy(OFF)}).decisions
