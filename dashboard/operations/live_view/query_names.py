@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 MOST_NAMED = 3  # tasks of a query that its name lists
 OF_OTHERS = "a query of other teams"
-QUERY_ID = re.compile(r"\bf\d+-\d+\b")
+QUERY_ID = re.compile(r"(?<![\w./:@-])f\d+-\d+(?![\w/:@-]|\.\w)")  # no part of a path, or of a channel's name
 
 
 def names_along(view: View, fragment: Fragment) -> list[str]:
