@@ -23,7 +23,7 @@ from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import BAD, NOTE, WARN, Finding, Verdict, verdict
 from dashboard.operations.live_view.live_sources import report_of
 from dashboard.operations.live_view.measured_keys import hot_key_findings
-from dashboard.operations.live_view.query_names import name_of_query
+from dashboard.operations.live_view.query_names import OF_OTHERS, name_of_query
 from dashboard.operations.live_view.query_states import (
     GAVE_UP,
     NODE_SILENT_MS,
@@ -331,7 +331,10 @@ def waits_because(view: View, fragment: Fragment, report: QueryReport) -> str:
         return ""
     if report.throttled_by == broker_memory.OF_BROKER:
         return f"{tasks} waits: the memory of the broker is nearly full."
-    return f"{_held_by(view, report.throttled_by)} reads more slowly than {tasks} writes, which waits."
+    held_by = _held_by(view, report.throttled_by)
+    if held_by.startswith(OF_OTHERS):  # a sentence begins with it
+        held_by = f"{held_by[0].upper()}{held_by[1:]}"
+    return f"{held_by} reads more slowly than {tasks} writes, which waits."
 
 
 def _held_by(view: View, channel: str) -> str:
