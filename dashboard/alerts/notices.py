@@ -12,6 +12,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from dashboard.alerts.models import Alert, MuteRow, NoticeGroup
+from dashboard.operations.live_view.estate_view import NAMED_BY_ID, view_for
+from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.outbox.models import Delivery, Endpoint
 from dashboard.outbox.notice_choices import NoticeMessage, chosen_by, deliveries_to, webhook_delivery
 from dashboard.outbox.sending import enqueue
@@ -21,7 +23,7 @@ from scheduler.alerting.grouping import MORE, OVER, Group, Member, Mute, look_at
 from scheduler.history.series import DATAFLOW
 
 SHOWN = 50  # alerts in one message
-_WORDS = {MORE: "More: ", OVER: "Over: "}
+_WORDS = {MORE: "More: ", OVER: "Resolved: "}
 
 
 def tell(now_s: int) -> None:
@@ -71,13 +73,17 @@ def is_quiet(alert: Alert, mutes: Iterable[tuple[int | None, Mute]], now_s: int)
 def payload_of(group: NoticeGroup, what: str, alerts: Sequence[Alert]) -> dict[str, Any]:
     """A notice as JSON: what webhooks get, and what mail is made of."""
     worst = min((alert.severity for alert in alerts), key=SEVERITIES.index)
-    first = alerts[0]
+    rows = [_alert_row(alert) for alert in alerts[:SHOWN]]
+    if group.team is None and any(NAMED_BY_ID.search(row["text"]) for row in rows):  # for administrators alone
+        view = view_for(EVERYTHING)
+        rows = [{**row, "text": view.in_words(row["text"])} for row in rows]
+    first = rows[0]
     more = f" and {len(alerts) - 1} more" if len(alerts) > 1 else ""
     return {
         "event": "alerts", "what": what, "severity": worst, "team": group.team.slug if group.team else None,
-        "title": f"{_WORDS.get(what, '')}{first.title}: {first.text}"[:240].rstrip(" .") + more,
+        "title": f"{_WORDS.get(what, '')}{first['title']}: {first['text']}"[:240].rstrip(" .") + more,
         "link": f"{settings.SITE_URL}{reverse('alerts')}?group={group.pk}", "cause": group.cause, "count": len(alerts),
-        "alerts": [_alert_row(alert) for alert in alerts[:SHOWN]]}
+        "alerts": rows}
 
 
 def _alert_row(alert: Alert) -> dict[str, Any]:

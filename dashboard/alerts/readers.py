@@ -203,7 +203,7 @@ def _late_events(evidence: EvaluationScope) -> Readings | None:
             value=late.get(task, 0.0), cause=f"task:{task}", dataflow=dataflow,
             text=f"{late.get(task, 0.0):.0f} events came too late for {evidence.view.name_of(task)} of "
                  f"{evidence.of_dataflow(dataflow)} within ten minutes.",
-            remedy="Let it wait longer (lateness), or see at its source which events lag: late: mark gives them out.")
+            remedy="Let it wait longer (lateness), or let it emit late events (`late: mark`) to see which ones lag.")
         for task, dataflow in evidence.tasks.items()}
 
 
@@ -242,7 +242,7 @@ def _drift(evidence: EvaluationScope) -> Readings | None:
     return {
         Element("profile", str(profile.pk)): AlertReading(
             value=_farthest(profile.drifts), cause=f"profile:{profile.task_type}", dataflow=users[profile.task_type],
-            text=f"Tasks of type {profile.task_type} are {_farthest(profile.drifts):.0f} % from their profile.",
+            text=f"Tasks of type {profile.task_type} deviate by {_farthest(profile.drifts):.0f}% from their profile.",
             remedy="Measure the task type again; schedules are planned with the profile.")
         for profile in profiles}
 

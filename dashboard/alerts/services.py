@@ -166,5 +166,5 @@ def _checked(kind: RuleKind, chosen: dict[str, Any]) -> dict[str, Any]:
     if not all(0 <= values[name] <= LONGEST_S for name in ("for_s", "clear_for_s")):
         raise BadInput("These times cannot be.", remedy="Choose 0 to 86,400 seconds.")
     if values["severity"] not in SEVERITIES:
-        raise BadInput("There is no such severity.", remedy=f"There are {', '.join(SEVERITIES)}.")
+        raise BadInput("There is no such severity.", remedy=f"Choose one of {', '.join(SEVERITIES)}.")
     return {"enabled": bool(chosen.get("enabled", True)), **values}

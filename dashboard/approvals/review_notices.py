@@ -32,8 +32,8 @@ from scheduler.approving import DemandStatus
 from scheduler.model.plan_kinds import PLAN_KINDS
 
 _DECIDED = {
-    EXECUTING: "is approved", REJECTED: "is rejected", FAILED: "cannot be enacted for now",
-    ROLLED_BACK: "is rolled back", UNPLANNABLE: "has no plan"}
+    EXECUTING: "was approved", REJECTED: "was rejected", FAILED: "cannot be enacted for now",
+    ROLLED_BACK: "was rolled back", UNPLANNABLE: "could not be planned"}
 _QUOTED = 300  # characters of a comment in a message
 
 
@@ -47,7 +47,7 @@ def ask_reviewers(proposal: Proposal, demands: Mapping[Ask, DemandStatus]) -> No
             continue
         notice = _notice(
             proposal, REVIEW, f"review:{proposal.pk}:{each.team_id}",
-            f"{_name(proposal)} by {proposal.author_name} waits for an approval of {each.team.name}", team=each.team)
+            f"{_name(proposal)} by {proposal.author_name} needs an approval of {each.team.name}", team=each.team)
         members = User.objects.filter(
             memberships__team=each.team, memberships__role__gte=ROLES[each.role], is_active=True).order_by("pk")
         _tell([user for user in members if not proposal.is_of(user.pk) and _sees(user, proposal)], REVIEW, notice)

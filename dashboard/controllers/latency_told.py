@@ -17,6 +17,7 @@ from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.controllers.stored_rounds import policies_of
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.latency_control.batch_modes import wanted_modes
+from dashboard.operations.live_view.estate_view import view_for
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.latency_remarks import limit_remarks
 from dashboard.plans.latency_remedies import cpu_in_words, latency_card_with_remedies, latency_with_remedies
@@ -26,7 +27,7 @@ from scheduler.controllers.batch_opening import BatchOpening
 from scheduler.controllers.controller_port import Controller
 from scheduler.controllers.controller_registry import CONTROLLERS
 from scheduler.controllers.loop_values import ACTS, ASKED, OFF
-from scheduler.latency.limits_met import IMPOSSIBLE, LATE
+from scheduler.latency.limits_met import LATE, MISSED, WAITING
 from scheduler.latency.wanted_modes import WantedModes
 from scheduler.latency.ways import way_of
 from scheduler.model.fragment import node_of
@@ -43,13 +44,13 @@ def latency_told(viewer: Viewer, dataflow_id: UUID | str) -> dict[str, Any]:
     record = dataflow_of(viewer, dataflow_id)
     mode = _mode(record)
     answer = latency_with_remedies(viewer, dataflow_id, opens=mode == ACTS)
-    return _told(record, answer, mode) | {"remarks": list(limit_remarks(record))}
+    return _with_names(viewer, _told(record, answer, mode)) | {"remarks": list(limit_remarks(record))}
 
 
 def latency_card_told(viewer: Viewer, record: DataflowRecord) -> dict[str, Any]:
     """The same with how the limits are written, for a dataflow's page."""
     mode = _mode(record)
-    return _told(record, latency_card_with_remedies(viewer, record, opens=mode == ACTS), mode)
+    return _with_names(viewer, _told(record, latency_card_with_remedies(viewer, record, opens=mode == ACTS), mode))
 
 
 def latency_prices_told(viewer: Viewer, dataflow_id: UUID | str, *, scheduled: bool = False) -> dict[str, Any]:
@@ -63,18 +64,34 @@ def _mode(record: DataflowRecord) -> str:
 
 
 def _told(record: DataflowRecord, answer: dict[str, Any], mode: str) -> dict[str, Any]:
-    if not any(limit["state"] in LATE for limit in answer["limits"]):
+    if not any(_is_not_met(limit) for limit in answer["limits"]):
         return {**answer, "limits": [{**limit, "tried": []} for limit in answer["limits"]]}
     wanted, by_controllers = wanted_modes() or WantedModes(), _by_controllers(record)
     limits = []
     for status, wish in zip(answer["limits"], record.latency_limits, strict=True):
-        limit = {**status, "tried": [*_intervals(status), *by_controllers] if status["state"] in LATE else []}
-        if limit["state"] == IMPOSSIBLE and wanted.meets(str(record.pk), limit["number"]):
+        limit = {**status, "tried": [*_intervals(status), *by_controllers] if _is_not_met(status) else []}
+        if limit["state"] != MISSED and _is_not_met(limit) and wanted.meets(str(record.pk), limit["number"]):
             remedy = _remedy(record, wish, limit, wanted, mode)
             limits.append({**limit, "remedies": [remedy, *limit["remedies"]]} if remedy else limit)
         else:
             limits.append(limit)
     return {**answer, "limits": limits}
+
+
+def _with_names(viewer: Viewer, answer: dict[str, Any]) -> dict[str, Any]:
+    """Queries by their names, where a sentence names one by its id."""
+    if not any(limit["tried"] or limit["remedies"] for limit in answer["limits"]):
+        return answer
+    view = view_for(viewer)
+    return {**answer, "limits": [{
+        **limit, "tried": [view.in_words(sentence) for sentence in limit["tried"]],
+        "remedies": [{**remedy, "words": view.in_words(remedy["words"])} for remedy in limit["remedies"]],
+    } for limit in answer["limits"]]}
+
+
+def _is_not_met(limit: Mapping[str, Any]) -> bool:
+    """Whether a limit is not met, or seems impossible while drivers on its way still compile."""
+    return limit["state"] in LATE or (limit["state"] == WAITING and limit["least_s"] is not None)
 
 
 def _intervals(limit: Mapping[str, Any]) -> list[str]:

@@ -51,8 +51,16 @@ def before(queries: Collection[str], *, since_s: int = 0) -> list[str]:
 
 def after(query: str) -> Sequence[str]:
     """The queries that took the place of one, at once or through others, those of its own line first."""
-    rows = QueryLine.objects.filter(former=query).order_by("-is_main", "id")
-    return list(rows.values_list("query", flat=True))
+    return heirs_of([query]).get(query, [])
+
+
+def heirs_of(formers: Collection[str]) -> dict[str, list[str]]:
+    """The same of several queries at once, by each that has any."""
+    rows = QueryLine.objects.filter(former__in=formers).order_by("-is_main", "id").values_list("former", "query")
+    heirs: dict[str, list[str]] = {}
+    for former, query in rows:
+        heirs.setdefault(former, []).append(query)
+    return heirs
 
 
 def forget(before_s: int) -> None:

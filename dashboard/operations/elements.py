@@ -15,6 +15,7 @@ from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.findings import Finding
 from dashboard.operations.live_view.live_documents import LiveStream
 from dashboard.operations.live_view.notable import Notable, notable_of
+from dashboard.operations.live_view.query_names import name_of_query, names_along
 from dashboard.operations.live_view.query_places import query_now
 from dashboard.operations.live_view.survival import copied, if_lost_in_words, survival_in_words
 from dashboard.teams.permissions import Viewer
@@ -137,7 +138,7 @@ def query_of(viewer: Viewer, query_id: str) -> QueryDetail:
         viewer, view.estate, fragment.active_tasks)
     return QueryDetail(
         bundle.id, fragment.id, bundle.slot, node_of(bundle.slot),
-        list(zip(fragment.active_tasks, _names_along(view, fragment), strict=True)), users, report,
+        list(zip(fragment.active_tasks, names_along(view, fragment), strict=True)), users, report,
         view.in_words(report.error or ""), view.in_words(report.traceback) if may_see else "",
         bool(report.traceback) and not may_see, notable_of(view, {bundle.id, *before}, count=LOG_ENTRIES), before,
         waits_because(view, fragment, report))
@@ -173,12 +174,6 @@ def queries_with(viewer: Viewer, task_id: str) -> list[NamedQuery]:
             for query in _named_queries(view, fragment)]
 
 
-def query_name(view: View, query_id: str) -> str:
-    """A query by its tasks; its id where it has ended, or is none that the viewer may know of."""
-    fragment = view.fragment_of.get(query_id)
-    return query_id if fragment is None else _name(view, fragment)
-
-
 def stream_of(viewer: Viewer, parent: str, child: str) -> StreamPlace:
     """A stream by its two running tasks; ``NotFound`` where the viewer may not know of it."""
     view = view_for(viewer)
@@ -193,19 +188,7 @@ def stream_of(viewer: Viewer, parent: str, child: str) -> StreamPlace:
 
 
 def _named_queries(view: View, fragment: Fragment) -> list[NamedQuery]:
-    return [NamedQuery(bundle.id, _name(view, fragment), bundle.slot) for bundle in fragment.queries]
-
-
-def _name(view: View, fragment: Fragment) -> str:
-    return " → ".join(_names_along(view, fragment))
-
-
-def _names_along(view: View, fragment: Fragment) -> list[str]:
-    """Its tasks by name; neighbours of one dataflow name it once, behind the last of them."""
-    names = [view.name_of(task) for task in fragment.active_tasks]
-    ends = [name.partition(" of ")[2] for name in names]
-    return [name if end != after else name.partition(" of ")[0]
-            for name, end, after in zip(names, ends, [*ends[1:], ""], strict=True)]
+    return [NamedQuery(bundle.id, name_of_query(view, fragment), bundle.slot) for bundle in fragment.queries]
 
 
 def slot_of(viewer: Viewer, name: str) -> SlotPlace:
@@ -214,7 +197,7 @@ def slot_of(viewer: Viewer, name: str) -> SlotPlace:
     if name not in {slot.name for slot in view.estate.slots}:
         raise NotFound("There is no such slot.", remedy="See the slots that there are.")
     queries = [
-        (bundle.id, _name(view, fragment), view.bundle_report(bundle).state)
+        (bundle.id, name_of_query(view, fragment), view.bundle_report(bundle).state)
         for fragment in view.fragments() for bundle in fragment.queries if bundle.slot == name]
     everything = sum(
         bundle.slot == name for fragment in view.estate.fragments.values() for bundle in fragment.queries)

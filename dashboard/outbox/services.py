@@ -109,7 +109,7 @@ def set_choices(*, actor: User, choices: Collection[NoticeChoice], email: str) -
         except ValidationError:
             raise BadInput("That is no address of mail.", remedy="Write it as name@example.org.") from None
     if {choice.subject for choice in choices} - set(SUBJECTS):
-        raise BadInput("There is no such subject of notifications.", remedy=f"There are {', '.join(SUBJECTS)}.")
+        raise BadInput("There is no such subject of notifications.", remedy=f"Choose one of {', '.join(SUBJECTS)}.")
     with audited(actor=actor, verb="notice_choices.set", subject=actor) as audit:
         for choice in choices:
             NoticePreference.objects.update_or_create(user=actor, subject=choice.subject, defaults={

@@ -54,22 +54,24 @@ def dataflow_graph(
 
 def difference_graph(difference: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, Any]:
     """What a plan changes, from ``approvals.difference``; every task and stream is told to be ``before``, ``after``
-    or both."""
+    or both. Tasks have numbers for ids: those of running tasks are what nobody reads and nothing compresses."""
+    numbers = {task["id"]: str(number) for number, task in enumerate(difference["tasks"])}
     tasks = []
     for task in difference["tasks"]:
         declared = task_types.get(task["type"])
         tasks.append({
-            "id": task["id"], "label": task["name"], "type": task["type"], "kind": declared.kind if declared else "",
-            "config": task["config"], "users": task["used_by"], "note": _note(task["used_by"]),
-            "status": task["status"], "fragment": task["fragment"], "slot": task["slot"],
+            "id": numbers[task["id"]], "label": task["name"], "type": task["type"],
+            "kind": declared.kind if declared else "", "config": task["config"], "users": task["used_by"],
+            "note": _note(task["used_by"]), "status": task["status"], "slot": task["slot"] or "",
             "marks": list(_MARKS[task["status"]]), "on": task.get("on", ""), **_when(task["status"]),
         })
-    streams = [
-        {"id": stream_id(stream["source"], stream["target"]), "source": stream["source"], "target": stream["target"],
-         "marks": [mark for mark in _MARKS[stream["status"]] if mark in {"starts", "stops"}],
-         **_when(stream["status"])}
-        for stream in difference["streams"]
-    ]
+    streams = []
+    for stream in difference["streams"]:
+        source, target = numbers[stream["source"]], numbers[stream["target"]]
+        streams.append({
+            "id": stream_id(source, target), "source": source, "target": target,
+            "marks": [mark for mark in _MARKS[stream["status"]] if mark in {"starts", "stops"}],
+            **_when(stream["status"])})
     return _whole(tasks, streams, labelled=False)
 
 
@@ -220,6 +222,21 @@ def _kind(type_name: str, task_types: TaskTypes) -> str:
 def stream_id(source: str, target: str) -> str:
     """The id of a stream in a graph's JSON and in live documents."""
     return f"{source}>{target}"
+
+
+def brought_along(graph: Mapping[str, Any]) -> dict[str, Any]:
+    """A graph as a page brings it along: without what is empty or follows from the rest. ``static/js/graph_page.js``
+    fills that in."""
+    return {
+        **graph, "tasks": [_without(task, label=task["id"]) for task in graph["tasks"]],
+        "streams": [
+            _without(stream, id=stream_id(stream["source"], stream["target"])) for stream in graph["streams"]]}
+
+
+def _without(part: Mapping[str, Any], **usual: str) -> dict[str, Any]:
+    usual |= {"before": True, "after": True, "unchained": False}
+    return {name: value for name, value in part.items()
+            if value not in ("", [], {}) and not (name in usual and value == usual[name])}
 
 
 def _when(status: str) -> dict[str, bool]:

@@ -97,7 +97,7 @@ def orders_for(
         price, chosen = cheapest(in_order, missing)
         if (math.isfinite(price) and spent + price <= bounds.most_per_hour + 1e-9
                 and here + sum(kind.cores for kind in chosen) <= bounds.most_slots):
-            why = f"{wanted_slots} slots are wanted besides, and {free} are free or on their way."
+            why = f"{wanted_slots} more slots are needed, and {free} are free or ordered."
             return tuple(StartMachine(kind, why) for kind in chosen)
     return ()
 
@@ -110,5 +110,5 @@ def _given_back(staying: Collection[OrderedMachine], *, spare: int, at_s: float)
         if machine.is_empty and machine.vm.kind.cores <= spare and left_s < ENDS_S:
             spare -= machine.vm.kind.cores
             orders.append(StopMachine(
-                machine.node, f"Nothing is on it, nobody wants its slots, and its paid hour ends in {left_s:.0f} s."))
+                machine.node, f"Nothing runs on it, nobody needs its slots, and its paid hour ends in {left_s:.0f} s."))
     return orders

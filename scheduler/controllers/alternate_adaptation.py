@@ -262,10 +262,10 @@ def _cut_decision(
 ) -> Decision:
     """The schedule of now once more, which cuts rings by the loads that keys have by now."""
     words = " ".join(
-        f"Of {name}, {keys.bundle} has {keys.events:.0%} of the events, and was "
-        f"planned with {keys.wanted:.0%}: {keys.load.queue:.0f} events wait for it, and its slot is busy for "
-        f"{keys.load.cpu:.0%} of the time. With its ring cut by load, a bundle that was planned so has {keys.then:.0%} "
-        "at most." for name, keys in offered.uneven.items())
+        f"One query of {name} has {keys.events:.0%} of the events, and was planned with {keys.wanted:.0%}: "
+        f"{keys.load.queue:.0f} events wait for it, and its slot is busy for {keys.load.cpu:.0%} of the time. With its "
+        f"ring cut by load, a query that was planned so has at most {keys.then:.0%}."
+        for name, keys in offered.uneven.items())
     changes = tuple(
         AspectChange(Aspect.KEYS, keys.task, keys.cut, keys.other_cut) for keys in offered.uneven.values())
     return _schedule_decision(dataflow, answer, offered, offered.now, changes, words, evidence)

@@ -118,8 +118,8 @@ def choose_bundles(
         return None, ""
     is_short = throughput < goals.throughput
     if is_short and offered.load_per_s < FULL * now.sustained_per_s:
-        return None, (f"Its schedule should hold {in_digits(now.sustained_per_s)} events/s, and "
-                      f"{in_digits(offered.load_per_s)} come: it is not for want of bundles.")
+        return None, (f"Its schedule should sustain {in_digits(now.sustained_per_s)} events/s, and "
+                      f"{in_digits(offered.load_per_s)} arrive: more bundles would not help.")
     if other is None:
         return None, offered.why_none
     if is_short != (other.sustained_per_s > now.sustained_per_s):
@@ -132,9 +132,9 @@ def choose_bundles(
         if answer.switches and more_by_switch >= value_per_hour * saved:
             return None, ""
         times = now.sustained_per_s / max(offered.load_per_s, LEAST_PER_S)
-        return other, f"Its schedule holds {times:.2g} times what comes."
+        return other, f"Its schedule sustains {times:.2g} times what arrives."
     if other.to_buy:
-        return None, f"For {other.words}, {other.to_buy} more would have to be there."
+        return None, f"{other.words.capitalize()} needs {other.to_buy} more than there are."
     if other.per_hour > goals.most_per_hour:
         return None, (f"For {other.words}, an hour costs {in_digits(other.per_hour)}, and goals pay "
                       f"{in_digits(goals.most_per_hour)}.")

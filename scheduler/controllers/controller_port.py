@@ -133,8 +133,8 @@ def held_to_bounds(promise: ControllerPromise, effect: Effect, *, least: int = L
         newest = [sample.values[bound.measure] for sample in effect.samples if _counts(sample, [bound.measure], None)]
         figure = median(newest[-HARD_SAMPLES:]) if len(newest) >= HARD_SAMPLES else 0.0
         if bound.hard and figure > bound.at_most:
-            words = (f"{bound.measure} {in_digits(figure)} {bound.unit} by now, and at most "
-                     f"{in_digits(bound.at_most)} may be")
+            words = (f"{bound.measure} is at {in_digits(figure)} {bound.unit}, and at most {in_digits(bound.at_most)} "
+                     "is allowed")
             return "harmful", words
     measures = [bound.measure for bound in promise.bounds]
     samples = [sample for sample in effect.samples if _counts(sample, measures, promise.load)]

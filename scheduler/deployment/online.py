@@ -103,7 +103,7 @@ def decide(
             return DeploymentRound("communication", f"{exchanges} most with is on another node.", move)
         return DeploymentRound(
             "settled", "No slot has too much to do, and no move saves enough of the traffic between nodes.")
-    return DeploymentRound("settled", "All slots that a query may go to have as much to do as they should.")
+    return DeploymentRound("settled", "No slot that a query may go to has too much or too little to do.")
 
 
 def _on(deployment: Deployment, slot: str) -> list[PlacedBundle]:
@@ -141,14 +141,14 @@ def _is_high(deployment: Deployment, slot: str, thresholds: Thresholds) -> bool:
 
 def _asked_for(deployment: Deployment, slot: str, move: Move | None) -> str:
     """What a slot is asked for; and where ever more events wait there, how many do, of what moves where it is that."""
-    demand = f"{slot} is asked for {deployment.loads[slot]:.2f} cores"
+    demand = f"{slot} needs {deployment.loads[slot]:.2f} cores"
     waiting = deployment.queues.get(slot, 0.0)
     if not waiting:
         return demand
     first = deployment.bundles[move.bundles[0]] if move is not None else None
     if first is not None and first.behind:
-        return f"{demand}, and {first.queue:,.0f} events wait for {first.id}, ever more"
-    return f"{demand}, and {waiting:,.0f} events wait there, ever more"
+        return f"{demand}, and {first.queue:,.0f} events wait for {first.id}, more and more"
+    return f"{demand}, and {waiting:,.0f} events wait there, more and more"
 
 
 def lacking_in_words(lacking: float, thresholds: Thresholds, *, slot_price: float, currency: str) -> str:
@@ -169,8 +169,7 @@ def lacking_in_words(lacking: float, thresholds: Thresholds, *, slot_price: floa
     slots = math.ceil(lacking / thresholds.high)
     cost = slots * slot_price
     price = f", at {cost:.2f} {currency} an hour," if cost else ""
-    return (f"They are asked for {lacking:.2g} cores more than they should have: {slots} more slot"
-            f"{'s' if slots > 1 else ''}{price} would do.")
+    return (f"{lacking:.2g} cores are lacking: {slots} more slot{'s' if slots > 1 else ''}{price} would be enough.")
 
 
 def _nearer(

@@ -27,6 +27,15 @@ function metricsOf(state) {
   return { tasks: Object.fromEntries(tasks), streams: Object.fromEntries(streams) };
 }
 
+/** A page that brings its graph along leaves out what is empty, and what follows from the rest. */
+function filled({ tasks, streams, ...graph }) {
+  return {
+    ...graph,
+    tasks: tasks.map((task) => ({ label: task.id, config: {}, users: [], note: "", marks: [], ...task })),
+    streams: streams.map((stream) => ({ id: `${stream.source}>${stream.target}`, marks: [], ...stream })),
+  };
+}
+
 export class GraphPanel {
   constructor(panel) {
     this.panel = panel;
@@ -42,7 +51,7 @@ export class GraphPanel {
     const brought = this.panel.querySelector("script[type='application/json']");
     if (!brought) return fetchJson(this.panel.dataset.graph);
     brought.remove();
-    return JSON.parse(brought.textContent);
+    return filled(JSON.parse(brought.textContent));
   }
 
   async load() {
@@ -122,7 +131,7 @@ export class GraphPanel {
       line(list, "events", format.count(live.events));
       line(list, "runs on", live.slot);
       if (live.error) line(list, "cause", live.error);
-    } else if (task.fragment) line(list, "runs on", task.slot);
+    } else if (task.slot) line(list, "runs on", task.slot);
     if (task.users.length) line(list, task.of ? "runs for" : "shared with", task.users.map((user) => `${user.name} (${user.team})`).join(", "));
     const ways = this.card.querySelector("[data-graph-do='ways']");
     ways.hidden = !task.ways || Boolean(this.data.large);

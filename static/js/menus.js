@@ -74,7 +74,8 @@ export function startMenus() {
 }
 
 async function copy(button) {
-  await navigator.clipboard.writeText(button.dataset.text);
+  const { text, of } = button.dataset; // a text of its own, or that of an element of the page
+  await navigator.clipboard.writeText(of ? document.getElementById(of).textContent : text);
   const before = button.textContent;
   button.textContent = "Copied";
   setTimeout(() => (button.textContent = before), 1500);

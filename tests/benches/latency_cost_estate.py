@@ -105,7 +105,7 @@ def _measured(seconds: float) -> dict[str, Any]:
     from dashboard import jobs
     from dashboard.catalog.models import DataflowRecord
     from dashboard.history.history_store import DatabaseHistory
-    from dashboard.operations.latency_control.latency_view import warm_moments
+    from dashboard.operations.latency_control.limit_statuses import warm_moments
     from dashboard.operations.models import BatchFigures, FragmentRow, LatencyStatus
     from scheduler.history.series import DATAFLOW, SECOND, Series
 

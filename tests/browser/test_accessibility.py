@@ -13,7 +13,8 @@ from playwright.sync_api import Page
 from tests.browser.conftest import PageOf
 from tests.browser.documents import LONG, LONG_SINK, LONG_SOURCE
 from tests.browser.drive import drawn, settled
-from tests.browser.site import RunningSite
+from tests.browser.node import PlayedNode
+from tests.browser.site import START_S, RunningSite
 
 pytestmark = pytest.mark.browser
 
@@ -69,9 +70,54 @@ print(profile.pk, proposal.dataflow_id, child.id, child.parents[0], current_esta
       sweep.pk, trial.pk)
 """
 
+# A dataflow of which a task is divided by key over the slots of a second node; ends once it runs.
+_RING = """
+import django, sys, time; django.setup()
+from dashboard.approvals.models import Proposal
+from dashboard.approvals.services import approve_proposal, submit_dataflow
+from dashboard.operations.estate_store.estate_loader import current_estate
+from dashboard.operations.services import register_node
+from dashboard.profiles.services.importing import import_profiles
+from dashboard.teams.models import Team, User
+from tests.dashboard.schedules import at
+from tests.dashboard.test_keyed_schedules import PROFILES, averages
+register_node(name="n2", slots=8)
+carla = User.objects.get(username="carla")
+import_profiles(actor=carla, text=PROFILES)
+key = submit_dataflow(actor=carla, team=Team.objects.get(slug="city"), text=averages(), schedule=at(50)).pk
+ends = time.monotonic() + float(sys.argv[1])
+def when(status):
+    while (proposal := Proposal.objects.select_related("plan").get(pk=key)).status != status:
+        assert time.monotonic() < ends, f"it is {proposal.status}, not {status}"
+        time.sleep(0.05)
+    return proposal
+approve_proposal(actor=User.objects.get(username="ana"), proposal_id=key, digest=when("pending").plan.digest)
+record = when("done").dataflow_id
+print(record, current_estate().submitted[str(record)].running["mean"])
+"""
+_NO_SECOND_NODE = """
+import django; django.setup()
+from dashboard.operations.services import register_node
+register_node(name="n2", slots=0)
+"""
+
 
 @pytest.fixture(scope="module")
-def addresses(site: RunningSite, merged: dict[str, str]) -> Iterator[list[str]]:
+def ring(site: RunningSite) -> Iterator[str]:
+    """The address of the page of a ring, whose queries are on a node of their own."""
+    node = PlayedNode(site.redis_url, "n2")
+    node.start()
+    try:
+        dataflow, task = site.python(_RING, str(START_S)).split()
+        yield f"/estate/tasks/{task}/ring"
+        site.removes(dataflow, "ana")
+    finally:
+        site.python(_NO_SECOND_NODE)
+        node.stop()
+
+
+@pytest.fixture(scope="module")
+def addresses(site: RunningSite, merged: dict[str, str], ring: str) -> Iterator[list[str]]:
     """Every kind of page, of dataflows that run, that wait, and that have a schedule to choose, with long names too."""
     (site.data_dir / "inbox" / "readings").mkdir(parents=True, exist_ok=True)
     long, long_proposal = (urlsplit(address).path for address in site.runs(LONG, "ana", team="city"))
@@ -87,7 +133,7 @@ def addresses(site: RunningSite, merged: dict[str, str]) -> Iterator[list[str]]:
         f"{etl}?range=1h#plots", f"{etl}savepoints", f"{etl}log",
         f"/estate/overlap/{etl.split('/')[2]}/{stats.split('/')[2]}",
         long, long_proposal, *(f"{long}#{tab}" for tab in ("data", "performance", "costs", "versions", "settings")),
-        f"{long}dynamic", f"{long}versions/1", f"{long}dead-letters/{LONG_SOURCE}", f"{long}sinks/{LONG_SINK}",
+        ring, f"{long}dynamic", f"{long}versions/1", f"{long}dead-letters/{LONG_SOURCE}", f"{long}sinks/{LONG_SINK}",
         f"/dataflows/new?of={long.split('/')[2]}"]
     site.removes(long.split("/")[2], "ana")  # others count what runs
 

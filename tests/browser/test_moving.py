@@ -121,9 +121,9 @@ def shown(page: Page, site: RunningSite) -> None:
     until(is_heard, "the other node reports")
 
 
-def query_on(page: Page, task_type: str) -> Locator:
-    """The query that has a task of this type."""
-    return page.locator("[data-query]", has_text=task_type)
+def query_on(page: Page, dataflow: str) -> Locator:
+    """The query of this dataflow."""
+    return page.locator("[data-query]", has_text=dataflow)
 
 
 def moves(site: RunningSite) -> int:
@@ -142,13 +142,13 @@ def test_a_dropped_query_shows_what_the_move_would_bring_and_proposes_nothing(
     site: RunningSite, open_page: Callable[..., Page]
 ) -> None:
     page, before = open_page(), moves(site)
-    query = query_on(page, "interpolate")
+    query = query_on(page, "City ETL")
     name = query.get_attribute("data-query")
     card = drag(page, query, "n2/1")
     expect(card).to_have_attribute("data-preview", name)
-    expect(card).to_contain_text(re.compile("Move .*interpolate.* to n2/1"))
+    expect(card).to_contain_text(re.compile("Move .*published of City ETL to n2/1"))
     for words in ("cores to do then", "stands still for about", "to another node",
-                  "City Sensing: 1 of its approvers", "interpolate"):
+                  "City Sensing: 1 of its approvers"):
         expect(card).to_contain_text(words)
     expect(page.locator(f"#to-{name}")).to_have_value("n2/1")
     assert moves(site) == before
@@ -157,19 +157,19 @@ def test_a_dropped_query_shows_what_the_move_would_bring_and_proposes_nothing(
     assert moves(site) == before
 
 
-@pytest.mark.parametrize(("way", "task_type", "words"), [
-    pytest.param("drained", "interpolate", "n2 is drained", marks=pytest.mark.long),  # all are in tests/pages
-    pytest.param("reserved", "interpolate", "a measurement has it to itself", marks=pytest.mark.long),
-    pytest.param("folder", "parquet_files", "parquet_files writes files on n1", marks=pytest.mark.long)])
+@pytest.mark.parametrize(("way", "dataflow", "words"), [
+    pytest.param("drained", "City ETL", "n2 is drained", marks=pytest.mark.long),  # all are in tests/pages
+    pytest.param("reserved", "City ETL", "a measurement has it to itself", marks=pytest.mark.long),
+    pytest.param("folder", "Archive", "parquet_files writes files on n1", marks=pytest.mark.long)])
 def test_a_query_that_is_dropped_where_it_may_not_go_says_why(
-    site: RunningSite, open_page: Callable[..., Page], way: str, task_type: str, words: str
+    site: RunningSite, open_page: Callable[..., Page], way: str, dataflow: str, words: str
 ) -> None:
     site.python(_SLOTS, way)
     try:
         page, before = open_page(), moves(site)
         if way != "folder":
             expect(page.locator("[data-slot='n2/1'] .deploy-closed")).to_contain_text(words)
-        card = drag(page, query_on(page, task_type), "n2/1")
+        card = drag(page, query_on(page, dataflow), "n2/1")
         expect(card.locator("[data-note='move-refused']")).to_contain_text(words)
         expect(card.get_by_role("button")).to_have_count(0)
         assert moves(site) == before
@@ -189,7 +189,7 @@ register_node(name="n3", slots=1)
         page.reload()
         settled(page)
         expect(page.locator("[data-slot='n3/0'] .deploy-closed")).to_contain_text("n3 does not report")
-        card = drag(page, query_on(page, "interpolate"), "n3/0")
+        card = drag(page, query_on(page, "City ETL"), "n3/0")
         expect(card.locator("[data-note='move-not-now']")).to_contain_text("n3 does not report")
         expect(card.get_by_role("button")).to_have_count(0)
         assert moves(site) == before
@@ -207,8 +207,8 @@ def test_what_a_move_would_bring_is_readable_on_any_screen(
     site: RunningSite, open_page: Callable[..., Page], width: int, theme: str
 ) -> None:
     page = open_page(width=width, theme=theme)
-    for task_type in ("interpolate", "parquet_files"):
-        query = query_on(page, task_type)
+    for dataflow in ("City ETL", "Archive"):
+        query = query_on(page, dataflow)
         query.get_by_role("combobox").select_option("n2/1")
         query.get_by_role("button", name="Preview").click()
         expect(page.locator("#preview")).to_be_visible()
@@ -222,7 +222,7 @@ def test_a_move_by_the_keyboard_is_looked_at_proposed_and_done_with_its_pause(
     site: RunningSite, open_page: Callable[..., Page], browser: Browser
 ) -> None:
     page = open_page()
-    query = query_on(page, "interpolate")
+    query = query_on(page, "City ETL")
     name, target = query.get_attribute("data-query"), "n2/1"
     chooser = query.get_by_role("combobox")
     chooser.focus()
@@ -232,7 +232,7 @@ def test_a_move_by_the_keyboard_is_looked_at_proposed_and_done_with_its_pause(
     expect(query.get_by_role("button", name="Preview")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("#preview")).to_have_attribute("data-preview", name)
-    expect(page.locator("#preview")).to_contain_text(re.compile(f"Move .*interpolate.* to {target}"))
+    expect(page.locator("#preview")).to_contain_text(re.compile(f"Move .*published of City ETL to {target}"))
     settled(page)
     page.keyboard.press("Tab")
     expect(page.get_by_role("button", name="Propose this move").first).to_be_focused()

@@ -176,7 +176,7 @@ def test_slots_that_are_not_there_are_said(loop: Loop, record: DataflowRecord) -
     comes(loop, record, 200.0)
     loop.run()
     assert not RoundRow.objects.filter(controller=ADAPTATION).exists()
-    assert "would have to be there" in ReasonRow.objects.get(controller=ADAPTATION, dataflow=record).why
+    assert "more than there are" in ReasonRow.objects.get(controller=ADAPTATION, dataflow=record).why
 
 
 def test_without_a_schedule_nothing_is_offered(profiled: World, loop: Loop) -> None:

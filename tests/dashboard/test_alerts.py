@@ -194,7 +194,7 @@ def test_where_all_slots_have_too_much_to_do_their_number_and_price_are_told(
         assert [alert.phase for alert in minute(0.95)] == ["pending"]
     [alert] = minute(0.95)
     assert (alert.phase, alert.team, alert.severity) == ("firing", None, "warning")
-    assert "0.2 cores more" in alert.text and "1 more slot, at 0.50 EUR an hour, would do" in alert.text
+    assert "0.2 cores are lacking: 1 more slot, at 0.50 EUR an hour, would be enough" in alert.text
     assert "Start an agent" in alert.remedy
     monkeypatch.setattr(jobs, "event_bytes", raising(jobs.BrokerAway("away")))
     assert [alert.phase for alert in minute(0.3)] == ["firing"], "nothing is known"

@@ -191,7 +191,7 @@ def test_a_slow_reader_is_named(world: World, record: DataflowRecord, monkeypatc
     writer, position = estate.places[estate.tasks[reader.tasks[0]].parents[0]]
     observe(monkeypatch, query={"throttled_by": f"{writer}.{position}"})
     cause = live_estate(viewer_of(world.carla))["health"][f"channel/{writer}"]["cause"]
-    assert cause.startswith("average of speeds")
+    assert cause.startswith("average → out of speeds")
     monkeypatch.undo()
     for nowhere in ("gone-0.7", f"{writer}.99", "x"):
         observe(monkeypatch, query={"throttled_by": nowhere})

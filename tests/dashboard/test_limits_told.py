@@ -11,6 +11,8 @@ from dashboard.catalog.services import choose_latency
 from dashboard.controllers.latency_told import latency_told
 from dashboard.controllers.models import ReasonRow
 from dashboard.controllers.services import set_mode
+from dashboard.operations.diagnosis.health import health
+from dashboard.operations.latency_control.latency_view import worst_states
 from dashboard.operations.live_view.cost_learning import WARM
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.telemetry import EVERYTHING
@@ -93,3 +95,25 @@ def test_nothing_is_promised_by_a_driver_that_began_lately(world: World, played:
     played.began_s -= round(WARM.total_seconds())
     (limit,) = latency_told(viewer, record.pk)["limits"]
     assert (limit["warm_at"], limit["why"]) == (None, "")
+
+
+def test_no_limit_is_called_impossible_while_a_driver_on_its_way_still_compiles(world: World, played: Played) -> None:
+    played.began_s = played.now_s
+    record = running(world.carla, world.city, document("hopeless", latency="50 ms"), world.ana)
+    viewer = viewer_of(world.carla)
+    played.run(120)
+    assert status(record).state == "impossible", "controllers may do something about it at once"
+
+    def told() -> tuple[str, list[str], dict[str, str]]:
+        (limit,) = latency_told(viewer, record.pk)["limits"]
+        late = [finding.state for finding in health(view_for(viewer)) if finding.part == "limit"]
+        return limit["state"], late, worst_states([str(record.pk)])
+
+    assert told() == ("waiting", [], {str(record.pk): "waiting"})
+    (limit,) = latency_told(viewer, record.pk)["limits"]
+    assert f"events take {in_words(limit['least_s'])} so far" in limit["why"]
+    assert f"is known from {limit['warm_at']:%H:%M} UTC on" in limit["why"] and limit["tried"]
+    assert [remedy["kind"] for remedy in limit["remedies"] if remedy["kind"] != "open"] == [], "it has no price yet"
+
+    played.began_s -= round(WARM.total_seconds())
+    assert told() == ("impossible", ["impossible"], {str(record.pk): "impossible"})

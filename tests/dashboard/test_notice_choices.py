@@ -43,7 +43,7 @@ def proposed(world: World) -> Proposal:
 
 def test_those_who_may_approve_are_asked_once(addressed: World) -> None:
     proposal = proposed(addressed)
-    reviewers = {name for name, subject in mails() if "waits for an approval of City" in subject}
+    reviewers = {name for name, subject in mails() if "needs an approval of City" in subject}
     assert reviewers and reviewers.isdisjoint({"ana", "vera", "mo"})
     before = Delivery.objects.count()
     ask_reviewers(proposal, demands_of(proposal, at=timezone.now()))
@@ -52,10 +52,10 @@ def test_those_who_may_approve_are_asked_once(addressed: World) -> None:
 
 def test_an_author_hears_of_a_decision_by_others(addressed: World) -> None:
     approved(proposed(addressed), addressed.abe)
-    assert ("ana", "Proposal of traffic is approved by abe") in mails()
+    assert ("ana", "Proposal of traffic was approved by abe") in mails()
     other = planned(addressed.ana, addressed.city, document("other"))
     services.reject_proposal(actor=addressed.abe, proposal_id=other.pk, comment="Too wide a window.")
-    assert ("ana", "Proposal of other is rejected by abe") in mails()
+    assert ("ana", "Proposal of other was rejected by abe") in mails()
     rejection = Delivery.objects.get(to="ana@example.org", subject__contains="rejected")
     assert "Too wide a window." in rejection.payload["text"] and str(other.pk) in rejection.payload["text"]
 

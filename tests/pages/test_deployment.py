@@ -153,7 +153,7 @@ def test_where_cpu_lacks_more_slots_and_their_price_are_named(
     running(world.carla, world.city, document("b").replace(
         '"type": "urban_sensing"', '"type": "urban_sensing", "config": {"seed": 5}'), world.ana)
     suggestion = client_of("carla").get("/api/deployment").json()["suggestion"]
-    words = "They are asked for 0.2 cores more than they should have: 1 more slot, at 0.50 EUR an hour, would do."
+    words = "0.2 cores are lacking: 1 more slot, at 0.50 EUR an hour, would be enough."
     assert suggestion["lacking"] == pytest.approx(0.2) and words in suggestion["why"]
     assert f"{words} Start an agent" in client_of("carla").get("/estate/deployment/").text
 

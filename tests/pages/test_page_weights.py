@@ -10,7 +10,8 @@ from django.test import Client
 from django.urls import reverse
 
 from dashboard.operations.estate_store.estate_loader import load_estate
-from tests.dashboard.building import World, document, planned
+from tests.browser.documents import wide
+from tests.dashboard.building import World, document, planned, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
 from tests.pages.test_every_page import FILTERED, PLAIN
@@ -63,6 +64,14 @@ def test_no_page_is_heavier_than_100_kb(
     things_go_wrong(world, filled(world, count), monkeypatch)
     weighed = weights(client_of("root"), addresses_of(world))
     assert len(weighed) > 50
+    assert not {address: size for address, size in weighed.items() if size > MOST_BYTES}
+
+
+@pytest.mark.long  # the short run has pages of every kind, of a few tasks
+def test_pages_of_1500_tasks_are_no_heavier(world: World, client_of: ClientOf) -> None:
+    record = running(world.carla, world.city, wide(1500), world.ana)
+    proposal = planned(world.carla, world.city, wide(1498))
+    weighed = weights(client_of("carla"), iter([f"/dataflows/{record.pk}/", f"/proposals/{proposal.pk}/"]))
     assert not {address: size for address, size in weighed.items() if size > MOST_BYTES}
 
 

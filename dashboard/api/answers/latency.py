@@ -52,10 +52,10 @@ class LatencyLimitStatus(Answer):
 
     ``state`` is ``met``, ``missed``, ``impossible`` (no intervals meet it with the modes that its queries have;
     ``least_s`` would be met) or ``waiting``. One that is met ``by_measurement`` held over its whole span, though by the
-    model it cannot be met. Of one that is missed or impossible ``tried`` says what intervals and controllers did about
-    it, or why not; ``is_lasting`` is one that was missed over its whole span. ``along`` is in the form of
-    documents: tasks, and where it begins or ends with a stream that, as ``a -> b``. Before ``warm_at``, given where a
-    driver on its way began lately, what is expected is no promise.
+    model it cannot be met. Of one that is not met ``tried`` says what intervals and controllers did about it, or why
+    not; ``is_lasting`` is one that was missed over its whole span. ``along`` is in the form of documents: tasks, and
+    where it begins or ends with a stream that, as ``a -> b``. Before ``warm_at``, given where a driver on its way began
+    lately, what is expected is no promise, and a limit that seems impossible is ``waiting``, with its ``least_s``.
     """
 
     number: int

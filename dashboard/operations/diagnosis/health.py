@@ -23,6 +23,7 @@ from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import BAD, NOTE, WARN, Finding, Verdict, verdict
 from dashboard.operations.live_view.live_sources import report_of
 from dashboard.operations.live_view.measured_keys import hot_key_findings
+from dashboard.operations.live_view.query_names import OF_OTHERS, name_of_query
 from dashboard.operations.live_view.query_states import (
     GAVE_UP,
     NODE_SILENT_MS,
@@ -280,7 +281,8 @@ def _limits(view: View) -> Iterator[Finding]:
 
     A limit that is the team's default, which nobody chose for this dataflow, is only noted if it cannot be met.
     """
-    rows = view.worked.once("late limits", late_limits) if view.records else {}
+    rows = view.worked.once(
+        "late limits", lambda: late_limits(view.estate, view.reading.reports)) if view.records else {}
     for key in sorted(rows.keys() & view.records.keys()):
         row, record = rows[key], view.records[key]
         (limit,) = from_json(row.limit) or (None,)
@@ -301,7 +303,7 @@ def _limits(view: View) -> Iterator[Finding]:
 def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryReport) -> Finding | None:
     if report.state == RUNNING:  # as nearly all do: nothing is worded for them
         return None
-    tasks = view.name_of(fragment.tasks[0])
+    tasks = name_of_query(view, fragment)
     if report.state == GAVE_UP:
         part, severity = "query", BAD
         cause = view.in_words(report.error or f"The query of {tasks} fails.")
@@ -327,7 +329,7 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryR
         part, severity, cause = "channel", WARN, waits_because(view, fragment, report)
         remedy = "Give the slow task more threads by a schedule, or pause or remove what reads too slowly."
     elif report.state == SILENT_SOURCE:
-        part, severity, cause = "source", NOTE, f"{tasks} makes no events."
+        part, severity, cause = "source", NOTE, f"{view.name_of(fragment.tasks[0])} makes no events."
         remedy = "That may be as it should: nothing came, or a recording is at its end."
     else:
         return None
@@ -338,12 +340,15 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryR
 
 def waits_because(view: View, fragment: Fragment, report: QueryReport) -> str:
     """Why a query of a fragment waits before it writes, in a sentence; empty where it does not."""
-    tasks = view.name_of(fragment.tasks[0])
+    tasks = name_of_query(view, fragment)
     if not report.throttled_by:
         return ""
     if report.throttled_by == broker_memory.OF_BROKER:
         return f"{tasks} waits: the memory of the broker is nearly full."
-    return f"{_held_by(view, report.throttled_by)} reads more slowly than {tasks} writes, which waits."
+    held_by = _held_by(view, report.throttled_by)
+    if held_by.startswith(OF_OTHERS):  # a sentence begins with it
+        held_by = f"{held_by[0].upper()}{held_by[1:]}"
+    return f"{held_by} reads more slowly than {tasks} writes, which waits."
 
 
 def _held_by(view: View, channel: str) -> str:
@@ -353,12 +358,12 @@ def _held_by(view: View, channel: str) -> str:
     writer = view.fragment_of.get(fragment_id)
     readers = view.fragment_of.get(view.reader_of_part(part))
     if readers is not None:
-        return view.name_of(readers.tasks[0])
+        return name_of_query(view, readers)
     position = whole.rpartition(".")[2]
     if writer is None or not position.isdecimal() or int(position) >= len(writer.tasks):
         return "A reader"
     names = sorted({
-        view.name_of(view.estate.fragments[reader].tasks[0])
+        name_of_query(view, view.estate.fragments[reader])
         for reader in writer.outlets.get(writer.tasks[int(position)], ()) if reader in view.estate.fragments})
     return " or ".join(names) or (
         f"What {view.name_of(writer.tasks[int(position)])} writes to" if int(position) == len(writer.tasks) - 1

@@ -9,6 +9,7 @@ from dashboard.catalog.lifecycle import PAUSED, PAUSING
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import BAD, WARN, Finding
+from dashboard.operations.live_view.query_names import name_of_query
 from dashboard.operations.models import SlowQuery
 from scheduler.contracts.reports import SpillReport
 from scheduler.model.behind import LOSE_OLDEST, PAUSE, SPILL
@@ -34,7 +35,7 @@ _FULL = {
 
 def spilled(view: View, fragment: Fragment, bundle: RunningBundle, spill: SpillReport) -> Finding:
     """A reader that is behind on a stream that others need; they are named, too, where it holds them back."""
-    tasks = view.name_of(fragment.tasks[0])
+    tasks = name_of_query(view, fragment)
     if not spill.refused:
         return Finding(
             "spill", bundle.id, BEHIND, WARN,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -15,14 +15,18 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.latency_control.latency_measured import measured_along
-from dashboard.operations.latency_control.limit_statuses import is_lasting, is_met_by_measurement
+from dashboard.operations.latency_control.limit_statuses import (
+    is_lasting,
+    is_met_by_measurement,
+    told_state,
+    warm_moments,
+    young_drivers,
+)
 from dashboard.operations.live_view.cost_learning import WARM
 from dashboard.operations.models import BatchFigures, LatencyStatus
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.reports import Reports
 from scheduler.latency.limits_met import IMPOSSIBLE, MET, MISSED, WAITING
 from scheduler.model.estate import Estate
-from scheduler.model.fragment import Slot
 from scheduler.model.latency_limits import LatencyLimit, from_json, in_words, to_json
 
 OFFERED_S = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0)
@@ -66,21 +70,12 @@ def worst_states(dataflows: Collection[str]) -> dict[str, str]:
     """Of each of these dataflows that has a limit and runs, what became of the worst of its limits."""
     worst: dict[str, str] = {}
     order = (MET, WAITING, MISSED, IMPOSSIBLE)
-    for name, state in LatencyStatus.objects.filter(dataflow__in=list(dataflows)).values_list("dataflow", "state"):
-        key = str(name)
+    rows = list(LatencyStatus.objects.filter(dataflow__in=list(dataflows)).only("dataflow_id", "state", "path"))
+    estate, warm_at = current_estate(), warm_moments(jobs.read_live((), {}).reports) if rows else {}
+    for row in rows:
+        key, state = str(row.dataflow_id), told_state(row, young_drivers(row, estate, warm_at))
         worst[key] = max(worst.get(key, MET), state, key=order.index)
     return worst
-
-
-def warm_moments(reports: Reports) -> dict[str, datetime]:
-    """When the drivers of slots will have warmed up, by slot; without those that have."""
-    moments = {}
-    for node, report in reports.items():
-        for index, slot in report.slots.items():
-            warm_ms = (slot.since_ms or 0) + 1000 * WARM.total_seconds()
-            if slot.since_ms is not None and warm_ms > report.at_ms:
-                moments[Slot(node, int(index)).name] = datetime.fromtimestamp(warm_ms / 1000, UTC)
-    return moments
 
 
 def _limit(
@@ -99,12 +94,11 @@ def _limit(
          "real_time": query in paces and paces[query].real_time,
          "not_real_time": paces[query].refusal if query in paces else ""}
         for query, wait_s, batch_s in row.path]
-    young = {bundle.slot: warm_at[bundle.slot] for part in path if part["query"] in estate.fragments
-             for bundle in estate.fragments[part["query"]].queries if bundle.slot in warm_at}
+    young = {} if row is None else young_drivers(row, estate, warm_at)
     return {
         "number": number, "words": limit.words, "limit_s": limit.limit_s, "along": list(limit.along),
         "over_s": limit.over_s, "percentile": limit.percentile,
-        "state": WAITING if row is None else row.state,
+        "state": WAITING if row is None else told_state(row, young),
         "by_measurement": row is not None and is_met_by_measurement(row),
         "expected_s": None if row is None else row.expected_s,
         "measured_s": None if row is None else row.measured_s,
@@ -113,11 +107,12 @@ def _limit(
         "since": None if row is None else row.since,
         "is_lasting": row is not None and is_lasting(row),
         "warm_at": max(young.values(), default=None),
-        "path": path, "why": "" if row is None else " ".join(filter(None, (_why(row, path), _why_young(young)))),
+        "path": path,
+        "why": "" if row is None else " ".join(filter(None, (_why(row, path, young), _why_young(row, young)))),
     }
 
 
-def _why(row: LatencyStatus, path: list[dict[str, Any]]) -> str:
+def _why(row: LatencyStatus, path: list[dict[str, Any]], young: Mapping[str, datetime]) -> str:
     """Why a limit is not met: which element takes how long, and what was tried; or that it is met by measurement."""
     if is_met_by_measurement(row):
         return f"It is met by measurement: by the model events would take {in_words(row.least_s)} at the least."
@@ -131,22 +126,23 @@ def _why(row: LatencyStatus, path: list[dict[str, Any]]) -> str:
                 f"{_longest(path) or what}; intervals are shortened until it is met.")
     number = "query" if len(path) == 1 else f"{len(path)} queries"
     allows = f"the CPU of {', '.join(row.full)} allows" if row.full else f"its {number} can keep to"
-    tried = f"With the shortest intervals that {allows}, events take {in_words(row.least_s)}."
+    tried = f"With the shortest intervals that {allows}, events take {in_words(row.least_s)}{' so far' * bool(young)}."
     refused = "".join(
         f" {_named(part)} cannot pass events on as they come: {part['not_real_time']}." for part in path
         if part["not_real_time"])
     return f"{tried} {what}.{refused}"
 
 
-def _why_young(warm_at: Mapping[str, datetime]) -> str:
+def _why_young(row: LatencyStatus, warm_at: Mapping[str, datetime]) -> str:
     """Why nothing is promised by what drivers do that began lately."""
     if not warm_at:
         return ""
     first, *others = warm_at
     whose = f"{1 + len(others)} drivers on its path have" if others else f"The driver of {first} has"
     does = "compile" if others else "compiles"
+    what = "The figures here hold" if told_state(row, warm_at) == row.state else "Whether the limit can be met is known"
     return (f"{whose} run for less than {WARM.total_seconds() / 60:.0f} minutes and still {does}: batches take "
-            f"longer than they will. The figures here hold from {max(warm_at.values()):%H:%M} UTC on.")
+            f"longer than they will. {what} from {max(warm_at.values()):%H:%M} UTC on.")
 
 
 def _longest(path: list[dict[str, Any]]) -> str:

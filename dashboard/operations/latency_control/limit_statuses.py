@@ -8,18 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from django.db import transaction
 
 from dashboard.operations.latency_control.latency_problem import Measure, measure_of
+from dashboard.operations.live_view.cost_learning import WARM
 from dashboard.operations.models import LatencyStatus
+from scheduler.contracts.reports import Reports
 from scheduler.latency import limits_met
 from scheduler.latency.limits_met import LimitStatus, Settled, is_beyond, state_of
 from scheduler.latency.pacing import Expected, LimitOnWay, Pacing
 from scheduler.latency.pacing_problem import LimitKey, Wants
 from scheduler.latency.real_time import BatchModes
+from scheduler.model.estate import Estate
+from scheduler.model.fragment import Slot
 from scheduler.model.latency_limits import LatencyLimit, from_json, to_json
 
 TOLD_AGAIN_S = 60.0  # the latency of a limit is written so often, though nothing has changed
@@ -122,11 +126,38 @@ def status_of(row: LatencyStatus) -> LimitStatus | None:
         None if row.late_since is None else row.late_since.timestamp(), row.hopeless)
 
 
-def late_limits() -> dict[str, LatencyStatus]:
+def warm_moments(reports: Reports) -> dict[str, datetime]:
+    """When the drivers of slots will have warmed up, by slot; without those that have."""
+    moments = {}
+    for node, report in reports.items():
+        for index, slot in report.slots.items():
+            warm_ms = (slot.since_ms or 0) + 1000 * WARM.total_seconds()
+            if slot.since_ms is not None and warm_ms > report.at_ms:
+                moments[Slot(node, int(index)).name] = datetime.fromtimestamp(warm_ms / 1000, UTC)
+    return moments
+
+
+def young_drivers(row: LatencyStatus, estate: Estate, warm_at: Mapping[str, datetime]) -> dict[str, datetime]:
+    """The drivers on the slowest way of a limit that still compile, by slot, and when each will have warmed up."""
+    return {bundle.slot: warm_at[bundle.slot] for query, _, _ in row.path if query in estate.fragments
+            for bundle in estate.fragments[query].queries if bundle.slot in warm_at}
+
+
+def told_state(row: LatencyStatus, young: Mapping[str, datetime]) -> str:
+    """The state that people are told: a limit is not called impossible by batches that will be shorter.
+
+    Controllers go by the row itself: what they may do about a limit waits for nothing.
+    """
+    return limits_met.WAITING if row.state == limits_met.IMPOSSIBLE and young else row.state
+
+
+def late_limits(estate: Estate, reports: Reports) -> dict[str, LatencyStatus]:
     """The worst limit of each dataflow that is missed for as long as it is measured over, or that nothing meets."""
     worst: dict[str, LatencyStatus] = {}
+    warm_at = warm_moments(reports)
     for row in LatencyStatus.objects.filter(state__in=limits_met.LATE).order_by("number"):
-        if row.state == limits_met.IMPOSSIBLE or is_lasting(row):
+        state = told_state(row, young_drivers(row, estate, warm_at))
+        if state == limits_met.IMPOSSIBLE or is_lasting(row):
             key = str(row.dataflow_id)
             if key not in worst or (worst[key].state, row.state) == (limits_met.MISSED, limits_met.IMPOSSIBLE):
                 worst[key] = row

@@ -12,6 +12,7 @@ from dashboard.history import query_lines
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.live_view.estate_history import require_known
 from dashboard.operations.live_view.estate_view import View, view_for
+from dashboard.operations.live_view.query_names import names_of_queries
 from dashboard.operations.live_view.query_places import query_now
 from dashboard.teams.permissions import Viewer
 from dashboard.teams.selectors import slugs_known_to
@@ -28,7 +29,7 @@ _TROUBLE = frozenset({ALARM, "fragment_failed", "slot_died", "joined_late", "fai
 class Mark:
     """One thing that happened: when, its word (``submit``, ``alarm``, …), to whom, and a sentence where there is one.
 
-    ``subject`` is as people name it: of a dataflow its name.
+    ``subject`` is as people name it: a dataflow by its name, a query by its tasks.
 
     ``tone`` is ``bad`` (something began to be wrong), ``ok`` (it was over) or ``change`` (a plan, a move, a restart).
     """
@@ -54,7 +55,8 @@ def marks_of(
     notes = DatabaseHistory().annotations(
         begin_s=begin_s, end_s=end_s, subjects=sorted(subjects), teams=slugs_known_to(viewer))
     own_first = sorted(notes, key=lambda note: (note.at_s, (note.kind, note.subject) != (kind, subject)))
-    return _newest([_mark(view, note) for note in _each_once(own_first)])
+    named = names_of_queries(view, {note.subject for note in notes if note.kind == QUERY})
+    return _newest([_mark(view, note, named) for note in _each_once(own_first)])
 
 
 def related(view: View, kind: str, subject: str) -> frozenset[Subject]:
@@ -79,10 +81,16 @@ def _each_once(notes: Sequence[Annotation]) -> Iterator[Annotation]:
             yield note
 
 
-def _mark(view: View, note: Annotation) -> Mark:
+def _mark(view: View, note: Annotation, queries: Mapping[str, str]) -> Mark:
     tone = "bad" if note.what in _TROUBLE else "ok" if note.what == OVER else "change"
-    record = view.records.get(note.subject) if note.kind == DATAFLOW else None
-    subject = note.subject if note.kind != DATAFLOW else record.name if record else ""
+    subject = note.subject
+    if note.kind == DATAFLOW:
+        subject = view.records[subject].name if subject in view.records else ""
+    elif note.kind == QUERY:
+        subject = queries[subject]
+    elif note.kind in (TASK, STREAM):
+        subject = " → ".join(
+            view.name_of(task) if task in view.estate.tasks else task for task in subject.split(">"))
     return Mark(note.at_s, note.what, note.kind, subject, view.in_words(note.text), tone)
 
 

@@ -22,6 +22,7 @@ from dashboard.operations.estate_store.file_secrets import file_secrets
 from dashboard.operations.estate_store.offered_slots import closed_slots, offered_slots
 from dashboard.operations.live_view.drained_nodes import LEAVES
 from dashboard.operations.live_view.estate_view import View, view_for
+from dashboard.operations.live_view.query_names import name_of_query
 from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.teams.permissions import Viewer
 from scheduler.controllers.evidence import placing
@@ -150,7 +151,7 @@ def _query(
         if user["id"] in view.own and view.records[user["id"]].status == RUNNING]
     return {
         "id": bundle.id, "state": view.bundle_report(bundle).state,
-        "name": " → ".join(estate.tasks[task].type for task in fragment.active_tasks),
+        "name": name_of_query(view, fragment),
         "cores": None if cores is None else round(cores, 4), "waiting": round(waiting),
         "users": view.users(fragment.active_tasks),
         "dataflow": users[0] if users else None, "why_not": why_not,

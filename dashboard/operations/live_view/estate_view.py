@@ -26,6 +26,7 @@ from dashboard.catalog.permissions import may_know_of, visible_to
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.live_view.document_fields import DataflowUser
 from dashboard.operations.live_view.live_documents import Totals
+from dashboard.operations.live_view.query_names import QUERY_ID, with_query_names
 from dashboard.operations.live_view.query_states import NODE_SILENT_MS, RECOVERING, SILENT, WORST_FIRST, query_state
 from dashboard.teams.permissions import Viewer
 from scheduler.contracts.reports import STARTING, NodeReport, QueryReport, SlotReport
@@ -38,6 +39,7 @@ _TAKES_NOTHING = frozenset({"stopped", "waiting", "left"})  # states in which a 
 _WORST_FIRST = (*WORST_FIRST, PAUSED)
 _RANKS = {state: rank for rank, state in enumerate(_WORST_FIRST)}
 _RUNNING_TASK = re.compile(r"\b[0-9a-f]{32}\b")
+NAMED_BY_ID = re.compile(f"{_RUNNING_TASK.pattern}|{QUERY_ID.pattern}")
 
 
 class _Places:
@@ -196,7 +198,8 @@ class View:
         return f"a task of type {self.estate.tasks[running_task].type}"
 
     def in_words(self, text: str, dataflow_id: str = "") -> str:
-        """A node's text with running tasks by their names: those that a dataflow gives them, where one is named."""
+        """A text with running tasks and queries by their names: those that a dataflow gives them, where one is named.
+        """
         submitted = self.estate.submitted.get(dataflow_id)
         named = {running: name for name, running in submitted.running.items()} if submitted else {}
 
@@ -204,7 +207,7 @@ class View:
             task = task_id[0]
             return named.get(task) or (self.name_of(task) if task in self.estate.tasks else task)
 
-        return _RUNNING_TASK.sub(name, text)
+        return with_query_names(self, _RUNNING_TASK.sub(name, text))
 
 
 Look = Callable[[Viewer], View]

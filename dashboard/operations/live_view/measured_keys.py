@@ -60,11 +60,12 @@ def hot_key_findings(view: View) -> Iterator[Finding]:
     for fragment in by_key:
         loads = known.get(fragment.id)
         for query, key in hot_bundles(view, fragment, loads).items():
+            slot = next(bundle.slot for bundle in fragment.queries if bundle.id == query)
             part = round(loads.share_of(key) * 10) * 10 if loads else 0
             yield Finding(
                 "key", query, "hot", WARN,
-                f"One key of {view.name_of(fragment.tasks[0])} has about {part}% of its events: more than {query} "
-                "sustains, which has that key.",
+                f"One key of {view.name_of(fragment.tasks[0])} has about {part}% of its events: more than its "
+                f"query on {slot} sustains.",
                 "No other division of keys helps. Divide the key by another column, take fewer of its events before "
                 "this task, or move the query to a faster machine. The task's page Ring names the key to its own team.",
                 dataflows=view.users(fragment.active_tasks))

@@ -13,6 +13,7 @@ from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.live_view.estate_view import View, view_for
+from dashboard.operations.live_view.query_names import names_of_queries
 from dashboard.teams.permissions import Viewer
 
 FAILED = "fragment_failed"
@@ -20,12 +21,14 @@ FAILED = "fragment_failed"
 
 @dataclass(frozen=True, slots=True)
 class Notable:
-    """One thing that happened to a query, in words; ``kind`` as its node told it."""
+    """One thing that happened to a query, in words; ``kind`` as its node told it, and what people call the ``query``.
+    """
 
     fragment: str
     at: datetime
     what: str
     kind: str = ""
+    query: str = ""
 
 
 def notable_events(viewer: Viewer, dataflow_id: UUID | str, *, count: int = 20) -> list[Notable]:
@@ -42,9 +45,10 @@ def notable_events(viewer: Viewer, dataflow_id: UUID | str, *, count: int = 20) 
     own = {bundle.id for fragment in fragments for bundle in estate.fragments[fragment].queries}
     view = view_for(viewer)
     told_events = (_told(event) for event in jobs.notable_events() if event.get("fragment") in own)
-    return [
-        replace(event, what=view.in_words(event.what, str(record.pk))) for event in told_events if event is not None
-    ][:count]
+    newest = list(islice((event for event in told_events if event is not None), count))
+    names = names_of_queries(view, {event.fragment for event in newest})
+    return [replace(event, what=view.in_words(event.what, str(record.pk)), query=names[event.fragment])
+            for event in newest]
 
 
 def notable_of(view: View, queries: Collection[str], *, count: int, kind: str = "") -> list[Notable]:
@@ -68,7 +72,8 @@ def _told(event: dict[str, Any]) -> Notable | None:
             since = _at(event["kept_since_ms"])
             what = f"asked for older events than its stream has; it starts with those of {since:%H:%M:%S} UTC"
         case "handed_over":
-            what = f"goes on with the work of {', '.join(event['from_'])}, {event['gap_ms']} ms after that had ended"
+            queries = "a query" if len(event["from_"]) == 1 else f"{len(event['from_'])} queries"
+            what = f"continues the work of {queries}, {event['gap_ms']} ms after that had ended"
         case "sink_found_otherwise":
             what = event["what"]
         case _:

@@ -12,6 +12,7 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from dashboard.operations.live_view.estate_view import NAMED_BY_ID, view_for
 from dashboard.plans.models import PlanRecord
 from scheduler.adaptation.adaptation_port import AdaptationProblem
 from scheduler.model.latency_limits import in_words
@@ -249,6 +250,17 @@ def code(text: str) -> SafeString:
 def without_ids(text: str) -> str:
     """Who holds a slot, without the id that only programs need."""
     return _IDS.sub("", str(text or ""))
+
+
+@register.simple_tag(takes_context=True)
+def with_names(context: template.Context, text: str) -> str:
+    """What a controller or an alert says, with queries and tasks by the names that the viewer may know."""
+    request, text = context.get("request"), str(text or "")
+    if request is None or not NAMED_BY_ID.search(text):
+        return text
+    if not hasattr(request, "names_of"):
+        request.names_of = view_for(request.viewer)
+    return request.names_of.in_words(text)
 
 
 @register.filter

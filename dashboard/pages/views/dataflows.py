@@ -38,7 +38,7 @@ from dashboard.operations.services import try_again
 from dashboard.pages import flash, own_data_answers
 from dashboard.pages.editor_words import GUARD_LANGUAGE
 from dashboard.pages.event_table import event_table
-from dashboard.pages.graphs import dataflow_graph, pair_graph
+from dashboard.pages.graphs import brought_along, dataflow_graph, pair_graph
 from dashboard.pages.line_changes import line_changes
 from dashboard.pages.value_charts import value_figure
 from dashboard.pages.views.adaptation import goals_form
@@ -61,6 +61,7 @@ TABS = {"overview": "Overview", "data": "Data", "performance": "Performance", "c
         "settings": "Settings"}  # by the name in the address; "cost" is the card's
 EVENTS_SHOWN = 10
 LETTERS_SHOWN = 100
+OUTPUTS_SHOWN = 20  # of a dataflow at once: each is read every second
 
 
 @require_safe
@@ -158,10 +159,10 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     queries = queries_of(request.viewer, dataflow_id)
     return render(request, "dataflow.html", {
         "record": record, "live": live, "tasks": tasks, "tabs": TABS,
-        "graph": _graph_as_it_runs(graph, live), "site": request.build_absolute_uri("/").rstrip("/"),
+        "graph": brought_along(_graph_as_it_runs(graph, live)), "site": request.build_absolute_uri("/").rstrip("/"),
         "queries": queries, "survives": any(query.survives for query in queries),
         "one_more": more_in_words(live["survival"]),
-        "outputs": _outputs(request, record, live),
+        **_outputs(request, record, live),
         "document": catalog.current_version(record), "proposals": proposals[:10],
         "versions": catalog.versions(record)[:catalog.VERSIONS_SHOWN],
         "entries": trail.entries_of(record, *proposals[:10])[:30],
@@ -363,9 +364,14 @@ def _savepoint_of(request: HttpRequest) -> str:
     return (request.POST if request.method == "POST" else request.GET).get("from", "").strip()
 
 
-def _outputs(request: HttpRequest, record: DataflowRecord, live: LiveDataflow) -> list[dict[str, Any]]:
+def _outputs(request: HttpRequest, record: DataflowRecord, live: LiveDataflow) -> dict[str, Any]:
+    """The outputs that are shown, the one first that the address names, and the names of all where these are more."""
     outputs = operations.outputs(request.viewer, record.pk) if record.status == RUNNING else []
-    return [{**output, "live": live["tasks"].get(output["task"], {})} for output in outputs]
+    chosen = request.GET.get("output", "")
+    shown = sorted(outputs, key=lambda output: output["task"] != chosen)[:OUTPUTS_SHOWN]
+    return {
+        "outputs": [{**output, "live": live["tasks"].get(output["task"], {})} for output in shown],
+        "outputs_in_all": [output["task"] for output in outputs] if len(outputs) > OUTPUTS_SHOWN else []}
 
 
 def _sharing(tasks: list[dict[str, Any]]) -> dict[str, Any]:

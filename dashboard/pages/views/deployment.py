@@ -34,13 +34,14 @@ def deployment(request: HttpRequest) -> HttpResponse:
                 other["slot"] for other in rows["slots"]
                 if other is not slot and other["slot"] not in query["targets"]]
     names = {query["id"]: query["name"] for slot in rows["slots"] for query in slot["queries"]}
+    placed = {query["id"]: f"{query['name']} on {slot['slot']}" for slot in rows["slots"] for query in slot["queries"]}
     preview, suggestion = _preview(request), rows["suggestion"]
     return render(request, "deployment.html", {
         "deployment": rows, "suggestion": suggestion, "preview": preview, "matrix": _matrix(rows),
         "previewed": _named(preview, names), "suggested": _named(suggestion and suggestion.move, names),
         "thresholds": thresholds(), "between_nodes_percent": 100 * rows["between_nodes"],
-        "pairs": [row | {"kb_per_s": row["bytes_per_s"] / 1000, "source": names.get(row["source"], row["source"]),
-                         "target": names.get(row["target"], row["target"])} for row in rows["pairs"][:PAIRS_SHOWN]],
+        "pairs": [row | {"kb_per_s": row["bytes_per_s"] / 1000, "source": placed.get(row["source"], row["source"]),
+                         "target": placed.get(row["target"], row["target"])} for row in rows["pairs"][:PAIRS_SHOWN]],
         "more_pairs": max(0, len(rows["pairs"]) - PAIRS_SHOWN),
         "moves": recent_moves(request.viewer), "rate": CHARTS[ESTATE][0]})
 

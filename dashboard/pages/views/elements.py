@@ -19,6 +19,7 @@ from dashboard.operations.diagnosis.problems import EstateProblem
 from dashboard.operations.diagnosis.problems import problems as problems_of
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import NOTE, verdict
+from dashboard.operations.live_view.query_names import names_of_queries
 from dashboard.operations.live_view.survival import survival_in_words
 from dashboard.operations.services import NothingElsewhere, drain_node, undrain_node
 from dashboard.pages import flash
@@ -97,13 +98,14 @@ def problems(request: HttpRequest) -> HttpResponse:
     report = problems_of(request.viewer)
     live = {"available": report.view.reading.available, "reason": report.view.reading.reason}
     rows = [_row(report.view, problem) for problem in report.now[:LISTED]]
+    named = names_of_queries(report.view, {error.fragment for error in report.errors})
     return render(request, "problems.html", {
         "rows": rows, "left": max(0, len(report.now) - LISTED), "live": live,
         "verdict": verdict((problem.finding.severity for problem in report.now), is_heard=live["available"]),
         "past": [{"row": row, "begun": moment_of(row.begun_s and 1000 * row.begun_s),
                   "over": moment_of(1000 * row.over_s), "url": element_url(row.kind, row.subject)}
                  for row in report.past],
-        "errors": [{"error": error, "name": parts.query_name(report.view, error.fragment),
+        "errors": [{"error": error, "name": named[error.fragment],
                     "url": reverse("query", args=[error.fragment]),
                     "dataflows": _users(report.view, error.fragment)} for error in report.errors],
         "runs": bool(report.view.records), "live_topic": "estate"})
@@ -138,13 +140,14 @@ def element_url(kind: str, subject: str) -> str:
 def _row(view: View, problem: EstateProblem) -> dict[str, Any]:
     finding, course = problem.finding, problem.course
     direction = "" if finding.severity == NOTE else problem.direction  # a note is no harm that grows
+    subjects = {*problem.causes, *([problem.subject] if problem.kind == QUERY else [])}
+    named = names_of_queries(view, subjects)
     return {
         "finding": finding, "since": moment_of(course.since_s and 1000 * course.since_s),
         "steady": STEADY[course.kind], "course": course, "way": WAYS.get(direction, ""),
-        "name": parts.query_name(view, problem.subject) if problem.kind == QUERY else problem.name,
+        "name": named.get(problem.subject, problem.name),
         "direction": direction, "url": element_url(problem.kind, problem.subject),
-        "causes": [{"name": parts.query_name(view, query_id), "url": reverse("query", args=[query_id])}
-                   for query_id in problem.causes],
+        "causes": [{"name": named[query_id], "url": reverse("query", args=[query_id])} for query_id in problem.causes],
         "slot_url": slot_url(finding.slot) if finding.slot and finding.slot != finding.name else "",
         "dataflows": finding.dataflows[:LINKED], "more": max(0, len(finding.dataflows) - LINKED),
         "traceback": problem.traceback}

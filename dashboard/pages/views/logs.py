@@ -14,6 +14,9 @@ from django.views.decorators.http import require_safe
 
 from dashboard.catalog import selectors as catalog
 from dashboard.operations import log_reading
+from dashboard.operations.live_view.estate_view import view_for
+from dashboard.operations.live_view.query_names import names_of_queries
+from dashboard.operations.selectors import one_look
 from dashboard.pages.views.dataflows import moment_of
 from dashboard.teams.permissions import require_superuser
 from scheduler.model.errors import NotFound, PermissionDenied, WeirError
@@ -32,6 +35,7 @@ def dataflow_log(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
 
 
 @require_safe
+@one_look()
 def dataflow_log_lines(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """Its newest lines; who asks again follows it."""
     return _lines(request, _of_dataflow(request, dataflow_id))
@@ -54,6 +58,7 @@ def process_log(request: HttpRequest, node: str, process: str) -> HttpResponse:
 
 
 @require_safe
+@one_look()
 def process_log_lines(request: HttpRequest, node: str, process: str) -> HttpResponse:
     """Its newest lines; who asks again follows it."""
     return _lines(request, _of_process(request, node, process))
@@ -91,7 +96,10 @@ def _lines(request: HttpRequest, read: Read) -> HttpResponse:
     context: dict[str, Any] = {}
     try:
         log = read(_question(request, count=log_reading.LINES))
-        context = {"log": log, "lines": [(line, moment_of(line.at_ms)) for line in reversed(log.lines)]}
+        named = names_of_queries(view_for(request.viewer), {line.query for line in log.lines if line.query})
+        called = {query: name for query, name in named.items() if name != query}
+        context = {"log": log, "lines": [
+            (line, moment_of(line.at_ms), called.get(line.query, "")) for line in reversed(log.lines)]}
     except (NotFound, PermissionDenied):
         raise
     except WeirError as error:

@@ -28,7 +28,7 @@ from dashboard.approvals.wording import step_text
 from dashboard.audit import selectors as trail
 from dashboard.catalog import selectors as catalog
 from dashboard.pages import flash
-from dashboard.pages.graphs import difference_graph
+from dashboard.pages.graphs import brought_along, difference_graph
 from dashboard.pages.line_changes import LineChange, line_changes
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Role
@@ -68,7 +68,7 @@ def proposal(request: HttpRequest, proposal_id: UUID) -> HttpResponse:
         "proposal": record, "kind": PLAN_KINDS[record.plan.kind], "diff": diff, "live": live,
         "pause": pause_of(plan_of(record.plan)),
         "review": review, "decision": decision_of(record, diff=diff, review=review), "held_for": held_for(record),
-        "graph": difference_graph(diff, task_types=jobs.task_types()) if diff else {},
+        "graph": brought_along(difference_graph(diff, task_types=jobs.task_types())) if diff else {},
         "groups": {status: [task for task in tasks if task["status"] == status]
                    for status in ("started", "reused", "stopped", "neighbour")},
         "has_alternates": any(task["on"] for task in tasks),

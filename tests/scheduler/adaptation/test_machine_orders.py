@@ -68,7 +68,7 @@ def test_the_cheapest_classes_with_so_many_slots_are_started() -> None:
     orders = orders_for(3, 0, (), dear, bounds=BOUNDS, at_s=0.0)
     assert [(type(order), order.kind.name) for order in orders if isinstance(order, StartMachine)] == [
         (StartMachine, "cheap")]
-    assert orders[0].why == "3 slots are wanted besides, and 0 are free or on their way."
+    assert orders[0].why == "3 more slots are needed, and 0 are free or ordered."
 
 
 def test_as_much_is_started_as_bounds_allow() -> None:

@@ -86,9 +86,9 @@ def test_bundles_are_taken_where_far_less_comes() -> None:
 
 
 @pytest.mark.parametrize(("seen", "why"), [
-    (dataflow(300.0, offer_for(100.0), free=1), "3 more would have to be there"),
+    (dataflow(300.0, offer_for(100.0), free=1), "needs 3 more than there are"),
     (dataflow(300.0, offer_for(100.0), most_per_hour=0.2), "goals pay 0.2"),
-    (dataflow(50.0, offer_for(100.0), waiting=30_000.0), "not for want of bundles"),
+    (dataflow(50.0, offer_for(100.0), waiting=30_000.0), "more bundles would not help"),
     (replace(dataflow(300.0, offer_for(100.0)), bundles=OfferedBundles(
         offer_for(100.0), 300.0, why_none="There is no profile of work.")), "There is no profile of work.")])
 def test_what_stands_against_more_bundles_is_said(seen: AdaptedDataflow, why: str) -> None:
@@ -107,7 +107,7 @@ def test_a_ring_is_cut_anew_by_the_schedule_of_now_where_no_other_one_is_offered
     assert (change.aspect, change.subject, change.before, change.after) == (
         Aspect.KEYS, "t", "50.00% + 50.00%", "20.00% + 80.00%")
     assert json.loads(decision.arguments["schedule"])["rate_per_s"] == 200.0 and decision.moves_queries
-    assert decision.promise.bounds[0].measure == LACK and "work, f1-1 has 70% of the events" in decision.why
+    assert decision.promise.bounds[0].measure == LACK and "One query of work has 70% of the events" in decision.why
     rows = json.loads(decision.arguments["looked_at"])
     assert [row["is_chosen"] for row in rows] == [True, *(False for _ in rows[1:])]
     assert not Adapting().evaluate(Adaptations((uneven,)), {"city": Policy(OFF)}).decisions

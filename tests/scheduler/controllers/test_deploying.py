@@ -59,7 +59,7 @@ def test_what_moved_lately_stays() -> None:
     evaluation = CONTROLLER.evaluate(evidence(resting=frozenset({"f2"})), {})
     assert not evaluation.decisions
     assert {reason.team for reason in evaluation.reasons} == {"ana", "ben"}
-    assert all("n1/0 is asked for 1.00 cores" in reason.why for reason in evaluation.reasons)
+    assert all("n1/0 needs 1.00 cores" in reason.why for reason in evaluation.reasons)
 
 
 def test_where_cpu_lacks_more_slots_are_priced() -> None:
@@ -67,7 +67,7 @@ def test_where_cpu_lacks_more_slots_are_priced() -> None:
     full = replace(full, deployment=replace(full.deployment, slots=("n1/0", "n1/1")))
     evaluation = CONTROLLER.evaluate(full, {})
     assert not evaluation.decisions
-    assert all("1 more slot, at 0.05 EUR an hour, would do" in reason.why for reason in evaluation.reasons)
+    assert all("1 more slot, at 0.05 EUR an hour, would be enough" in reason.why for reason in evaluation.reasons)
 
 
 def test_a_promise_is_of_the_slot_that_was_left_and_of_latency() -> None:

@@ -59,7 +59,7 @@ def test_a_slot_whose_queues_grow_is_left_though_its_cpu_is_below_the_bound() ->
     assert decide(running, USUAL).case == "settled"
     turn = decide(behind(running, b=1200.0), USUAL)
     assert turn.case == "balance" and turn.move is not None and turn.move.bundles == ("b",)
-    assert turn.why == "n1/0 is asked for 0.70 cores, and 1,200 events wait for b, ever more."
+    assert turn.why == "n1/0 needs 0.70 cores, and 1,200 events wait for b, more and more."
 
 
 def test_what_waits_elsewhere_in_the_slot_is_told_where_another_bundle_goes() -> None:
@@ -67,7 +67,7 @@ def test_what_waits_elsewhere_in_the_slot_is_told_where_another_bundle_goes() ->
     fixed = replace(running, bundles={**running.bundles, "a": replace(running.bundles["a"], movable=False)})
     turn = decide(fixed, USUAL)
     assert turn.move is not None and turn.move.bundles == ("b",)
-    assert turn.why == "n1/0 is asked for 0.70 cores, and 50 events wait there, ever more."
+    assert turn.why == "n1/0 needs 0.70 cores, and 50 events wait there, more and more."
 
 
 def test_among_equals_the_bundle_with_the_longer_queue_goes_first() -> None:

@@ -21,7 +21,7 @@ class Command(ProposingCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         super().add_arguments(parser)
-        parser.add_argument("query", help="the query's id, as the dataflow's page and the page Deployment have it")
+        parser.add_argument("query", help="the query's id, which its own page has")
         parser.add_argument("slot", help="the slot, as n1/1")
         parser.add_argument("--along", nargs="+", default=[], metavar="QUERY", help="queries that go there with it")
         parser.add_argument(
