@@ -4,12 +4,12 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
 
-    replaces = [('schedules', '0001_readings'), ('schedules', '0002_outcomes_of_proposals'), ('schedules', '0003_readings_of_proposals')]
+    replaces = [('schedules', '0001_readings'), ('schedules', '0002_outcomes_of_proposals'), ('schedules', '0003_readings_of_proposals'), ('schedules', '0001_squashed_0003_readings_of_proposals'), ('schedules', '0002_readings_of_schedules')]
 
     initial = True
 
     dependencies = [
-        ('approvals', '0001_squashed_0009_comments'),
+        ('approvals', '0001_squashed_0002_rules_that_wait'),
     ]
 
     operations = [
@@ -27,7 +27,7 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name='Reading',
+            name='ScheduleReading',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('proposal', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='readings', to='approvals.proposal')),
