@@ -30,6 +30,23 @@ Kind = Literal["share", "add", "set apart", "remove"]
 
 
 @dataclass(frozen=True, slots=True)
+class BalanceThresholds(LoadThresholds):
+    """What is low as well. At most ``reach`` neighbours are asked."""
+
+    queue_low: float = 100.0
+    cpu_low: float = 0.45
+    reach: int = 8
+
+    def is_low(self, load: KeyedLoad) -> bool:
+        """Whether it has room."""
+        return load.queue <= self.queue_low and load.cpu <= self.cpu_low
+
+    def fits(self, cpu: float) -> bool:
+        """Whether two bundles may become one that has so much to do: well below where one would be added again."""
+        return cpu <= (self.cpu_low + self.cpu_high) / 2
+
+
+@dataclass(frozen=True, slots=True)
 class RingChange:
     """One change of the ring. ``moves`` are the ranges that change hands, each with its new bundle, all at one batch
     boundary; a bundle that is ``added`` has their state before. ``messages`` were asked and answered to agree on it."""
@@ -77,7 +94,7 @@ class _Round:
 
     ring: ElasticRing
     loads: Mapping[str, KeyedLoad]
-    thresholds: LoadThresholds
+    thresholds: BalanceThresholds
     summed: Sequence[float]  # loads of key groups, added up from group 0 on; empty where nothing was measured
     name: Callable[[], str]
     busy: set[str]
@@ -201,7 +218,7 @@ class _Round:
 
 def balance_ring(
     ring: ElasticRing, loads: Mapping[str, KeyedLoad], *, name: Callable[[], str],
-    thresholds: LoadThresholds | None = None, by_group: Sequence[float] = (), resting: Collection[str] = (),
+    thresholds: BalanceThresholds | None = None, by_group: Sequence[float] = (), resting: Collection[str] = (),
 ) -> RingBalance:
     """Which tokens are to change, given what bundles have to do now.
 
@@ -219,7 +236,7 @@ def balance_ring(
     RingBalance
         The most loaded bundle first. Bundles are removed only where none is overloaded that could be helped.
     """
-    limits = thresholds or LoadThresholds()
+    limits = thresholds or BalanceThresholds()
     high = [bundle for bundle in ring.served if limits.is_high(loads[bundle])]
     # Ranges are cut where somebody has too much, and then alone is it needed what each group has to do.
     summed = (0.0, *accumulate(by_group)) if by_group and high else ()

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.elasticity.uneven_keys import KeyedLoad, LoadThresholds
+from scheduler.elasticity.uneven_keys import KeyedLoad
 from scheduler.model.ring import KEY_GROUPS
 from tests.benches.elastic_ring import ElasticRing
-from tests.benches.ring_balancing import RingBalance, RingChange, balance_ring
+from tests.benches.ring_balancing import BalanceThresholds, RingBalance, RingChange, balance_ring
 
 HIGH, LOW, MIDDLE = KeyedLoad(5_000, 1.0), KeyedLoad(0, 0.1), KeyedLoad(0, 0.6)
 NAMES = ["a", "b", "c", "d", "e"]
@@ -174,5 +174,5 @@ def test_under_a_constant_load_changes_come_to_an_end(weights: list[float], bund
 
 
 def test_thresholds_leave_room_between_adding_and_removing() -> None:
-    thresholds = LoadThresholds()
+    thresholds = BalanceThresholds()
     assert not thresholds.fits(thresholds.cpu_high) and thresholds.fits(thresholds.cpu_low)
