@@ -16,10 +16,11 @@ from scheduler.model.fragment import Slot
 from scheduler.model.prices import VmSize
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Catalogue, Node, Supply
-from scheduler.pairs import PAIRS, PUBLISHED_PAIRS, QUICK_PAIRS, Pair
+from scheduler.pairs import PAIRS, QUICK_PAIRS, Pair
 from scheduler.performance.declared import declared_profile
 from scheduler.performance.rates import input_rates_per_s
 from scheduler.scheduling import Job, SchedulingOptions, compare, prepare, schedule
+from tests.benches.published_pairs import PUBLISHED_PAIRS
 
 from .catalogue import TYPES, flow
 from .schedules import BUY, SIZES, check_bundles, check_placed, check_thread_shares
