@@ -11,9 +11,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('catalog', '0001_squashed_0002_goals'),
-        ('outbox', '0001_squashed_0002_notice_preferences'),
         ('teams', '0001_squashed_0003_policies'),
-        ('teams', '__first__'),
     ]
 
     operations = [

@@ -16,7 +16,6 @@ class Migration(migrations.Migration):
         ('controllers', '0001_squashed_0004_machines_recommended'),
         ('plans', '0001_squashed_0002_kinds_are_named_elsewhere'),
         ('teams', '0001_squashed_0003_policies'),
-        ('teams', '__first__'),
     ]
 
     operations = [

@@ -10,11 +10,9 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('approvals', '0001_squashed_0002_rules_that_wait'),
         ('catalog', '0001_squashed_0002_goals'),
         ('profiles', '0001_squashed_0011_sweeps_by_weir'),
         ('teams', '0001_squashed_0003_policies'),
-        ('teams', '__first__'),
     ]
 
     operations = [

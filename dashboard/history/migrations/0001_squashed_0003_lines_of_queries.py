@@ -47,7 +47,7 @@ class Migration(migrations.Migration):
                 ('kind', models.CharField(max_length=10)),
                 ('subject', models.CharField(max_length=210)),
                 ('text', models.CharField(blank=True, max_length=500)),
-                ('team', models.CharField(blank=True, default='', max_length=40)),
+                ('team', models.CharField(blank=True, max_length=40)),
             ],
             options={
                 'ordering': ['at_s', 'what', 'kind', 'subject'],

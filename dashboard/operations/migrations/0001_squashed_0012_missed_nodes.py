@@ -12,7 +12,6 @@ class Migration(migrations.Migration):
     dependencies = [
         ('catalog', '0001_squashed_0002_goals'),
         ('teams', '0001_squashed_0003_policies'),
-        ('teams', '__first__'),
     ]
 
     operations = [

@@ -12,7 +12,6 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('teams', '0001_squashed_0003_policies'),
-        ('teams', '__first__'),
     ]
 
     operations = [
