@@ -39,7 +39,7 @@ AHEAD = 4  # steps that forecasts reach
 STARTS_S = 120.0
 MOST_HOURS = 48
 MOST_DECISIONS = 200  # that are kept of an algorithm
-OFFERED = tuple(name for name, kind in ADAPTATIONS.items() if kind.quick)
+OFFERED = tuple(ADAPTATIONS)
 
 
 @dataclass(frozen=True)

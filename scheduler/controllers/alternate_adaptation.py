@@ -41,7 +41,6 @@ DRAINS_WITHIN_S = 600.0  # with more bundles: what waits has to leave first
 LEAST_SAMPLES = 6
 STEP_S = 60.0  # Ω is of so long a step
 SHOWN = 12  # choices that a decision keeps of those that were looked at, the best first
-QUICK = tuple(name for name, kind in ADAPTATIONS.items() if kind.quick and kind.adapt is not None)
 
 
 @dataclass(frozen=True)
@@ -132,8 +131,8 @@ class Adaptations:
     currency: str = ""
 
     def __post_init__(self) -> None:
-        if self.algorithm not in QUICK:
-            raise ValueError(f"{self.algorithm} does not decide at run time; name one of {', '.join(QUICK)}")
+        if self.algorithm not in ADAPTATIONS:
+            raise ValueError(f"{self.algorithm} does not decide at run time; name one of {', '.join(ADAPTATIONS)}")
 
 
 def answer_for(dataflow: AdaptedDataflow, algorithm: str) -> AdaptationAnswer:

@@ -66,8 +66,7 @@ def test_a_mapping_is_added_by_its_entry_alone(monkeypatch: pytest.MonkeyPatch) 
         return Placement("apart", allocation.slots, slots, threads)
 
     monkeypatch.setitem(MAPPINGS, "apart", MappingKind(
-        "apart", "each thread on a slot of its own", each_thread_alone, keeps_together=False, quick=True,
-        published=False))
+        "apart", "each thread on a slot of its own", each_thread_alone, keeps_together=False, quick=True))
     comparison = compare(job(), supply=BUY, pairs=[(allocation, "apart") for allocation in ALLOCATIONS])
     assert not comparison.errors
     for planned in comparison.schedules:
