@@ -104,7 +104,7 @@ class OracleForecasts:
 
 
 def adapting(
-    problem: AdaptationProblem, deploy: DeployFunction, adapt: AdaptFunction, *,
+    problem: AdaptationProblem, deploy: DeployFunction, adapt: AdaptFunction | None, *,
     expected_per_s: Mapping[str, float], rng: Chance, oracle: Forecaster | None = None,
 ) -> Adapts:
     """What `simulate` asks at each step, which is to be as long as the problem's."""
@@ -113,6 +113,8 @@ def adapting(
     def adapts(now: Instant) -> ElasticPlacement:
         if not history:
             placement = deploy(problem, expected_per_s, rng=rng)
+        elif adapt is None:
+            placement = now.placement
         else:
             number = len(history)
             placement = adapt(problem, AdaptationStep(
