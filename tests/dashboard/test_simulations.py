@@ -108,8 +108,8 @@ def test_machines_can_be_as_quick_as_nodes_were_where_that_is_recorded(world: Wo
     assert run.status == DONE and run.asked["machines"] == "recorded" and set(run.asked["inputs"]["speeds"]) == {"n1"}
     assert run.asked["inputs"]["speeds"]["n1"] == pytest.approx([0.75] * len(run.asked["inputs"]["speeds"]["n1"]))
     # One that an earlier version was asked for, and that waits still.
-    asked = {name: value for name, value in run.asked.items() if name not in ("machines", "inputs", "forecasts")}
-    SimulationRun.objects.update(status="queued", results=[], asked=asked | {"varies": True, "recorded_speeds": True})
+    before = {name: value for name, value in run.asked.items() if name not in ("machines", "inputs", "forecasts")}
+    SimulationRun.objects.update(status="queued", results=[], asked=before | {"varies": True, "recorded_speeds": True})
     worked_off()
     run.refresh_from_db()
     assert run.status == DONE and run.asked["machines"] == "recorded"

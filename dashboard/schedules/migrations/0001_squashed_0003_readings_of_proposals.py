@@ -4,7 +4,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
 
-    replaces = [('schedules', '0001_readings'), ('schedules', '0002_outcomes_of_proposals'), ('schedules', '0003_readings_of_proposals'), ('schedules', '0001_squashed_0003_readings_of_proposals'), ('schedules', '0002_readings_of_schedules')]
+    replaces = [('schedules', '0001_readings'), ('schedules', '0002_outcomes_of_proposals'), ('schedules', '0003_readings_of_proposals')]
 
     initial = True
 
@@ -27,7 +27,7 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name='ScheduleReading',
+            name='Reading',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('proposal', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='readings', to='approvals.proposal')),
