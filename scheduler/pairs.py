@@ -1,4 +1,4 @@
-"""Pairs of allocation and mapping: which there are, which are quick, published, or chosen by default.
+"""Pairs of allocation and mapping: which there are, which are quick, or chosen by default.
 
 All of it follows from the two registries (`allocation.registry`, `mapping.registry`); nothing else names an algorithm.
 """
@@ -14,12 +14,7 @@ Pair = tuple[str, str]  # names of an allocation and of a mapping
 
 PAIRS: tuple[Pair, ...] = tuple(product(ALLOCATIONS, MAPPINGS))
 QUICK_PAIRS: tuple[Pair, ...] = tuple(pair for pair in PAIRS if MAPPINGS[pair[1]].quick)
-# A mapping of bundles was published with an allocation that makes them; with single threads it is ours.
-PUBLISHED_PAIRS: tuple[Pair, ...] = tuple(
-    (allocation.name, mapping.name) for allocation in ALLOCATIONS.values() for mapping in MAPPINGS.values()
-    if allocation.published and mapping.published and (allocation.bundles or not mapping.keeps_together))
 MODEL_BASED: Pair = ("MBA", "SAM")  # paper [2]'s own pair: the default
-BASELINE: Pair = ("LSA", "RSM")  # the pair that the paper compares its own with
 
 
 def keeps_together(pair: Pair) -> bool:

@@ -16,7 +16,7 @@ from dashboard.approvals import selectors as approvals
 from dashboard.approvals.replays import LONGEST_H
 from dashboard.simulations import selectors, services
 from dashboard.simulations.models import REPLAY, SIDE_BY_SIDE, SimulationRun
-from scheduler.adaptation.side_by_side import MOST_HOURS, OFFERED, LoadKind
+from scheduler.adaptation.side_by_side import MOST_HOURS, OFFERED, LoadKind, MachineSpeeds
 from scheduler.simulation.problem import Billing
 
 router = Router()
@@ -32,8 +32,7 @@ class SideBySideIn(Schema):
     times: float = Field(1.0, gt=0, le=1e6)
     hours: int = Field(12, ge=1, le=MOST_HOURS)
     billing: Billing = "hours"
-    varies: bool = True
-    recorded_speeds: bool = False
+    machines: MachineSpeeds = "made"
     least: float = Field(0.8, gt=0, le=1)
     forecast: Literal["learned", "known"] = "learned"
     error: float = Field(0.0, ge=0, le=2)

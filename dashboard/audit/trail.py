@@ -44,6 +44,17 @@ class Audit:
         """The command found nothing to do: it leaves no row."""
         self._nothing_changed = True
 
+    def choose(self, row: models.Model, field: str, chosen: object) -> bool:
+        """Store a choice in a row, and note what it was before; False where it is the same."""
+        before = getattr(row, field)
+        self.details = {"before": before, "after": chosen}
+        if before == chosen:
+            self.nothing_changed()
+            return False
+        setattr(row, field, chosen)
+        row.save(update_fields=[field])
+        return True
+
     def close(self) -> None:
         """Write all rows in one statement, the command's own as the last one."""
         if not self._nothing_changed:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from django.db.models import Sum
@@ -92,13 +91,10 @@ def choose_when_behind(*, actor: User, dataflow_id: UUID | str, choice: str) -> 
             raise InvalidValue(
                 f"{choice[:40]!r} is no choice.", remedy=f"Choose one of {', '.join(CHOICES)}, or none for the team's.")
         audit.subject, audit.team = record, record.team
-        audit.details = {"before": record.when_behind or "team", "after": choice or "team"}
-        if record.when_behind == choice:
-            audit.nothing_changed()
-            return record
-        record.when_behind = choice
-        record.save(update_fields=["when_behind"])
-        jobs.republish()
+        before = record.when_behind
+        if audit.choose(record, "when_behind", choice):
+            audit.details = {"before": before or "team", "after": choice or "team"}
+            jobs.republish()
         return record
 
 
@@ -118,7 +114,9 @@ def choose_latency(*, actor: User, dataflow_id: UUID | str, limits: Limits | Non
         require_role(viewer, record.team, Role.ENGINEER)
         _require_paths(record, limits or ())
         chosen = None if limits is None else to_json(limits)
-        return _keep_choice(audit, record, "latency_chosen", chosen)
+        audit.subject, audit.team = record, record.team
+        audit.choose(record, "latency_chosen", chosen)
+        return record
 
 
 def choose_goals(
@@ -141,20 +139,9 @@ def choose_goals(
         record = dataflow_for(viewer, dataflow_id)
         require_role(viewer, record.team, Role.ENGINEER)
         chosen = None if as_document else {} if goals is None else goals_json(goals)
-        return _keep_choice(audit, record, "goals_chosen", chosen)
-
-
-def _keep_choice(audit: Audit, record: DataflowRecord, field: str, chosen: Any) -> DataflowRecord:
-    """Store what was chosen in place of a document's, and audit what it was before."""
-    before = getattr(record, field)
-    audit.subject, audit.team = record, record.team
-    audit.details = {"before": before, "after": chosen}
-    if before == chosen:
-        audit.nothing_changed()
-    else:
-        setattr(record, field, chosen)
-        record.save(update_fields=[field])
-    return record
+        audit.subject, audit.team = record, record.team
+        audit.choose(record, "goals_chosen", chosen)
+        return record
 
 
 def _require_paths(record: DataflowRecord, limits: Limits) -> None:

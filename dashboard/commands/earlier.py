@@ -1,4 +1,4 @@
-"""Databases of earlier versions, until c3b94a08: each package had a chain of migrations then, and has one now.
+"""Databases of earlier versions: each package had a chain of migrations then, and has one now.
 
 The chains are kept as they were, in an archive, for databases that are in the middle of them. One that is at their end
 needs them no more: Django takes its packages' one migration for done, since that ``replaces`` all of theirs.

@@ -16,11 +16,6 @@ _values: OrderedDict[Hashable, object] = OrderedDict()
 _lock = Lock()
 
 
-def generation() -> int:
-    """The estate's generation now."""
-    return EstateState.objects.filter(pk=1).values_list("generation", flat=True).first() or 0
-
-
 def cached(key: Hashable, build: Callable[[], Value]) -> Value:
     """The value under this key at the estate's generation, built where it is not there yet.
 

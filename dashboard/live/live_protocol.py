@@ -101,16 +101,3 @@ def without_nulls(state: State) -> State:
         name: without_nulls(value) if isinstance(value, dict) else value
         for name, value in state.items() if value is not None
     }
-
-
-def applied(state: Any, patch: Any) -> Any:
-    """The state after a merge patch, as RFC 7386 has it."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(state) if isinstance(state, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = applied(result.get(name), value)
-    return result

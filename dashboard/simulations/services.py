@@ -63,7 +63,7 @@ def start_side_by_side(*, actor: User, dataflow_id: UUID | str, **options: Any) 
         raise InvalidSimulation(
             f"{record.name} has {len(submitted.running)} tasks, and algorithms are played with "
             f"{SIMULATED_TASKS.most} at the most.", remedy="Simulate a part of it, submitted by itself.")
-    if setup.recorded_speeds and not recorded_speeds(at=timezone.now()):
+    if setup.machines == "recorded" and not recorded_speeds(at=timezone.now()):
         raise NothingToChange(NO_SPEEDS, remedy="Let machines vary by made-up speeds.")
     return _start(actor, SimulationRun(
         kind=SIDE_BY_SIDE, dataflow=record, asked=asdict(setup), parts=len(setup.algorithms), author=actor))

@@ -98,9 +98,12 @@ def _side_by_side(run: SimulationRun, monotonic_s: Callable[[], float]) -> dict[
     options = dict(run.asked)
     stored = options.pop("inputs", None)
     options.pop("forecasts", None)
+    if "varies" in options:  # asked for by an earlier version
+        steady, is_recorded = not options.pop("varies"), options.pop("recorded_speeds", False)
+        options["machines"] = "steady" if steady else "recorded" if is_recorded else "made"
     setup = SimulationSetup(**options)
     inputs = SimulationInputs.of(stored) if stored is not None else inputs_of(
-        run.dataflow, at=run.created, with_speeds=setup.recorded_speeds)
+        run.dataflow, at=run.created, with_speeds=setup.machines == "recorded")
     if stored is None:
         _change(run, {RUNNING}, asked=options | {
             "inputs": inputs.as_json(), "forecasts": [asdict(each) for each in forecasts_of(inputs)]})

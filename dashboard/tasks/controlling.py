@@ -15,14 +15,7 @@ from dashboard.controllers.sweeping import SweepActuator
 from dashboard.queue import app
 
 MACHINES_TURN, MACHINES_HELD_MS = "machines", 1000 * queue.LONGEST_TASK_S
-ACTUATORS: Mapping[str, Actuator] = {
-    "adaptation": adapting.ADAPTATION,
-    "chaining": adapting.CHAINING,
-    "defragmentation": adapting.DEFRAGMENTATION,
-    "deployment": adapting.DEPLOYMENT,
-    "isolation": adapting.ISOLATION,
-    "open_batches": adapting.OPEN_BATCHES,
-    "remeasuring": SweepActuator()}
+ACTUATORS: Mapping[str, Actuator] = {**adapting.PLAN_ACTUATORS, "remeasuring": SweepActuator()}
 
 
 @app.task(name=queue.RUN_CONTROLLERS)

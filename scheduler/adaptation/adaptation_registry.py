@@ -1,4 +1,4 @@
-"""The algorithms of adaptation that there are: each one's name, what it does, and how it is called.
+"""The algorithms of adaptation that decide within a step of any size: each one's name, what it does, how it is called.
 
 One is added here: a module with its functions, and an entry in ``ADAPTATIONS``. Any may deploy and another adapt.
 """
@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .adaptation_port import AdaptFunction, DeployFunction
-from .brute_force import deploy_by_brute_force
-from .genetic import adapt_genetically, deploy_genetically
 from .greedy_adaptation import (
     adapt_by_forecast_mean,
     adapt_by_recent_mean,
@@ -31,23 +29,17 @@ class AdaptationKind:
     ----------
     deploy : callable
         The initial deployment.
-    adapt : callable, optional
-        At run time; None where what is deployed stays.
+    adapt : callable
+        At run time.
     foresees : bool
         Whether it goes by a forecast where there is one.
-    published : bool
-        Whether it is of the thesis.
-    quick : bool
-        Whether it decides within a step of any size.
     """
 
     name: str
     about: str
     deploy: DeployFunction
-    adapt: AdaptFunction | None
+    adapt: AdaptFunction
     foresees: bool = False
-    published: bool = True
-    quick: bool = True
 
     def __post_init__(self) -> None:
         if not (self.name and self.about):
@@ -55,12 +47,9 @@ class AdaptationKind:
 
 
 _ALL = (
-    AdaptationKind("BR", "brute force with pruning, for small cases", deploy_by_brute_force, None, quick=False),
-    AdaptationKind("GA", "genetic algorithm", deploy_genetically, adapt_genetically, quick=False),
     AdaptationKind("SH", "greedy, each task by itself", deploy_sharded, adapt_sharded),
     # What was seen last is expected to last: chapter 5 calls that CAF.
     AdaptationKind("CE", "greedy, all tasks together, by the newest rates", deploy_centrally, adapt_centrally),
-    AdaptationKind("hybrid", "genetic at first, then greedy", deploy_genetically, adapt_centrally, quick=False),
     AdaptationKind("WAAF", "greedy, by the mean of the rates so far", deploy_centrally, adapt_by_recent_mean),
     AdaptationKind("WPA", "greedy, by the forecast's mean", deploy_centrally, adapt_by_forecast_mean, foresees=True),
     AdaptationKind("WPO", "greedy, by the best case of the forecast", deploy_centrally, adapt_optimistically,
@@ -70,6 +59,6 @@ _ALL = (
     AdaptationKind("PLAStiCC", "looks ahead to when the running deployment no longer keeps up", deploy_centrally,
                    adapt_ahead, foresees=True),
     AdaptationKind("local", "local search over alternates, cores by linear programming", deploy_by_local_search,
-                   adapt_by_local_search, foresees=True, published=False),
+                   adapt_by_local_search, foresees=True),
 )
 ADAPTATIONS: dict[str, AdaptationKind] = {kind.name: kind for kind in _ALL}

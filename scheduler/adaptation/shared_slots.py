@@ -196,8 +196,6 @@ def _answered(
     problem: AdaptationProblem, conditions: Conditions, placement: ElasticPlacement, room: AdaptationRoom,
     kind: AdaptationKind, forecast: Forecast | None,
 ) -> ElasticPlacement:
-    if kind.adapt is None:
-        raise ValueError(f"{kind.name} does not adapt what runs")
     worked = SimulatedStep({}, {}, conditions.waiting, {}, 1.0, 1.0)
     # Slots have started: they are known for a step at least.
     instant = Instant(

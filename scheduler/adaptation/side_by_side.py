@@ -30,6 +30,8 @@ from .greedy_deployment import deploy_centrally
 
 LoadKind = Literal["constant", "walk", "sinusoid", "recorded"]
 LOADS: tuple[LoadKind, ...] = ("constant", "walk", "sinusoid", "recorded")
+MachineSpeeds = Literal["steady", "made", "recorded"]
+MACHINE_SPEEDS: tuple[MachineSpeeds, ...] = ("steady", "made", "recorded")
 STEP_S = 300.0
 STEPS_AN_HOUR = 12
 SEASON = 24 * STEPS_AN_HOUR
@@ -37,7 +39,7 @@ AHEAD = 4  # steps that forecasts reach
 STARTS_S = 120.0
 MOST_HOURS = 48
 MOST_DECISIONS = 200  # that are kept of an algorithm
-OFFERED = tuple(name for name, kind in ADAPTATIONS.items() if kind.quick)
+OFFERED = tuple(ADAPTATIONS)
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,9 @@ class SimulationSetup:
 
     Parameters
     ----------
-    varies : bool
-        Whether machines differ and stray from what their class says.
-    recorded_speeds : bool
-        Whether they vary as the cores of nodes were recorded to, instead of by traces that are made up.
+    machines : str
+        ``steady``: as quick as their class says; or they stray from it by traces that are ``made`` up, or as the cores
+        of nodes were ``recorded`` to.
     forecast : str
         ``learned`` from what came, as on a site, or ``known``: what will be.
     error : float
@@ -61,8 +62,7 @@ class SimulationSetup:
     times: float = 1.0
     hours: int = 12
     billing: Billing = "hours"
-    varies: bool = True
-    recorded_speeds: bool = False
+    machines: MachineSpeeds = "made"
     least: float = 0.8
     forecast: Literal["learned", "known"] = "learned"
     error: float = 0.0
@@ -80,8 +80,8 @@ class SimulationSetup:
         if not (1 <= self.hours <= MOST_HOURS and 0 < self.times <= 1e6):
             raise ValueError(f"A simulation is of 1 to {MOST_HOURS} hours, at above 0 and up to 1,000,000 times the "
                              "rates")
-        if self.recorded_speeds and not self.varies:
-            raise ValueError("Recorded speeds are of machines that vary")
+        if self.machines not in MACHINE_SPEEDS:
+            raise ValueError(f"Machines are one of {', '.join(MACHINE_SPEEDS)}")
         if not (0 < self.least <= 1 and 0 <= self.error <= 2 and 0 <= self.seed < 2**31):
             raise ValueError("Ω̂ is above 0 and at most 1, an error from 0 to 200%, a seed a whole number from 0 up")
 
@@ -158,7 +158,7 @@ def world_of(
     ValueError
         Speeds are to be as recorded, and none were; or the load takes more cores than are played with.
     """
-    if setup.recorded_speeds and not speeds:
+    if setup.machines == "recorded" and not speeds:
         raise ValueError("no speeds were recorded")
     rates, before = {}, {}
     for source in dataflow.sources:
@@ -199,9 +199,9 @@ def _speeds(
     setup: SimulationSetup, known: Sequence[Sequence[float]], rng: SimulationChance
 ) -> Sequence[Rates]:
     """How quick machines are step by step; none where they are as their class says."""
-    if setup.recorded_speeds:
+    if setup.machines == "recorded":
         return [recorded(speeds[-setup.steps:], setup.steps) for speeds in known]
-    return speed_traces(50, setup.steps, rng) if setup.varies else ()
+    return speed_traces(50, setup.steps, rng) if setup.machines == "made" else ()
 
 
 def _problem(
@@ -242,7 +242,7 @@ def simulated(
     course = simulate(
         problem.dataflow, watched, rates_per_s=world.rates_per_s, step_s=problem.step_s, rng=rng,
         cloud=Cloud(starts_s=problem.starts_s, traces=world.speeds, billing=problem.billing,
-                    same_time=setup.recorded_speeds))
+                    same_time=setup.machines == "recorded"))
     decisions = [made for at, pair in enumerate(pairwise(placements), start=1)
                  if (made := _decision(at * problem.step_s, *pair)) is not None]
     value, profits = 0.0, []

@@ -25,8 +25,6 @@ class AllocationKind:
         those that have one thread, and those whose threads share one slot.
     bundles : bool
         Whether it puts several threads of a task into a bundle; else every thread is one.
-    published : bool
-        Whether it is of paper [2].
     solver_share : float
         The part of a solver's effort that its threads are worth to a mapping that uses one.
     """
@@ -35,7 +33,6 @@ class AllocationKind:
     about: str
     allocate: Callable[..., Allocation]
     bundles: bool
-    published: bool
     solver_share: float = 1.0
 
     def __post_init__(self) -> None:
@@ -46,8 +43,8 @@ class AllocationKind:
 _ALL = (
     # Its single threads are many and alike: their packing takes little, and more effort proved no more of traffic.
     AllocationKind(
-        "LSA", "one thread's rate, scaled in a line", allocate_lsa, bundles=False, published=True, solver_share=0.2),
+        "LSA", "one thread's rate, scaled in a line", allocate_lsa, bundles=False, solver_share=0.2),
     AllocationKind(
-        "MBA", "bundles of the threads that were measured best", allocate_mba, bundles=True, published=True),
+        "MBA", "bundles of the threads that were measured best", allocate_mba, bundles=True),
 )
 ALLOCATIONS: dict[str, AllocationKind] = {kind.name: kind for kind in _ALL}

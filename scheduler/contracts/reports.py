@@ -241,7 +241,6 @@ class NodeReport:
 
 
 NODE_REPORTS = Codec(NodeReport)
-SLOT_REPORTS = Codec(SlotReport)
 QUERY_REPORTS = Codec(QueryReport)
 
 

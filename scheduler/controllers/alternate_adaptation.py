@@ -29,7 +29,7 @@ from scheduler.simulation.problem import BreakEven, Conditions, price_of_value
 
 from .bundle_adaptation import BundleOffer, OfferedBundles, bundle_rows, choose_bundles
 from .changes import Aspect, AspectChange
-from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
+from .controller_port import Controller, Evaluation
 from .loop_values import ACTS, OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
 
 LACK = "part of what could leave that does not"  # 1 − Ω
@@ -38,10 +38,8 @@ NAME = "adaptation"
 EVERY_S = 30.0
 WITHIN_S = 300.0
 DRAINS_WITHIN_S = 600.0  # with more bundles: what waits has to leave first
-LEAST_SAMPLES = 6
 STEP_S = 60.0  # Ω is of so long a step
 SHOWN = 12  # choices that a decision keeps of those that were looked at, the best first
-QUICK = tuple(name for name, kind in ADAPTATIONS.items() if kind.quick and kind.adapt is not None)
 
 
 @dataclass(frozen=True)
@@ -132,8 +130,8 @@ class Adaptations:
     currency: str = ""
 
     def __post_init__(self) -> None:
-        if self.algorithm not in QUICK:
-            raise ValueError(f"{self.algorithm} does not decide at run time; name one of {', '.join(QUICK)}")
+        if self.algorithm not in ADAPTATIONS:
+            raise ValueError(f"{self.algorithm} does not decide at run time; name one of {', '.join(ADAPTATIONS)}")
 
 
 def answer_for(dataflow: AdaptedDataflow, algorithm: str) -> AdaptationAnswer:
@@ -165,7 +163,7 @@ def slots_wanted(evidence: Adaptations, policies: Mapping[str, Policy], *, mode:
     return slots
 
 
-class Adapting:
+class Adapting(Controller):
     """Switches alternates and chooses the schedule, so that a dataflow reaches its goals at the greatest profit."""
 
     name = NAME
@@ -175,7 +173,7 @@ class Adapting:
     reads = "adaptations"
     every_s = EVERY_S
     usual = Policy(changes_per_hour=6, changes_per_day=48, cool_down_s=300.0)
-    helps_limits = False
+    least_samples = 6
 
     def evaluate(self, evidence: Adaptations, policies: Mapping[str, Policy]) -> Evaluation:
         """One decision for each dataflow that is outside of its band and can be helped."""
@@ -200,14 +198,6 @@ class Adapting:
             else:
                 reasons.append(IdleReason(dataflow.team, dataflow.id, " ".join(_why_not(dataflow, answer, why))))
         return Evaluation(tuple(decisions), tuple(reasons))
-
-    def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
-        """By the median of what does not leave, or of the CPU that an event takes."""
-        return held_to_bounds(promise, effect, least=LEAST_SAMPLES)
-
-    def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
-        """Each task gets the alternate that was on before."""
-        return reversed_changes(decision.changes)
 
 
 def _why_not(dataflow: AdaptedDataflow, answer: AdaptationAnswer, no_bundles: str) -> Iterator[str]:

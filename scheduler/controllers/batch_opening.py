@@ -16,7 +16,7 @@ from scheduler.model.checks import FiniteFigures
 from scheduler.model.latency_limits import in_words
 
 from .changes import Aspect, AspectChange, BatchMode
-from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
+from .controller_port import Controller, Evaluation
 from .defragmentation import CORES, LATER, LATER_MS, NOISE
 from .loop_values import ACTS, OFF, ControllerPromise, Decision, Policy, PromiseBound
 
@@ -112,7 +112,7 @@ class Modes:
     figures: Mapping[str, QueryFigures] = field(default_factory=dict)
 
 
-class BatchOpening:
+class BatchOpening(Controller):
     """Leaves the batches of queries open where a limit needs it or it costs less, and gives them up where not."""
 
     name = "open_batches"
@@ -122,6 +122,7 @@ class BatchOpening:
     reads = "modes"
     every_s = 10.0
     usual = Policy(ACTS, changes_per_hour=100, changes_per_day=500, cool_down_s=60.0)
+    least_samples = LEAST
     helps_limits = True
 
     def evaluate(self, evidence: Modes, policies: Mapping[str, Policy]) -> Evaluation:
@@ -145,14 +146,6 @@ class BatchOpening:
         return min(users, default=None, key=lambda user: (
             user.missed_on(change.query) == math.inf, modes.get(user.team, self.usual.mode) != ACTS,
             user.missed_on(change.query), user.strictest_s, user.dataflow))
-
-    def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
-        """By the medians of latency and CPU; latency counts at any load, CPU at about the same."""
-        return held_to_bounds(promise, effect, least=LEAST)
-
-    def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
-        """Each query has the mode again that it had."""
-        return reversed_changes(decision.changes)
 
 
 def _decision(user: UserOfQueries, changes: Sequence[ModeChange], evidence: Modes) -> Decision:

@@ -19,7 +19,7 @@ from scheduler.model.latency_limits import in_words
 
 from .batch_opening import LIMITED
 from .changes import AspectChange
-from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
+from .controller_port import Controller, Evaluation, reversed_changes
 from .defragmentation import CORES, LATENCY, LATER, LATER_MS, Candidate, changes_of
 from .loop_values import OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
 
@@ -88,7 +88,7 @@ class Chains:
     fused: tuple[FusedChain, ...] = ()
 
 
-class Chaining:
+class Chaining(Controller):
     """Fuses queries where a latency limit is not met, and cuts them again where they are too much for a core."""
 
     name = "chaining"
@@ -118,14 +118,6 @@ class Chaining:
             if not steps:
                 reasons.append(IdleReason(way.team, way.dataflow, _why_not(way)))
         return Evaluation(tuple(decisions), tuple(reasons))
-
-    def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
-        """By the medians of the limit's latency and of CPU, at about the same load."""
-        return held_to_bounds(promise, effect)
-
-    def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
-        """What was fused is cut again where it was."""
-        return reversed_changes(decision.changes)
 
 
 def _steps(way: LateWay, evidence: Chains) -> Iterator[Candidate]:

@@ -98,6 +98,8 @@ class Controller(Protocol):
         What holds for a team that has chosen nothing.
     helps_limits : bool
         Whether it may help a latency limit that is not met.
+    least_samples : int
+        So many comparable ones, at least, say whether a promise came.
     """
 
     name: str
@@ -106,16 +108,19 @@ class Controller(Protocol):
     reads: str
     every_s: float
     usual: Policy
-    helps_limits: bool
+    helps_limits: bool = False
+    least_samples: int = LEAST_SAMPLES
 
     def evaluate(self, evidence: Any, policies: Mapping[str, Policy]) -> Evaluation:
         """What is worth it for teams whose mode is not off; a function of its arguments alone."""
 
     def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
-        """Whether what was promised came, and by which figures, in words."""
+        """Whether what was promised came, and by which figures, in words: by the median of each."""
+        return held_to_bounds(promise, effect, least=self.least_samples)
 
     def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
-        """The changes that take a decision back, in order."""
+        """The changes that take a decision back, in order: those that it made, the last first."""
+        return reversed_changes(decision.changes)
 
 
 def reversed_changes(changes: Iterable[AspectChange]) -> tuple[AspectChange, ...]:

@@ -14,7 +14,7 @@ from scheduler.model.prices import Prices
 from scheduler.reuse.defragment import DefragmentRule, Fusion, StepLoad, Worth, in_words, weigh
 
 from .changes import Aspect, AspectChange, Carriage, Surplus
-from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
+from .controller_port import Controller, Evaluation
 from .loop_values import OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
 
 CORES, LATENCY = "CPU of its queries", "latency, median"  # the measures of its promise
@@ -56,7 +56,7 @@ class Fusions(FiniteFigures):
     as_few_as_can_be: tuple[tuple[str, int], ...] = ()
 
 
-class Defragmentation:
+class Defragmentation(Controller):
     """Proposes, or makes, the step of each dataflow that gains most over what it disturbs."""
 
     name = "defragmentation"
@@ -66,7 +66,6 @@ class Defragmentation:
     reads = "fusions"
     every_s = 300.0
     usual = Policy(changes_per_hour=4, changes_per_day=24, cool_down_s=1800.0)
-    helps_limits = False
 
     def evaluate(self, evidence: Fusions, policies: Mapping[str, Policy]) -> Evaluation:
         """Every step that is worth it; of a dataflow that has none, why not even the best of its steps is."""
@@ -91,14 +90,6 @@ class Defragmentation:
                 team, "", f"The queries of {count} dataflow{'s' if count > 1 else ''} are as few as they can be.")
             for team, count in evidence.as_few_as_can_be if policies.get(team, self.usual).mode != OFF]
         return Evaluation(tuple(decisions), tuple(reasons))
-
-    def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
-        """By the medians of CPU and latency at about the same load."""
-        return held_to_bounds(promise, effect)
-
-    def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
-        """What was fused is cut again where it was."""
-        return reversed_changes(decision.changes)
 
 
 def changes_of(fusion: Fusion) -> tuple[AspectChange, ...]:

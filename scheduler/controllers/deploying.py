@@ -19,7 +19,7 @@ from scheduler.model.checks import FiniteFigures
 from scheduler.model.figure_words import in_digits
 
 from .changes import Aspect, AspectChange, SlotName
-from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
+from .controller_port import Controller, Evaluation
 from .defragmentation import LATENCY, LATER, LATER_MS
 from .loop_values import (
     ACTS,
@@ -95,7 +95,7 @@ def resting_tasks(rounds: Iterable[Round], *, now_s: float) -> frozenset[str]:
     return frozenset(task for task, until_s in rests_until_s.items() if until_s > now_s)
 
 
-class Deploying:
+class Deploying(Controller):
     """Moves queries off slots that have too much to do, and nearer to what they exchange most with."""
 
     name = "deployment"
@@ -142,15 +142,6 @@ class Deploying:
     def _teams(self, evidence: Deployments, policies: Mapping[str, Policy]) -> Iterator[str]:
         teams = {asker.team for askers in evidence.askers.values() for asker in askers}
         return (team for team in sorted(teams) if policies.get(team, self.usual).mode != OFF)
-
-    def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
-        """By the medians of the left slot's CPU, or of what passes between nodes, and the dataflow's latency, at about
-        the same load."""
-        return held_to_bounds(promise, effect)
-
-    def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
-        """Each query goes back to where it was."""
-        return reversed_changes(decision.changes)
 
 
 def _move(loop_round: DeploymentRound, askers: tuple[Asker, ...], evidence: Deployments) -> Decision:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from scheduler.performance.drift import BOUND, Drift
 
 from .changes import Aspect, AspectChange, ProfileName
-from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
+from .controller_port import Controller, Effect, Evaluation, Verdict, held_to_bounds
 from .loop_values import OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
 
 DEVIATION = "deviation from what runs"
@@ -49,7 +49,7 @@ def worst(drifts: Sequence[Drift]) -> float | None:
                default=None)
 
 
-class Remeasuring:
+class Remeasuring(Controller):
     """Recommends, or starts, a sweep of each profile that has drifted."""
 
     name = "remeasuring"
@@ -59,7 +59,6 @@ class Remeasuring:
     reads = "profiles"
     every_s = 300.0
     usual = Policy(changes_per_hour=1, changes_per_day=4, cool_down_s=6 * 3600.0)
-    helps_limits = False
 
     def evaluate(self, evidence: ProfileEvidence, policies: Mapping[str, Policy]) -> Evaluation:
         """Every profile that has drifted and can be measured; the most contradicted first."""
@@ -82,10 +81,6 @@ class Remeasuring:
     def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
         """By the newest comparison of the new profile with what runs: it rests on many observations itself."""
         return held_to_bounds(promise, Effect(effect.begin_s, effect.samples[-1:]), least=1)
-
-    def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
-        """The profile that was in use before is used again."""
-        return reversed_changes(decision.changes)
 
 
 def _decision(reading: ProfileReading, beyond: Sequence[Drift], deviation: float) -> Decision:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from scheduler.model.checks import FiniteFigures
 
 from .changes import Aspect, AspectChange, Carriage
-from .controller_port import Effect, Evaluation, Verdict, held_to_bounds, reversed_changes
+from .controller_port import Controller, Evaluation
 from .defragmentation import LATENCY
 from .loop_values import ACTS, OFF, ControllerPromise, Decision, IdleReason, Policy, PromiseBound
 
@@ -59,7 +59,7 @@ class HoldUps(FiniteFigures):
     batch_ms: float = 500.0
 
 
-class Isolating:
+class Isolating(Controller):
     """Cuts slow tasks out of queries of which others need a part."""
 
     name = "isolation"
@@ -68,7 +68,6 @@ class Isolating:
     reads = "slow_tasks"
     every_s = 3.0
     usual = Policy(ACTS, changes_per_hour=12, changes_per_day=96, cool_down_s=60.0)
-    helps_limits = False
 
     def evaluate(self, evidence: HoldUps, policies: Mapping[str, Policy]) -> Evaluation:
         """One decision for each slow task, for a team that waits; those that let it act come first."""
@@ -87,14 +86,6 @@ class Isolating:
     def _by_mode(self, waiting: tuple[Waiting, ...], policies: Mapping[str, Policy]) -> list[Waiting]:
         modes = {each: policies.get(each.team, self.usual).mode for each in waiting}
         return sorted((each for each in waiting if modes[each] != OFF), key=lambda each: modes[each] != ACTS)
-
-    def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
-        """By the median of the waiting dataflow's latency."""
-        return held_to_bounds(promise, effect)
-
-    def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:
-        """What was cut becomes one query again."""
-        return reversed_changes(decision.changes)
 
 
 def _cut(slow: HoldUp, waiting: Waiting, batch_ms: float) -> Decision:

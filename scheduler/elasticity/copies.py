@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from scheduler.model.ring import Ring
@@ -92,32 +92,3 @@ def survival(held: Holders, homes: Mapping[str, BundleHome]) -> Survival:
     return Survival(least - 1, tuple(
         zone for zone in zones
         if all(any(homes[bundle].zone != zone for bundle in bundles) for bundles in held.values())))
-
-
-def zones_in_turn(homes: Mapping[str, BundleHome]) -> tuple[str, ...]:
-    """Bundles in an order in which neighbours on a ring are in different zones and on different machines, as far as
-    that can be: each next one is of the zone that has most left, but for the one before.
-
-    Examples
-    --------
-    >>> places = {"f1-0": BundleHome("m1", "a"), "f1-1": BundleHome("m2", "a"), "f1-2": BundleHome("m3", "b")}
-    >>> zones_in_turn(places)
-    ('f1-0', 'f1-2', 'f1-1')
-    """
-    left: dict[str, list[str]] = {}
-    for bundle in sorted(homes, key=lambda name: (homes[name], name)):
-        left.setdefault(homes[bundle].zone, []).append(bundle)
-    return tuple(_drawn(left, homes))
-
-
-def _drawn(left: dict[str, list[str]], homes: Mapping[str, BundleHome]) -> Iterator[str]:
-    before: BundleHome | None = None
-    while left:
-        zone = max(left, key=lambda each: (before is None or each != before.zone, len(left[each])))
-        others = [bundle for bundle in left[zone] if before is None or homes[bundle].machine != before.machine]
-        bundle = (others or left[zone])[0]
-        left[zone].remove(bundle)
-        if not left[zone]:
-            del left[zone]
-        before = homes[bundle]
-        yield bundle

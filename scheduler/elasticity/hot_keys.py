@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from scheduler.model.key_loads import FrequentKey, KeyLoads
 from scheduler.model.ring import Ring
 
-from .balancing import LoadThresholds
+from .uneven_keys import LoadThresholds
 
 
 def hot_keys(

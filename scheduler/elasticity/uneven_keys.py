@@ -11,7 +11,25 @@ from scheduler.model.fragment import RunningBundle
 from scheduler.model.key_loads import NEAR, DividedKeys, KeyLoads, KeyRanges
 from scheduler.model.ring import KEY_GROUPS, KeyRange
 
-from .balancing import KeyedLoad, LoadThresholds
+
+@dataclass(frozen=True, slots=True)
+class KeyedLoad:
+    """What a bundle has to do: events that wait for it, and CPU as a share of its slot."""
+
+    queue: float
+    cpu: float
+
+
+@dataclass(frozen=True, slots=True)
+class LoadThresholds:
+    """τ of the thesis [3], 6.5: queues in events, CPU in shares of a slot."""
+
+    queue_high: float = 1_000.0
+    cpu_high: float = 0.85
+
+    def is_high(self, load: KeyedLoad) -> bool:
+        """Whether a bundle is overloaded."""
+        return load.queue >= self.queue_high and load.cpu >= self.cpu_high
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,6 @@ class MappingKind:
         order has one thread.
     quick : bool
         Whether it answers while a slider moves.
-    published : bool
-        Whether it is of paper [2].
     nodes_hold : callable, optional
         Whether nodes hold what a placement has on them, of a mapping that lets the slots of a node lend each other.
     bounded_by : str
@@ -57,7 +55,6 @@ class MappingKind:
     map: MapFunction
     keeps_together: bool
     quick: bool
-    published: bool
     nodes_hold: Callable[[Placement, Allocation], bool] | None = None
     bounded_by: str = ""
 
@@ -84,15 +81,14 @@ def _exact(allocation: Allocation, *, supply: Supply, streams: Streams, effort: 
 
 _ALL = (
     MappingKind(
-        "DSM", "slots in turn", _by_slots_alone(map_dsm), keeps_together=False, quick=True, published=True),
+        "DSM", "slots in turn", _by_slots_alone(map_dsm), keeps_together=False, quick=True),
     MappingKind(
-        "RSM", "near, by memory and CPU", _by_slots_alone(map_rsm), keeps_together=False, quick=True, published=True,
+        "RSM", "near, by memory and CPU", _by_slots_alone(map_rsm), keeps_together=False, quick=True,
         nodes_hold=nodes_hold),
     MappingKind(
-        "SAM", "bundles whole, full ones alone", _by_slots_alone(map_sam), keeps_together=True, quick=True,
-        published=True),
+        "SAM", "bundles whole, full ones alone", _by_slots_alone(map_sam), keeps_together=True, quick=True),
     MappingKind(
-        "exact", "fewest slots, then least traffic", _exact, keeps_together=True, quick=False, published=False,
+        "exact", "fewest slots, then least traffic", _exact, keeps_together=True, quick=False,
         bounded_by="SAM"),
 )
 MAPPINGS: dict[str, MappingKind] = {kind.name: kind for kind in _ALL}

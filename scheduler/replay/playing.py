@@ -8,8 +8,7 @@ import numpy as np
 
 from scheduler.controllers.control_loop import is_due, step
 from scheduler.controllers.controller_port import Controller, Observations
-from scheduler.controllers.controller_registry import CONTROLLERS
-from scheduler.controllers.evidence.evidence_registry import PURE_COLLECTORS
+from scheduler.controllers.controller_registry import CONTROLLERS, PURE_COLLECTORS
 from scheduler.controllers.evidence.world import Collector, World
 from scheduler.controllers.loop_values import CHECKING, HOUR_S, Round
 

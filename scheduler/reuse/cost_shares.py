@@ -9,7 +9,7 @@ take is another game where users need them differently often, and a part of that
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -18,18 +18,6 @@ from scheduler.model.amounts import Amounts, share_out
 
 PARTS = 1_000_000
 NOTHING = Amounts()
-
-
-@dataclass(frozen=True, slots=True)
-class Bill:
-    """What a dataflow pays, and what the same tasks would cost it if nobody else needed them."""
-
-    pays: int
-    alone: int
-
-    @property
-    def saved(self) -> int:
-        return self.alone - self.pays
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,40 +87,6 @@ class BatchPart:
         return tuple(round(PARTS * (1 - share + share * strictest_ms / self.interval_ms[user])) for user in users)
 
 
-def bills(costs: Mapping[str, int], needs: Mapping[str, Collection[str]]) -> dict[str, Bill]:
-    """Divide the costs of running tasks among the dataflows that need them.
-
-    Parameters
-    ----------
-    costs : mapping
-        Running task id to its cost, in the smallest unit of money.
-    needs : mapping
-        Dataflow id to the ids of the running tasks that it needs.
-
-    Returns
-    -------
-    dict
-        A bill for each dataflow. They add up to the cost of all tasks that anybody needs, to the unit: what an equal
-        division leaves over goes to the first of a task's users, a unit each. No bill is above what the dataflow would
-        pay alone, and one more user of any task raises no other bill.
-
-    References
-    ----------
-    .. [1] Shapley, "A Value for n-Person Games", 1953.
-    .. [2] Littlechild and Owen, "A Simple Expression for the Shapley Value in a Special Case", 1973.
-    """
-    users: dict[str, list[str]] = {}
-    for dataflow in sorted(needs):
-        for task in dict.fromkeys(needs[dataflow]):
-            users.setdefault(task, []).append(dataflow)
-    pays = dict.fromkeys(needs, 0)
-    for task, dataflows in users.items():
-        for dataflow, share in zip(dataflows, share_out(costs[task], [1] * len(dataflows)), strict=True):
-            pays[dataflow] += share
-    alone = {dataflow: sum(costs[task] for task in set(tasks)) for dataflow, tasks in needs.items()}
-    return {dataflow: Bill(pays=pays[dataflow], alone=alone[dataflow]) for dataflow in needs}
-
-
 def divide(
     used: Amounts, needs: Iterable[Need], *, since_ms: int, until_ms: int, every_ms: int,
     batches: BatchPart | None = None, cpu_part_of_cost: float = 1.0,
@@ -156,7 +110,13 @@ def divide(
     Returns
     -------
     tuple of BillShare
-        In order of time. What they pay adds up to ``used``.
+        In order of time. What they pay adds up to ``used``, to the unit: what an equal division leaves over goes to the
+        first of its users, a unit each. One more user raises nobody's part.
+
+    References
+    ----------
+    .. [1] Shapley, "A Value for n-Person Games", 1953.
+    .. [2] Littlechild and Owen, "A Simple Expression for the Shapley Value in a Special Case", 1973.
     """
     needs = [need for need in needs if need.since_ms < until_ms and (need.until_ms is None or need.until_ms > since_ms)]
     moments = {since_ms, until_ms, *range(since_ms - since_ms % every_ms + every_ms, until_ms, every_ms)}

@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 
 from scheduler.adaptation.adaptation_port import AdaptationProblem
-from scheduler.adaptation.adaptation_registry import ADAPTATIONS
 from scheduler.adaptation.adapted_course import AdaptationOutcome, OracleForecasts, adapting, outcome_of
 from scheduler.adaptation.least_powers import least_powers
+from scheduler.adaptation.side_by_side import OFFERED
 from scheduler.simulation.cloud import Cloud, simulate
 from scheduler.simulation.elastic import ElasticPlacement
 from scheduler.simulation.loads import Rates, constant, wandering
@@ -43,6 +43,7 @@ from tests.benches.adaptation_workloads import (
 )
 from tests.benches.arguments import count, file
 from tests.benches.results import machine, mean, table, write
+from tests.benches.slow_adaptations import COMPARED
 
 STEADY, MACHINES, RATES, BOTH = "neither", "machines", "rates", "both"
 # Table 4.2: profit, and Ω without variability, with that of machines, of rates, and of both.
@@ -85,7 +86,7 @@ def linear_road_course(
     chance = np.random.default_rng(seed)
     rates = wandering(rate_per_s, STEPS, chance) if varies in (RATES, BOTH) else constant(rate_per_s, STEPS)
     speeds = machine_traces(chance, traces) if varies in (MACHINES, BOTH) else ()
-    kind, rng = ADAPTATIONS[name], np.random.default_rng(seed)
+    kind, rng = COMPARED[name], np.random.default_rng(seed)
     problem = replace(problem, keeps_s=keeps_s)
     course = simulate(
         problem.dataflow, adapting(
@@ -104,7 +105,7 @@ def variability(extent: Extent) -> list[dict[str, Any]]:
     """Table 4.2, twice: all that waits is kept, as (4.4) has it, and what a step leaves is dropped."""
     rows = []
     problem = linear_road(50)
-    deployed = {name: ADAPTATIONS[name].deploy(problem, reports(50), rng=np.random.default_rng(1)) for name in STATIC}
+    deployed = {name: COMPARED[name].deploy(problem, reports(50), rng=np.random.default_rng(1)) for name in STATIC}
     for name, queues in itertools.product(STATIC, ("kept", "dropped")):
         published = PUBLISHED.get(name, (None,) * 5)
         row: dict[str, Any] = {
@@ -145,7 +146,7 @@ def adapted(extent: Extent) -> list[dict[str, Any]]:
     for rate in extent.rates:
         outcomes: dict[str, AdaptationOutcome] = {}
         for name in ADAPTED:
-            if ADAPTATIONS[name].quick or rate <= extent.genetic_up_to:
+            if name in OFFERED or rate <= extent.genetic_up_to:
                 outcomes[name] = _mean_outcome(linear_road_course(
                     linear_road(rate), name, rate, BOTH, seed, traces=extent.traces) for seed in range(extent.seeds))
         best = outcomes.get("GA")
@@ -160,13 +161,13 @@ def adapted(extent: Extent) -> list[dict[str, Any]]:
 def decisions(extent: Extent) -> list[dict[str, Any]]:
     """Figure 4.7 (a, b): how long an initial deployment takes to decide, and how many cores it has."""
     rows = []
-    ADAPTATIONS["local"].deploy(linear_road(10), reports(10), rng=np.random.default_rng(1))  # imports its solver
+    COMPARED["local"].deploy(linear_road(10), reports(10), rng=np.random.default_rng(1))  # imports its solver
     for rate, name in itertools.product(extent.decided, STATIC):
-        if ADAPTATIONS[name].quick or rate <= extent.genetic_decides_up_to:
+        if name in OFFERED or rate <= extent.genetic_decides_up_to:
             problem, taken = linear_road(rate), []
-            for _ in range(3 if ADAPTATIONS[name].quick else 1):
+            for _ in range(3 if name in OFFERED else 1):
                 began_s = time.perf_counter()
-                placement = ADAPTATIONS[name].deploy(problem, reports(rate), rng=np.random.default_rng(1))
+                placement = COMPARED[name].deploy(problem, reports(rate), rng=np.random.default_rng(1))
                 taken.append(time.perf_counter() - began_s)
             bound = profit_bound(problem, rate)
             rows.append({
@@ -199,7 +200,7 @@ def synthetic_course(
     speeds: Sequence[Rates] = machine_traces(chance, traces)
     rng = np.random.default_rng(seed)
     oracle = OracleForecasts(minutes // MINUTES_A_STEP, error, bias, np.random.default_rng(seed + 1000))
-    kind = ADAPTATIONS[name]
+    kind = COMPARED[name]
     course = simulate(
         dataflow, adapting(problem, kind.deploy, kind.adapt, rng=rng, oracle=oracle, expected_per_s={
             source: float(course[0]) for source, course in rates.items()}),
@@ -215,10 +216,10 @@ def _ahead(extent: Extent, names: Iterable[str], **how: Any) -> dict[str, Adapta
 
 def perfect_forecasts(extent: Extent) -> list[dict[str, Any]]:
     """Figure 5.3: Ω, profit and χ by how far a perfect forecast reaches."""
-    blind = _ahead(extent, [name for name in AHEAD if not ADAPTATIONS[name].foresees],
+    blind = _ahead(extent, [name for name in AHEAD if not COMPARED[name].foresees],
                    minutes=MINUTES_A_STEP, error=0.0, bias=0.0)
     return [{"minutes": minutes, **_figures(name, outcome)} for minutes in extent.horizons for name, outcome in {
-        **_ahead(extent, [name for name in AHEAD if ADAPTATIONS[name].foresees], minutes=minutes, error=0.0, bias=0.0),
+        **_ahead(extent, [name for name in AHEAD if COMPARED[name].foresees], minutes=minutes, error=0.0, bias=0.0),
         **blind}.items()]
 
 

@@ -23,8 +23,9 @@ from typing import Any
 import numpy as np
 
 from tests.benches.arguments import count, positive
+from tests.benches.choice_learning import best_of, learn_choice
 from tests.benches.results import machine, table, write
-from workers.library.forecast_choice import ForecastChoice, best_of, features_of, learn_choice
+from workers.library.forecast_choice import ForecastChoice, features_of
 from workers.library.forecasts import DAYS, METHODS, RANDOM, LoadHistory, error_of, forecast, method_of, variances
 from workers.library.models import apply, write_model
 from workers.library.smart_meters import SMART_METERS, smart_meters

@@ -14,13 +14,13 @@ from scheduler.allocation.lsa import allocate_lsa
 from scheduler.model.placement import Placement
 from scheduler.model.profile import Point, Profile
 from scheduler.model.resources import Supply
-from scheduler.pairs import BASELINE
 from scheduler.performance.fixed_load import with_fixed_load
 from scheduler.performance.modelling import Trial
 from scheduler.scheduling import Job, Schedule, SchedulingOptions, predicted
 from workers.library.registry import task_types
 
 from .experiments import Stair
+from .published_pairs import BASELINE
 
 RATES_PER_S = (40.0, 120.0, 360.0, 1080.0)  # the last beyond what plans reach: a plan would end at it
 TYPES = {"source": "replay", "sink": "output"}

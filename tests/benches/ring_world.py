@@ -14,10 +14,13 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from scheduler.elasticity.balancing import KeyedLoad, LoadThresholds, RingChange, balance_ring
-from scheduler.elasticity.copies import BundleHome, holders, survival, zones_in_turn
-from scheduler.elasticity.takeover import found_by, inherit
-from scheduler.model.ring import KEY_GROUPS, Ring
+from scheduler.elasticity.copies import BundleHome, holders, survival
+from scheduler.elasticity.uneven_keys import KeyedLoad
+from scheduler.model.ring import KEY_GROUPS
+
+from .elastic_ring import ElasticRing
+from .ring_balancing import BalanceThresholds, RingChange, balance_ring
+from .ring_takeover import found_by, inherit, zones_in_turn
 
 SUSTAINS_PER_S = 1_000.0  # events, by one bundle
 RESTS_S = 5  # after a change
@@ -67,7 +70,7 @@ class RingWorld:
         self._by_phase = (first, first if of.factor != 1 else shifted / shifted.sum())
         self._names = (f"new-{number}" for number in range(1_000_000))
         self.homes = {f"old-{n}": BundleHome(f"m{n}", f"z{n % of.zones}") for n in range(of.bundles)}
-        self.ring = Ring.even(["key"], zones_in_turn(self.homes))
+        self.ring = ElasticRing.even(["key"], zones_in_turn(self.homes))
         self._spare = [BundleHome(f"s{n}", f"z{n % of.zones}") for n in range(4 * of.bundles)]
         self._queues: dict[str, float] = {}
         self._resting: dict[str, int] = {}
@@ -107,7 +110,7 @@ class RingWorld:
             course.bundles.append(len(rates))
             course.waiting.append(max(self._queues[name] for name in others))
             balance = balance_ring(
-                self.ring, loads, name=lambda: next(self._names), thresholds=LoadThresholds(),
+                self.ring, loads, name=lambda: next(self._names), thresholds=BalanceThresholds(),
                 by_group=self.by_group(now).tolist() if self.of.by_load else (),
                 resting=[name for name, until in self._resting.items() if until > now])
             course.messages += balance.messages
@@ -183,7 +186,7 @@ def summary(of: WorldOf, *, seed: int) -> dict[str, object]:
     """A line of the table of balance."""
     course = RingWorld(of, seed=seed).play()
     up, down = 60, of.seconds - 2 * SETTLED_S
-    late = [now for now in range(up, down) if course.waiting[now] >= LoadThresholds().queue_high]
+    late = [now for now in range(up, down) if course.waiting[now] >= BalanceThresholds().queue_high]
     return {
         "bundles": of.bundles, "what changes": "rate × 2" if of.factor > 1 else "keys",
         "cut": "by load" if of.by_load else "middle", "most": max(course.bundles), "at the end": course.bundles[-1],
@@ -203,7 +206,7 @@ def lines_of_loss(bundles: int, zones: int, *, copies: int, seed: int) -> list[d
 
 
 def _home_between(
-    ring: Ring, group: int, homes: Mapping[str, BundleHome], free: Sequence[BundleHome]
+    ring: ElasticRing, group: int, homes: Mapping[str, BundleHome], free: Sequence[BundleHome]
 ) -> BundleHome | None:
     """Where a bundle that gets a token at a group begins: on a machine and in a zone that neither neighbour has, as far
     as that can be, and where fewest bundles are; None where nothing is free."""

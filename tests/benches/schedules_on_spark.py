@@ -21,7 +21,7 @@ from typing import Any
 from scheduler.model.errors import WeirError
 from scheduler.model.profile import Profiles
 from scheduler.model.profile_csv import ProfileEntry, read_entries, write_entries
-from scheduler.pairs import BASELINE, MODEL_BASED, PUBLISHED_PAIRS, Pair
+from scheduler.pairs import MODEL_BASED, Pair
 from scheduler.performance.modelling import Sweep
 from scheduler.scheduling import Job, Schedule, schedule
 from workers.engine.measuring.machine_class import machine_class
@@ -32,6 +32,7 @@ from .experiment_dataflows import ENDS, SERVICE_S, SHAPES
 from .experiments import Stair, plan, stairs
 from .laboratory import Laboratory, job_of, laboratory, options_of
 from .predict_again import at_their_speed, predict_again, retold
+from .published_pairs import BASELINE, PUBLISHED_PAIRS
 from .schedules_page import page
 from .schedules_summary import DEFINITION, MOST_RUNS, better, fits, is_to_repeat, shown, summary
 

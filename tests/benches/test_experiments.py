@@ -17,7 +17,6 @@ from scheduler.model.errors import MissingProfile, WeirError
 from scheduler.model.fragment import Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Node, Supply
-from scheduler.pairs import PUBLISHED_PAIRS
 from scheduler.scheduling import SchedulingOptions, prepare, schedule
 from tests.benches import ends, schedules_on_spark
 from tests.benches.experiment_dataflows import ENDS, SHAPES, dataflow, kinds, parts
@@ -37,6 +36,7 @@ from tests.benches.experiments import (
 from tests.benches.highest_rate import highest_rate
 from tests.benches.laboratory import runs_as, told
 from tests.benches.predict_again import at_their_speed, retold
+from tests.benches.published_pairs import PUBLISHED_PAIRS
 from workers.library.registry import task_types
 
 RATES = st.floats(1, 1000)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from importlib import import_module
+from types import ModuleType
+
+from dashboard.commands.earlier import ARCHIVE
 from dashboard.operations.estate_store.estate_loader import load_estate
 from dashboard.operations.estate_store.estate_reader import StoredEstate
 from dashboard.operations.models import SlotRow, TeamUse
@@ -42,3 +47,10 @@ def check_kept_figures(estate: Estate) -> None:
         divided = {fragment.id: fragment for fragment in part.divided_on({slot.name})}
         assert divided == {fragment.id: fragment for fragment in estate.divided_on({slot.name})}
     assert TeamUse.objects.filter(dataflows=0).count() == 0
+
+
+def earlier_migration(app: str, name: str) -> ModuleType:
+    """A migration of those that are kept in the archive."""
+    if str(ARCHIVE) not in sys.path:
+        sys.path.append(str(ARCHIVE))
+    return import_module(f"{ARCHIVE.stem}.{app}.{name}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from importlib import import_module
 
 import pytest
 from django.apps import apps
@@ -21,6 +20,7 @@ from dashboard.teams.permissions import viewer_of
 from scheduler.history.series import Series
 from tests.dashboard.alerting import NOW_S, AlertingEstate, alert_of
 from tests.dashboard.building import World, document, running
+from tests.dashboard.checks import earlier_migration
 
 
 @pytest.fixture
@@ -128,6 +128,6 @@ def test_rules_of_silent_sources_from_before_they_had_seconds_are_kept(world: Wo
     old = {"kind": "silent_source", "clear_threshold": 1, "for_s": 120, "clear_for_s": 60, "severity": "warning"}
     for scope, threshold in (("team:city", 1), ("team:mobility", 1_200)):
         RuleRow.objects.create(scope=scope, threshold=threshold, **old)
-    import_module("dashboard.alerts.migrations.0002_silence_in_seconds").in_seconds(apps, None)
+    earlier_migration("alerts", "0002_silence_in_seconds").in_seconds(apps, None)
     rows = RuleRow.objects.order_by("scope").values_list("threshold", "clear_threshold")
     assert list(rows) == [(600, 60), (1_200, 1)]

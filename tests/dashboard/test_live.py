@@ -18,11 +18,11 @@ import websockets
 from django.conf import settings as django_settings
 from django.test import Client
 
-from dashboard.live.live_protocol import applied
 from dashboard.teams.models import Membership
 from dashboard.teams.services import deactivate, remove_member
 from tests.cases import each
 from tests.dashboard.building import World, document, planned, running
+from tests.dashboard.test_live_protocol import applied
 from workers.launcher.up_services import LARGEST_FRAME, UpOptions, web
 
 pytestmark = [pytest.mark.broker, pytest.mark.django_db(transaction=True)]

@@ -5,19 +5,33 @@ from __future__ import annotations
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 import redis
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dashboard.live.live_protocol import applied, difference, without_nulls
+from dashboard.live.live_protocol import difference, without_nulls
 from dashboard.live.state_versions import INTERVAL_S, KEPT_PATCHES, LiveView, Versions
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.lists(st.integers() | st.none(), max_size=2),
     lambda inner: st.dictionaries(st.sampled_from("abcd"), inner, max_size=4), max_leaves=12)
 states = st.dictionaries(st.sampled_from("abcd"), values, max_size=4).map(without_nulls)
+
+
+def applied(state: Any, patch: Any) -> Any:
+    """The state after a merge patch, as RFC 7386 has it."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(state) if isinstance(state, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = applied(result.get(name), value)
+    return result
 
 
 @given(states, states)

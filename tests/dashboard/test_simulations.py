@@ -96,7 +96,7 @@ def test_machines_can_be_as_quick_as_nodes_were_where_that_is_recorded(world: Wo
     page = f"/dataflows/{record.pk}/simulate"
     assert 'data-note="no-speeds"' in client.get(page).content.decode()
     with pytest.raises(NothingToChange, match="No speed"):
-        ask(world, record, recorded_speeds=True)
+        ask(world, record, machines="recorded")
     now_s = int(timezone.now().timestamp())
     for at_s in range(now_s - 7200, now_s - 6600, 10):  # before the hour of rates: a block has one writer
         history.append(at_s, {Series(NODE, "n1", "core_speed"): 0.75})
@@ -105,8 +105,14 @@ def test_machines_can_be_as_quick_as_nodes_were_where_that_is_recorded(world: Wo
     client.post(f"{page}/start", {"algorithms": ["CE"], "times": "1000", "hours": "1", "machines": "recorded"})
     worked_off()
     run = SimulationRun.objects.get()
-    assert run.status == DONE and run.asked["recorded_speeds"] and set(run.asked["inputs"]["speeds"]) == {"n1"}
+    assert run.status == DONE and run.asked["machines"] == "recorded" and set(run.asked["inputs"]["speeds"]) == {"n1"}
     assert run.asked["inputs"]["speeds"]["n1"] == pytest.approx([0.75] * len(run.asked["inputs"]["speeds"]["n1"]))
+    # One that an earlier version was asked for, and that waits still.
+    before = {name: value for name, value in run.asked.items() if name not in ("machines", "inputs", "forecasts")}
+    SimulationRun.objects.update(status="queued", results=[], asked=before | {"varies": True, "recorded_speeds": True})
+    worked_off()
+    run.refresh_from_db()
+    assert run.status == DONE and run.asked["machines"] == "recorded"
 
 
 def test_the_command_waits_for_the_worker_and_prints_what_came(
@@ -118,7 +124,7 @@ def test_the_command_waits_for_the_worker_and_prints_what_came(
     options = {"algorithms": ["CE", "local"], "hours": 1, "times": 1000.0, "username": "carla", "stdout": output}
     call_command("simulate", "traffic", machines="steady", **options)
     names = [line.split()[0] for line in output.getvalue().splitlines()[1:]]
-    assert names == ["CE", "local"] and not SimulationRun.objects.get().asked["varies"]
+    assert names == ["CE", "local"] and SimulationRun.objects.get().asked["machines"] == "steady"
     with pytest.raises(CommandError, match="No speed of any node"):
         call_command("simulate", "traffic", machines="recorded", **options)
 
@@ -331,7 +337,7 @@ def test_the_page_asks_shows_and_cancels(world: World) -> None:
         "least": "90", "forecast": "known", "error": "10", "machines": "steady"})
     assert sent.status_code == 302 and sent.url == page
     run = SimulationRun.objects.get()
-    assert run.asked["least"] == 0.9 and run.asked["error"] == 0.1 and not run.asked["varies"]
+    assert run.asked["least"] == 0.9 and run.asked["error"] == 0.1 and run.asked["machines"] == "steady"
     assert 'data-run="queued"' in client.get(page).content.decode()
     assert client.get(f"/simulations/{run.pk}/plots.json").json()["profits"]["data"] == []
     worked_off()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from html import unescape
-from importlib import import_module
 
 import pytest
 from django.apps import apps
@@ -21,7 +20,7 @@ from dashboard.operations.services import drain_node, register_node
 from dashboard.operations.tenancy_choice import TENANCIES, TENANCY_CHOICE, shared_slots
 from scheduler.model.errors import PermissionDenied
 from tests.dashboard.building import World, approved, document, enacted, held_to_estate, planned
-from tests.dashboard.checks import check_rows
+from tests.dashboard.checks import check_rows, earlier_migration
 
 pytestmark = pytest.mark.django_db
 
@@ -147,5 +146,5 @@ def test_what_ran_before_is_of_the_team_that_used_it_first(world: World) -> None
     teams = dict(FragmentRow.objects.values_list("pk", "team"))
     assert set(teams.values()) == {"city", "mobility"}
     FragmentRow.objects.update(team="")
-    import_module("dashboard.operations.migrations.0004_tenancy").say_whose(apps, None)
+    earlier_migration("operations", "0004_tenancy").say_whose(apps, None)
     assert dict(FragmentRow.objects.values_list("pk", "team")) == teams

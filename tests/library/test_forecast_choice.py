@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from scheduler.model.task_types import DYNAMIC_FOLD
-from workers.library.forecast_choice import ForecastChoice, best_of, features_of, learn_choice, shipped_choice
+from tests.benches.choice_learning import best_of, learn_choice
+from workers.library.forecast_choice import ForecastChoice, features_of, shipped_choice
 from workers.library.forecasts import METHODS, LoadHistory, error_of, forecast, variances
 from workers.library.learning import NEURONS
 from workers.library.models import apply, read_model, write_model

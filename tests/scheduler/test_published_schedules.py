@@ -12,12 +12,13 @@ from scheduler.mapping.dsm import map_dsm
 from scheduler.model.allocated import Allocation
 from scheduler.model.profile_csv import ProfileEntry, read_profiles, write_entries
 from scheduler.model.resources import Supply
-from scheduler.pairs import PUBLISHED_PAIRS, Pair
+from scheduler.pairs import Pair
 from scheduler.performance.prediction import predict
 from scheduler.scheduling import Job, compare, prepare, schedule
 from tests.benches import schedules
 from tests.benches.highest_rate import highest_rate
 from tests.benches.published_dataflows import MACHINES, SINK, SOURCE, TYPES, published_dataflows, published_profiles
+from tests.benches.published_pairs import PUBLISHED_PAIRS
 from tests.scheduler.shared_data import shared_data
 
 SUPPLY = Supply(catalogue=MACHINES)

@@ -11,9 +11,10 @@ from scheduler import pairs
 from scheduler.allocation.allocation_registry import ALLOCATIONS, AllocationKind
 from scheduler.mapping.mapping_registry import MAPPINGS, MappingKind
 from scheduler.model.placement import Placement
-from scheduler.pairs import PAIRS, PUBLISHED_PAIRS, QUICK_PAIRS, key_of, pair_of, quick_pair
+from scheduler.pairs import PAIRS, QUICK_PAIRS, key_of, pair_of, quick_pair
 from scheduler.scheduling import compare, prepare, schedule
 from tests.architecture.sources import ROOT
+from tests.benches.published_pairs import BASELINE, PUBLISHED_PAIRS
 
 from .schedules import BUY
 from .test_scheduling import FLOW, PROFILES, TYPES
@@ -52,7 +53,7 @@ def test_a_kind_that_lacks_a_part_is_refused(kind: AllocationKind | MappingKind,
 
 def test_pairs_follow_from_the_registries() -> None:
     assert len(set(PAIRS)) == len(ALLOCATIONS) * len(MAPPINGS) and set(PUBLISHED_PAIRS) <= set(QUICK_PAIRS) < set(PAIRS)
-    assert {pairs.MODEL_BASED, pairs.BASELINE} <= set(PUBLISHED_PAIRS)
+    assert {pairs.MODEL_BASED, BASELINE} <= set(PUBLISHED_PAIRS)
     assert all(pair_of(key_of(pair)) == pair for pair in PAIRS)
 
 
@@ -65,8 +66,7 @@ def test_a_mapping_is_added_by_its_entry_alone(monkeypatch: pytest.MonkeyPatch) 
         return Placement("apart", allocation.slots, slots, threads)
 
     monkeypatch.setitem(MAPPINGS, "apart", MappingKind(
-        "apart", "each thread on a slot of its own", each_thread_alone, keeps_together=False, quick=True,
-        published=False))
+        "apart", "each thread on a slot of its own", each_thread_alone, keeps_together=False, quick=True))
     comparison = compare(job(), supply=BUY, pairs=[(allocation, "apart") for allocation in ALLOCATIONS])
     assert not comparison.errors
     for planned in comparison.schedules:

@@ -14,8 +14,7 @@ from importlib import resources
 from math import log
 from typing import Any
 
-from .learning import NEURONS, fitted
-from .models import NETWORK, apply, read_model, version_of
+from .models import apply, read_model
 
 _LEAST = 1e-8  # a variance that is as good as none
 _UNKNOWN = 1.0  # the variance of which nothing is known
@@ -24,29 +23,6 @@ _UNKNOWN = 1.0  # the variance of which nothing is known
 def features_of(variances: Sequence[float | None]) -> list[float]:
     """What the network reads of an hour: the logarithms of its variances (`forecasts.variances`)."""
     return [log((_UNKNOWN if value is None else value) + _LEAST) for value in variances]
-
-
-def best_of(errors: Mapping[str, float | None]) -> str | None:
-    """The oracle: the method whose error was least, the first of equals; None where no error is known."""
-    known = {name: error for name, error in errors.items() if error is not None}
-    return min(known, key=lambda name: known[name]) if known else None
-
-
-def learn_choice(
-    rows: Sequence[Sequence[float]], best: Sequence[str], *, name: str = "", number: int = 1, neurons: int = NEURONS
-) -> dict[str, Any]:
-    """The model that chooses.
-
-    Parameters
-    ----------
-    rows : sequence
-        For each customer and hour what `features_of` gave of the hour before.
-    """
-    features = [f"variance_{place}" for place in range(1, len(rows[0]) + 1)]
-    parameters = {"kind": NETWORK, "features": features, "target": "best",
-                  **fitted(NETWORK, rows, best, depth=1, leaf=1, neurons=neurons)}
-    named = {"name": name} if name else {}
-    return {**parameters, **named, "version": version_of(number, parameters), "events": len(rows)}
 
 
 @cache
@@ -65,7 +41,7 @@ class ForecastChoice:
     Parameters
     ----------
     model : mapping
-        As `learn_choice` gives it, or `models.read_model`.
+        As `models.read_model` gives it.
     bound : float
         Mean absolute error, as a share (0.1 for 10%); 0: it is asked each hour.
     """

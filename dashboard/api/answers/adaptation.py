@@ -2,18 +2,10 @@
 
 from __future__ import annotations
 
-from dashboard.api.answers.common import Answer
+from dashboard.api.answers.common import Answer, answer_of
+from scheduler.model.dataflow_goals import DataflowGoals
 
-
-class GoalsFigures(Answer):
-    """Throughput Ω̂ and its tolerance ε as parts, what may be spent an hour for the greatest value and for the least,
-    and the hours over which value and cost are weighed."""
-
-    most_per_hour: float
-    least_per_hour: float
-    throughput: float
-    tolerance: float
-    hours: float
+GoalsFigures = answer_of(DataflowGoals, name="GoalsFigures")
 
 
 class AdaptationFigures(Answer):

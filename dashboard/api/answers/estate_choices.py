@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from .common import Answer
+from dashboard.operations import pacing_choice, tenancy_choice
 
+from .common import Answer, answer_of
 
-class PacingWay(Answer):
-    """A way to choose intervals: what it does, what it costs, and whether batches may stay open with it."""
-
-    name: str
-    title: str
-    does: str
-    costs: str
-    leaves_batches_open: bool
+PacingWay = answer_of(pacing_choice.PacingKind, name="PacingWay")
 
 
 class PacingAnswer(Answer):
@@ -23,13 +17,7 @@ class PacingAnswer(Answer):
     ways: list[PacingWay]
 
 
-class TenancyWay(Answer):
-    """A way to place the queries of teams: what it does, and what it costs."""
-
-    name: str
-    title: str
-    does: str
-    costs: str
+TenancyWay = answer_of(tenancy_choice.TenancyKind, name="TenancyWay")
 
 
 class TenancyAnswer(Answer):

@@ -288,13 +288,15 @@ class CutActuator(PlanActuator):
 
 RESCHEDULING = PlanActuator(SCHEDULE, lambda decision: {
     "schedule": ScheduleChoice.of(**json.loads(decision["arguments"]["schedule"])).as_option()})
-ADAPTATION = PlanActuator(
-    SET, _switches, outdated=_held_meanwhile, others={
-        Aspect.SCHEDULE: RESCHEDULING, Aspect.KEYS: RESCHEDULING})
-DEFRAGMENTATION = PlanActuator(DEFRAGMENT, lambda decision: {"queries": decision["arguments"]["queries"].split()})
-CHAINING = PlanActuator(DEFRAGMENT, _chain, outdated=_has_eased)
-DEPLOYMENT = PlanActuator(MOVE, lambda decision: {
-    "query": decision["arguments"]["query"], "slot": decision["arguments"]["slot"],
-    "along": decision["arguments"].get("along", "").split()})
-ISOLATION = CutActuator(ISOLATE, lambda decision: {"slow": decision["arguments"]["slow"], "why": decision["why"]})
-OPEN_BATCHES = PlanActuator(SET, _setting, outdated=_not_chosen, lapsed=_set_back)
+PLAN_ACTUATORS: Mapping[str, PlanActuator] = {
+    "adaptation": PlanActuator(
+        SET, _switches, outdated=_held_meanwhile, others={Aspect.SCHEDULE: RESCHEDULING, Aspect.KEYS: RESCHEDULING}),
+    "chaining": PlanActuator(DEFRAGMENT, _chain, outdated=_has_eased),
+    "defragmentation": PlanActuator(
+        DEFRAGMENT, lambda decision: {"queries": decision["arguments"]["queries"].split()}),
+    "deployment": PlanActuator(MOVE, lambda decision: {
+        "query": decision["arguments"]["query"], "slot": decision["arguments"]["slot"],
+        "along": decision["arguments"].get("along", "").split()}),
+    "isolation": CutActuator(
+        ISOLATE, lambda decision: {"slow": decision["arguments"]["slow"], "why": decision["why"]}),
+    "open_batches": PlanActuator(SET, _setting, outdated=_not_chosen, lapsed=_set_back)}

@@ -10,7 +10,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('teams', '0001_squashed_0006_freshness'),
+        ('teams', '0001_squashed_0003_policies'),
     ]
 
     operations = [

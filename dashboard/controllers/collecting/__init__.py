@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from dashboard.controllers.collecting import isolation_notes
 from dashboard.controllers.site_world import StoredWorld
-from scheduler.controllers.evidence.evidence_registry import PURE_COLLECTORS
+from scheduler.controllers.controller_registry import PURE_COLLECTORS
 from scheduler.controllers.evidence.world import Collector
 
 COLLECTORS: Mapping[str, Collector[StoredWorld]] = {

@@ -58,8 +58,7 @@ def simulate_start(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         actor=request.user, dataflow_id=dataflow_id, algorithms=tuple(given.getlist("algorithms")),
         load=given.get("load", "recorded"), times=_number(given.get("times", "1")),
         hours=_whole(given.get("hours", "12")), billing=given.get("billing", "hours"),
-        varies=given.get("machines", "made") != "steady", recorded_speeds=given.get("machines") == "recorded",
-        least=_number(given.get("least", "80")) / 100,
+        machines=given.get("machines", "made"), least=_number(given.get("least", "80")) / 100,
         forecast=given.get("forecast", "learned"), error=_number(given.get("error", "0")) / 100),
         text="The simulation is queued. Its results appear here.", code="simulating")
     return redirect("simulate", dataflow_id)

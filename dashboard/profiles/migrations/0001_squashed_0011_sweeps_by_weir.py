@@ -12,8 +12,8 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('catalog', '0001_squashed_0005_latency'),
-        ('teams', '0001_squashed_0006_freshness'),
+        ('catalog', '0001_squashed_0002_goals'),
+        ('teams', '0001_squashed_0003_policies'),
     ]
 
     operations = [

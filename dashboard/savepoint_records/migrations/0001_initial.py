@@ -10,8 +10,8 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('catalog', '0002_goals'),
-        ('teams', '0003_policies'),
+        ('catalog', '0001_squashed_0002_goals'),
+        ('teams', '0001_squashed_0003_policies'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

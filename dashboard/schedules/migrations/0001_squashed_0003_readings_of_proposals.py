@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('approvals', '0001_squashed_0009_comments'),
+        ('approvals', '0001_squashed_0002_rules_that_wait'),
     ]
 
     operations = [

@@ -11,8 +11,8 @@ class Migration(migrations.Migration):
     initial = True
 
     dependencies = [
-        ('approvals', '0002_rules_that_wait'),
-        ('catalog', '0001_squashed_0005_latency'),
+        ('approvals', '0001_squashed_0002_rules_that_wait'),
+        ('catalog', '0001_squashed_0002_goals'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

@@ -103,12 +103,7 @@ def set_containment(*, actor: User, team: Team, on: bool) -> Team:
     """
     require_role(viewer_of(actor), team, Role.ADMIN)
     with audited(actor=actor, verb="team.set_containment", subject=team, team=team) as audit:
-        audit.details = {"before": team.containment, "after": on}
-        if team.containment == on:
-            audit.nothing_changed()
-            return team
-        team.containment = on
-        team.save(update_fields=["containment"])
+        audit.choose(team, "containment", on)
         return team
 
 
@@ -171,13 +166,8 @@ def set_when_behind(*, actor: User, team: Team, choice: str) -> Team:
             f"{choice[:40]!r} is no choice for all of a team's dataflows.",
             remedy=f"Choose one of {', '.join(choices)}.")
     with audited(actor=actor, verb="team.set_when_behind", subject=team, team=team) as audit:
-        audit.details = {"before": team.when_behind, "after": choice}
-        if team.when_behind == choice:
-            audit.nothing_changed()
-            return team
-        team.when_behind = choice
-        team.save(update_fields=["when_behind"])
-        jobs.republish()
+        if audit.choose(team, "when_behind", choice):
+            jobs.republish()
         return team
 
 
@@ -198,10 +188,5 @@ def set_freshness(*, actor: User, team: Team, limit_s: float | None) -> Team:
         except ValueError as error:
             raise InvalidValue(f"That is no freshness: {error}.", remedy="Give seconds, or none.") from error
     with audited(actor=actor, verb="team.set_freshness", subject=team, team=team) as audit:
-        audit.details = {"before": team.freshness_s, "after": limit_s}
-        if team.freshness_s == limit_s:
-            audit.nothing_changed()
-            return team
-        team.freshness_s = limit_s
-        team.save(update_fields=["freshness_s"])
+        audit.choose(team, "freshness_s", limit_s)
         return team

@@ -6,8 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from scheduler.controllers.bundle_adaptation import OfferedBundles, other_rate
-from scheduler.elasticity.balancing import KeyedLoad
-from scheduler.elasticity.uneven_keys import UnevenKeys, uneven_keys
+from scheduler.elasticity.uneven_keys import KeyedLoad, UnevenKeys, uneven_keys
 from scheduler.model.errors import WeirError
 from scheduler.model.fragment import Fragment
 from scheduler.model.key_loads import KeyLoads

@@ -12,6 +12,7 @@ from scheduler.history.series import DATAFLOW, MINUTE, QUERY, TASK, TEN_SECONDS,
 from scheduler.reuse.isolation import SlowTask, cut_for_others, slow_task
 
 from .fusions import BEFORE_S
+from .fusions import effect as effect  # measured as of a fusion
 from .world import World
 
 NOT_TWICE = "it was cut in front of there before, which was taken back or turned down"

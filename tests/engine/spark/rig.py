@@ -17,7 +17,8 @@ from typing import Any
 import psutil
 import redis
 
-from scheduler.contracts.reports import NODE_REPORTS, SLOT_REPORTS, Reports
+from scheduler.contracts.codec import Codec
+from scheduler.contracts.reports import NODE_REPORTS, Reports, SlotReport
 from scheduler.model.behind import needs_in
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
@@ -262,7 +263,7 @@ class Hosts(Watched):
 
     def report(self) -> Mapping[str, Any]:
         return {"slots": {
-            f"{node}/{index}": SLOT_REPORTS.document(slot) for node, report in self.reports().items()
+            f"{node}/{index}": Codec(SlotReport).document(slot) for node, report in self.reports().items()
             for index, slot in report.slots.items()}}
 
 

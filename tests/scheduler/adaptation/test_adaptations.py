@@ -10,12 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scheduler.adaptation import genetic
 from scheduler.adaptation.adaptation_port import AdaptationProblem
-from scheduler.adaptation.adaptation_registry import ADAPTATIONS, AdaptationKind
+from scheduler.adaptation.adaptation_registry import AdaptationKind
 from scheduler.adaptation.adapted_course import OracleForecasts, adapting, outcome_of
-from scheduler.adaptation.brute_force import TooManyPlacements, deploy_by_brute_force
-from scheduler.adaptation.genetic import GeneticEffort
 from scheduler.adaptation.greedy_deployment import choose_alternates
 from scheduler.adaptation.least_powers import least_powers
 from scheduler.adaptation.local_search import deploy_by_local_search
@@ -23,11 +20,14 @@ from scheduler.simulation.cloud import Cloud, Instant, SimulatedCourse, simulate
 from scheduler.simulation.elastic import Alternate, ElasticDataflow, ElasticPlacement, RentedVm, VmClass
 from scheduler.simulation.loads import speed_traces, wandering
 from scheduler.simulation.problem import HOUR_S, BreakEven, work_out
+from tests.benches import genetic
+from tests.benches.brute_force import TooManyPlacements, deploy_by_brute_force
+from tests.benches.genetic import GeneticEffort
+from tests.benches.slow_adaptations import COMPARED
 
 from .elastic_cases import QUICK, SMALL, TWO, check_placement, elastic_problems, generator, reached
 
-ADAPTING = [name for name, kind in ADAPTATIONS.items() if kind.adapt]
-BOTH = [name for name in ADAPTATIONS if name != "BR"]
+NAMES = list(COMPARED)
 LINE = ElasticDataflow(
     {"a": {"1": Alternate("1", 1.0, 0.1)},
      "b": {"1": Alternate("1", 1.0, 0.2), "2": Alternate("2", 0.6, 0.1)},
@@ -71,26 +71,26 @@ def played(
     return simulate(problem.dataflow, watched, rates_per_s=rates, step_s=problem.step_s, cloud=cloud, rng=rng)
 
 
-@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(elastic_problems(), st.integers(0, 1000))
 def test_what_is_deployed_holds_its_throughput_and_is_the_same_again(
     name: str, case: tuple[AdaptationProblem, dict[str, float]], seed: int
 ) -> None:
     problem, rates = case
-    placement = ADAPTATIONS[name].deploy(problem, rates, rng=generator(seed))
+    placement = COMPARED[name].deploy(problem, rates, rng=generator(seed))
 
     check_placement(problem, placement)
     assert reached(problem, placement, rates) >= problem.least - 1e-6
     assert {vm for on in placement.cores.values() for vm in on} == set(placement.vms), "no machine is idle"
-    assert placement == ADAPTATIONS[name].deploy(problem, rates, rng=generator(seed))
+    assert placement == COMPARED[name].deploy(problem, rates, rng=generator(seed))
 
 
-@pytest.mark.parametrize("name", ADAPTING)
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("billing", ["hours", "seconds"])
 def test_a_course_keeps_the_throughput_counts_cost_once_and_is_the_same_again(name: str, billing: str) -> None:
     problem = line_problem(billing=billing)
-    course = played(ADAPTATIONS[name], problem, 3)
+    course = played(COMPARED[name], problem, 3)
     outcome = outcome_of(problem, course)
 
     # An optimist goes by the best that may come, and is late as often as that is wrong.
@@ -101,24 +101,24 @@ def test_a_course_keeps_the_throughput_counts_cost_once_and_is_the_same_again(na
         hours = ((end_s if vm.ended_s is None else vm.ended_s) - vm.begun_s) / HOUR_S
         paid += vm.kind.per_hour * (np.ceil(hours) if billing == "hours" else hours)
     assert outcome.cost == pytest.approx(paid)
-    assert played(ADAPTATIONS[name], problem, 3) == course
+    assert played(COMPARED[name], problem, 3) == course
 
 
-@pytest.mark.parametrize("name", ADAPTING)
+@pytest.mark.parametrize("name", NAMES)
 def test_no_machine_is_given_back_while_its_hour_is_paid(name: str) -> None:
-    course = played(ADAPTATIONS[name], line_problem(), 5)
+    course = played(COMPARED[name], line_problem(), 5)
     ended = [vm for vm in course.vms.values() if vm.ended_s is not None]
     for vm in ended:
         left_s = -(vm.ended_s - vm.begun_s) % HOUR_S
         assert left_s < 300.0, "the next decision still was within the hour"
 
 
-@pytest.mark.parametrize("name", ADAPTING)
+@pytest.mark.parametrize("name", NAMES)
 def test_within_the_band_nothing_is_changed(name: str) -> None:
     """At a rate that stays, on machines that do, all comes to rest: no change in the last hours."""
     problem = line_problem(starts_s=0.0)
     placements = []
-    kind = ADAPTATIONS[name]
+    kind = COMPARED[name]
     rng = generator(2)
     adapts = adapting(problem, kind.deploy, kind.adapt, expected_per_s={"a": 20.0}, rng=rng,
                       oracle=OracleForecasts(4, 0.0, 0.0, generator(3)))
@@ -175,13 +175,13 @@ def test_brute_force_is_what_looking_at_every_placement_finds(examples: int) -> 
     agrees()
 
 
-@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(elastic_problems(most_tasks=3, most_alternates=2, most_per_s=12.0))
 def test_none_has_more_profit_than_brute_force(name: str, case: tuple[AdaptationProblem, dict[str, float]]) -> None:
     problem, rates = case
     best = problem.profit(deploy_by_brute_force(problem, rates, rng=generator()))
-    assert problem.profit(ADAPTATIONS[name].deploy(problem, rates, rng=generator())) <= best + 1e-9
+    assert problem.profit(COMPARED[name].deploy(problem, rates, rng=generator())) <= best + 1e-9
 
 
 def test_brute_force_fills_machines_of_a_class_alike() -> None:
@@ -193,7 +193,7 @@ def test_brute_force_fills_machines_of_a_class_alike() -> None:
 
 
 def test_brute_force_says_what_is_too_much_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scheduler.adaptation.brute_force.MOST_LOOKS", 50)
+    monkeypatch.setattr("tests.benches.brute_force.MOST_LOOKS", 50)
     with pytest.raises(TooManyPlacements, match="Take fewer, or another algorithm"):
         deploy_by_brute_force(line_problem(), {"a": 40.0}, rng=generator())
     free = replace(line_problem(), classes=(VmClass("free", 1, 1.0, 1e6, 0.0),))
@@ -228,7 +228,7 @@ def test_no_placement_that_holds_takes_less_than_the_linear_program_says(
 ) -> None:
     problem, rates = case
     for name in ("SH", "CE"):
-        placement = ADAPTATIONS[name].deploy(problem, rates, rng=generator())
+        placement = COMPARED[name].deploy(problem, rates, rng=generator())
         taken = sum(cores * placement.vms[vm].kind.speed for on in placement.cores.values() for vm, cores in on.items())
         assert sum(least_powers(problem, problem.conditions(rates), placement.active).values()) <= taken + 1e-6
 
@@ -245,6 +245,6 @@ def test_the_central_algorithm_counts_what_an_alternate_makes_of_work_downstream
 
 
 def test_each_says_what_it_is() -> None:
-    assert all(name == kind.name and kind.about for name, kind in ADAPTATIONS.items())
+    assert all(name == kind.name and kind.about for name, kind in COMPARED.items())
     with pytest.raises(ValueError, match="lacks its name"):
-        replace(ADAPTATIONS["CE"], about="")
+        replace(COMPARED["CE"], about="")

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 
 from scheduler.adaptation.adaptation_port import AdaptationProblem
 from scheduler.adaptation.adaptation_registry import ADAPTATIONS
-from scheduler.adaptation.brute_force import deploy_by_brute_force
 from scheduler.adaptation.exact_cores import cheapest_cores, is_small, most_profitable
 from scheduler.adaptation.local_search import deploy_by_local_search
+from tests.benches.brute_force import deploy_by_brute_force
 
 from .elastic_cases import check_placement, elastic_problems, generator, reached
 

@@ -7,12 +7,12 @@ import math
 import pytest
 
 from scheduler.adaptation.adaptation_port import AdaptationProblem
-from scheduler.adaptation.adaptation_registry import ADAPTATIONS
 from scheduler.simulation.cloud import Instant
 from scheduler.simulation.elastic import Alternate, ElasticDataflow, VmClass
 from scheduler.simulation.problem import BreakEven
+from tests.benches.slow_adaptations import COMPARED
 
-from .test_adaptations import ADAPTING, _little_effort, line_problem, played  # noqa: F401 - for this file, too
+from .test_adaptations import NAMES, _little_effort, line_problem, played  # noqa: F401 - for this file, too
 
 NARROW = VmClass("narrow", 2, 1.0, 900.0, 0.11)  # of a network that nine messages a second fill
 FORK = ElasticDataflow(
@@ -81,10 +81,10 @@ class Fluid:
 
 
 @pytest.mark.parametrize("which", PROBLEMS)
-@pytest.mark.parametrize("name", ADAPTING)
+@pytest.mark.parametrize("name", NAMES)
 def test_throughput_and_cost_are_what_an_independent_simulation_gives(name: str, which: str) -> None:
     instants: list[Instant] = []
-    course = played(ADAPTATIONS[name], PROBLEMS[which], 7, steps=18, seen=instants)
+    course = played(COMPARED[name], PROBLEMS[which], 7, steps=18, seen=instants)
     fluid = Fluid(PROBLEMS[which])
     for at, now in enumerate(instants[1:]):
         throughput, cost = fluid.step(now)

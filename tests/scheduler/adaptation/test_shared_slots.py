@@ -21,7 +21,6 @@ from scheduler.adaptation.shared_slots import (
     offer_of,
     slot_class,
 )
-from scheduler.controllers.alternate_adaptation import QUICK
 from scheduler.simulation.elastic import Alternate, ElasticDataflow
 from scheduler.simulation.problem import BreakEven, Conditions
 
@@ -66,7 +65,7 @@ def test_a_chain_lets_through_what_its_fullest_slot_does(case: tuple) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(chains(), st.sampled_from(QUICK))
+@given(chains(), st.sampled_from(list(ADAPTATIONS)))
 def test_what_is_chosen_helps_and_is_not_taken_back_at_the_same_load(case: tuple, algorithm: str) -> None:
     problem, conditions, active, room = case
 
@@ -97,7 +96,7 @@ def test_what_is_chosen_helps_and_is_not_taken_back_at_the_same_load(case: tuple
 
 
 @settings(max_examples=30, deadline=None)
-@given(chains(), st.sampled_from(QUICK))
+@given(chains(), st.sampled_from(list(ADAPTATIONS)))
 def test_an_offer_keeps_throughput_and_costs_its_cores(case: tuple, algorithm: str) -> None:
     problem, conditions, _, _ = case
     offer = offer_of(problem, conditions, algorithm=algorithm)

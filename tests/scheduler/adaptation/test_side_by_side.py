@@ -56,7 +56,7 @@ def test_each_load_has_the_recorded_mean_and_all_algorithms_meet_the_same(load: 
 
 def test_machines_are_as_quick_as_nodes_were_at_that_time() -> None:
     """Whatever is drawn, each machine has a node's speed of that very step; a short record comes again."""
-    setup = SimulationSetup(("CE",), hours=2, recorded_speeds=True)
+    setup = SimulationSetup(("CE",), hours=2, machines="recorded")
     slow_at_noon, short = [1.0] * 30 + [0.5] * 12 + [1.0] * 12, [0.9, 0.8]
     world = world_of(setup, LINE, (SMALL,), RECORDED, generator(1), speeds=[slow_at_noon, short])
     assert [each.tolist() for each in world.speeds] == [slow_at_noon[-24:], short * 12]
@@ -91,7 +91,7 @@ def test_forecasts_that_are_learned_say_how_wrong_they_were() -> None:
 @pytest.mark.parametrize("wrong", [
     {"algorithms": ()}, {"algorithms": ("GA",)}, {"algorithms": ("CE", "CE")}, {"hours": 0}, {"hours": 49},
     {"times": 0.0}, {"times": float("nan")}, {"load": "none"}, {"least": 0.0}, {"error": 3.0}, {"seed": -1},
-    {"recorded_speeds": True, "varies": False}, {"billing": "years"}, {"forecast": "none"}])
+    {"machines": "quick"}, {"billing": "years"}, {"forecast": "none"}])
 def test_what_makes_no_sense_is_refused(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=r"."):
         SimulationSetup(**({"algorithms": ("CE",)} | wrong))

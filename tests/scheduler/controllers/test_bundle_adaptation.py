@@ -19,8 +19,7 @@ from scheduler.controllers.changes import Aspect
 from scheduler.controllers.control_loop import step
 from scheduler.controllers.controller_port import CommandProgress, Effect, MeasureSample, Observations
 from scheduler.controllers.loop_values import ACTS, HOUR_S, OFF, Begin, Decision, LoopState, Policy, RollBack
-from scheduler.elasticity.balancing import KeyedLoad
-from scheduler.elasticity.uneven_keys import UnevenKeys
+from scheduler.elasticity.uneven_keys import KeyedLoad, UnevenKeys
 from scheduler.model.dataflow_goals import DataflowGoals
 from scheduler.simulation.elastic import Alternate, ElasticDataflow
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.elasticity.balancing import KeyedLoad
-from scheduler.elasticity.uneven_keys import uneven_keys
+from scheduler.elasticity.uneven_keys import KeyedLoad, uneven_keys
 from scheduler.key_division import ranges_of, ring_cut, whole_groups
 from scheduler.model.fragment import RunningBundle
 from scheduler.model.key_loads import STRETCHES, DividedKeys, KeyLoads

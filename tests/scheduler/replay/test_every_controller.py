@@ -7,8 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.controllers.changes import Carriage
-from scheduler.controllers.controller_registry import CONTROLLERS
-from scheduler.controllers.evidence.evidence_registry import PURE_COLLECTORS
+from scheduler.controllers.controller_registry import CONTROLLERS, PURE_COLLECTORS
 from scheduler.controllers.evidence.world import UsedProfile
 from scheduler.controllers.loop_values import ACTS, KEPT, RECOMMENDS, Policy
 from scheduler.model.costs import Costs

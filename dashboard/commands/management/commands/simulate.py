@@ -15,10 +15,10 @@ from dashboard.simulations.lifecycle import DONE
 from dashboard.simulations.models import SimulationRun
 from dashboard.simulations.services import start_side_by_side
 from dashboard.teams.models import User
-from scheduler.adaptation.side_by_side import LOADS, MOST_HOURS, OFFERED
+from scheduler.adaptation.side_by_side import LOADS, MACHINE_SPEEDS, MOST_HOURS, OFFERED
 
 WAITS_S = 1800.0
-OPTIONS = ("algorithms", "load", "times", "hours", "billing", "least", "forecast", "error", "seed")
+OPTIONS = ("algorithms", "load", "times", "hours", "billing", "machines", "least", "forecast", "error", "seed")
 
 
 class Command(DataflowCommand):
@@ -32,7 +32,7 @@ class Command(DataflowCommand):
         parser.add_argument("--times", type=float, default=1.0, help="how many times the rates (default 1)")
         parser.add_argument("--hours", type=int, default=12, help=f"how long, up to {MOST_HOURS} (default 12)")
         parser.add_argument("--billing", choices=("hours", "seconds"), default="hours", help="how machines are paid")
-        parser.add_argument("--machines", choices=("steady", "made", "recorded"), default="made", help=(
+        parser.add_argument("--machines", choices=MACHINE_SPEEDS, default="made", help=(
             "as quick as their class says, by made-up traces, or as nodes were recorded (default made)"))
         parser.add_argument("--least", type=float, default=0.8, help="the least mean throughput Ω (default 0.8)")
         parser.add_argument("--forecast", choices=("learned", "known"), default="learned")
@@ -41,8 +41,7 @@ class Command(DataflowCommand):
 
     def act(self, record: DataflowRecord, actor: User, options: Mapping[str, Any]) -> str:
         run = start_side_by_side(
-            actor=actor, dataflow_id=record.pk, varies=options["machines"] != "steady",
-            recorded_speeds=options["machines"] == "recorded", **{
+            actor=actor, dataflow_id=record.pk, **{
                 name: options[name] for name in OPTIONS} | {"algorithms": tuple(options["algorithms"])})
         until_s = time.monotonic() + WAITS_S
         while run.is_open:

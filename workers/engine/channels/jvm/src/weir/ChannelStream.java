@@ -7,18 +7,12 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
-import java.util.Optional;
-import java.util.UUID;
+import java.util.stream.Stream;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
-import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
-import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
-import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
-import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
-import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
@@ -28,77 +22,52 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
  * done with. The channels may be others when the query starts again: one that comes begins where the reader is
  * registered, one that goes must have been read to its end.
  */
-final class ChannelStream
-    implements MicroBatchStream, SupportsAdmissionControl, ReportsSourceMetrics, SupportsRealTimeMode, Live, Waves.Carrier {
+final class ChannelStream extends LiveStream {
   private static final long ASK_ANYWAY_MS = 1_000; // a lost message costs a second at most
   private static final double OPEN_PART = 0.4; // of what a channel holds: an open batch frees nothing that it has read
 
   private final StructType schema;
   private final String url;
-  private final Broker broker;
   private final String reader;
   private final String spill;
   private final List<String> channels;
-  private final Backpressure backpressure;
-  private final Arrivals.Bell bell;
-  private final long waitMs;
   private final int maxBlocks;
-  private final long maxRows;
   private final int threads;
   private final long idleMs; // after which silence is noted, once; 0: never
   private long lastMs = System.currentTimeMillis(); // when a batch with events was last planned
-  private final Gate gate; // null where the query does not stand by
-  private final Ranges ranges; // null where none are recorded
   private Map<String, String> begin;
-  private final String id = UUID.randomUUID().toString();
   private final Map<String, String> joined = new HashMap<>(); // where channels begin that the checkpoint lacks
   private final Map<String, String> committed = new HashMap<>();
   private final Map<String, String[]> skips = new HashMap<>(); // of each channel: the last step over what was given up
   private final boolean hasSiblings;
-  private final long openMs; // for how long a batch stays open in real-time mode; 0: micro-batches
-  private final long openEvents;
-  private final String checkpoint;
-  private volatile long waitedMs; // of the last batch that was open
-  private long askedAt;
   private boolean isOpen; // a batch is, in real-time mode
   private boolean isToGiveUp; // when the open batch is over
   private long openBlocks; // that the open batch has read
   private long openAtMost = Long.MAX_VALUE;
-  private final WaveStamp stamp; // null where the wave of a batch is that of its blocks
   private final Waves waves; // shared by the streams of the query
   private final Map<String, String> marks = new HashMap<>(); // of each channel: from which block on it is of which wave
   private Long openWave; // of the open batch, once it has events
   private boolean hasLeft; // events, for they are of another wave than the batch
 
   ChannelStream(StructType schema, CaseInsensitiveStringMap options, String checkpoint) {
+    super(options, checkpoint, true, arrivals(options));
     this.schema = schema;
     url = options.get("redis_url");
-    broker = Broker.at(url);
     reader = options.get("reader");
     spill = options.getOrDefault("spill", "");
     channels = Backpressure.split(options.get("channels"));
-    backpressure = new Backpressure(broker, reader, options.get("writes"), true);
-    waitMs = options.getLong("wait_ms", 0);
     maxBlocks = options.getInt("max_blocks", 64);
-    maxRows = options.getLong("max_rows", 100_000);
     threads = options.getInt("threads", 1);
     idleMs = options.getLong("idle_ms", 0);
-    gate = Gate.of(broker, options);
-    ranges = Ranges.of(broker, options);
     begin = parse(options.getOrDefault("begin", "{}"));
-    openMs = options.getLong("real_time", 0);
-    openEvents = options.getLong("open_events", 1);
-    this.checkpoint = checkpoint;
-    stamp = WaveStamp.of(broker, options);
     waves = Waves.of(url + ' ' + reader);
-    LiveReader.register(id, this);
-    // A query with several inputs waits in one of them for all.
-    List<String> topics = backpressure.topics();
-    channels.forEach(own -> topics.add(Keys.channel(own)));
-    List<String> siblings = Backpressure.split(options.get("siblings"));
-    siblings.forEach(sibling -> topics.add(Keys.channel(sibling)));
-    hasSiblings = siblings.size() > channels.size();
-    bell = broker.arrivals.subscribe(topics);
+    hasSiblings = Backpressure.split(options.get("siblings")).size() > channels.size();
+  }
+
+  /** Its channels' topics, and those of its siblings: a query with several inputs waits in one of them for all. */
+  private static List<String> arrivals(CaseInsensitiveStringMap options) {
+    return Stream.of("channels", "siblings")
+        .flatMap(name -> Backpressure.split(options.get(name)).stream()).map(Keys::channel).toList();
   }
 
   private static Map<String, String> parse(String begin) {
@@ -135,16 +104,6 @@ final class ChannelStream
           "'" + reader + "' is not a reader of channel " + channel + ": register it before the query starts");
     }
     return Redis.text(offset);
-  }
-
-  @Override
-  public Offset deserializeOffset(String json) {
-    return ChannelOffset.parse(json);
-  }
-
-  @Override
-  public Offset latestOffset() {
-    throw new UnsupportedOperationException("latestOffset(start, limit) is called instead");
   }
 
   @Override
@@ -239,48 +198,8 @@ final class ChannelStream
   }
 
   @Override
-  public boolean standsBy() {
-    return gate != null && !gate.isOpen();
-  }
-
-  @Override
-  public Arrivals.Bell bell() {
-    return bell;
-  }
-
-  @Override
-  public String journals() {
-    return Journal.folder(checkpoint);
-  }
-
-  @Override
-  public Backpressure backpressure() {
-    return backpressure;
-  }
-
-  @Override
-  public void waited(long ms) {
-    waitedMs = ms;
-  }
-
-  @Override
-  public long openMs() {
-    return openMs;
-  }
-
-  @Override
-  public long openEvents() {
-    return openEvents;
-  }
-
-  @Override
   public InputPartition[] planInputPartitions(Offset start) {
     return new InputPartition[] {new LiveReader.Partition(id, start)};
-  }
-
-  @Override
-  public Offset mergeOffsets(PartitionOffset[] ends) {
-    return ChannelOffset.parse(LiveReader.End.of(ends));
   }
 
   /** A channel that is no longer read must have been read to its end, or to this reader's limit, or be gone. */
@@ -526,17 +445,10 @@ final class ChannelStream
 
   @Override
   public void stop() {
-    LiveReader.forget(id);
+    super.stop();
     Waves.forget(url + ' ' + reader);
-    broker.arrivals.unsubscribe(bell);
-    backpressure.forget();
     committed.keySet().forEach(channel -> ReadAhead.drop(id, channel));
     channels.forEach(channel -> ReadAhead.drop(id, channel));
-  }
-
-  @Override
-  public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
-    return Map.of("throttled_by", backpressure.throttledBy(), "waited_ms", Long.toString(waitedMs));
   }
 
   @Override

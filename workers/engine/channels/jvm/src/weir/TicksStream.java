@@ -1,20 +1,12 @@
 package weir;
 
 import java.util.List;
-import java.util.Map;
-import java.util.Optional;
-import java.util.UUID;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.connector.read.InputPartition;
 import org.apache.spark.sql.connector.read.PartitionReader;
 import org.apache.spark.sql.connector.read.PartitionReaderFactory;
-import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
 import org.apache.spark.sql.connector.read.streaming.Offset;
-import org.apache.spark.sql.connector.read.streaming.PartitionOffset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
-import org.apache.spark.sql.connector.read.streaming.ReportsSourceMetrics;
-import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
-import org.apache.spark.sql.connector.read.streaming.SupportsRealTimeMode;
 import org.apache.spark.sql.execution.vectorized.OnHeapColumnVector;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.apache.spark.sql.vectorized.ColumnarBatch;
@@ -23,64 +15,27 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
  * Ticks: which sequence numbers are due. Everything about a batch follows from its offsets, so that a batch repeated
  * after a failure is the same batch: {@code t0} is part of the offset, and the clock is read only to plan.
  */
-final class TicksStream
-    implements MicroBatchStream, SupportsAdmissionControl, ReportsSourceMetrics, SupportsRealTimeMode, Live, Waves.Carrier {
+final class TicksStream extends LiveStream {
   private static final int BATCH_ROWS = 4_096;
   private static final long ASK_MS = 50; // how often an open batch asks whether it is held back
 
-  private final Broker broker;
   private final Schedule schedule;
-  private final Backpressure backpressure;
-  private final Arrivals.Bell bell;
-  private final long waitMs;
-  private final long maxRows;
   private final long catchUpMs;
-  private final Gate gate; // null where the query does not stand by
-  private final WaveStamp stamp; // null for ticks of no task
-  private final Ranges ranges; // null where none are recorded
   private TicksOffset begin; // null: now, with number 0
-
-  private final String id = UUID.randomUUID().toString();
-  private final long openMs; // for how long a batch stays open in real-time mode; 0: micro-batches
-  private final long openEvents;
-  private final String checkpoint;
-  private volatile long waitedMs; // of the last batch that was open
-  private long askedAt;
   private boolean isHeldBack;
 
   TicksStream(CaseInsensitiveStringMap options, String checkpoint) {
-    broker = Broker.at(options.get("redis_url"));
+    super(options, checkpoint, false, List.of());
     schedule = Schedule.of(options);
-    backpressure = new Backpressure(broker, options.get("reader"), options.get("writes"), false);
-    bell = broker.arrivals.subscribe(backpressure.topics());
-    waitMs = options.getLong("wait_ms", 0);
-    maxRows = options.getLong("max_rows", 100_000);
     boolean skips = schedule instanceof Schedule.Constant && schedule.size() == Long.MAX_VALUE;
     catchUpMs = skips ? options.getLong("catch_up_ms", 300_000) : Long.MAX_VALUE;
-    gate = Gate.of(broker, options);
-    ranges = Ranges.of(broker, options);
     begin = options.containsKey("begin") ? TicksOffset.parse(options.get("begin")) : null;
-    openMs = options.getLong("real_time", 0);
-    openEvents = options.getLong("open_events", 1);
-    stamp = WaveStamp.of(broker, options);
-    this.checkpoint = checkpoint;
-    LiveReader.register(id, this);
   }
 
   @Override
   public Offset initialOffset() {
     if (gate != null) return TicksOffset.NOT_BEGUN;
     return begin != null ? begin : new TicksOffset(System.currentTimeMillis(), 0);
-  }
-
-  @Override
-  public Offset deserializeOffset(String json) {
-    return TicksOffset.parse(json);
-  }
-
-  @Override
-  public Offset latestOffset() {
-    throw new UnsupportedOperationException("latestOffset(start, limit) is called instead");
   }
 
   @Override
@@ -168,49 +123,9 @@ final class TicksStream
   }
 
   @Override
-  public boolean standsBy() {
-    return gate != null && !gate.isOpen();
-  }
-
-  @Override
-  public Arrivals.Bell bell() {
-    return bell;
-  }
-
-  @Override
-  public String journals() {
-    return Journal.folder(checkpoint);
-  }
-
-  @Override
-  public Backpressure backpressure() {
-    return backpressure;
-  }
-
-  @Override
-  public void waited(long ms) {
-    waitedMs = ms;
-  }
-
-  @Override
-  public long openMs() {
-    return openMs;
-  }
-
-  @Override
-  public long openEvents() {
-    return openEvents;
-  }
-
-  @Override
   public InputPartition[] planInputPartitions(Offset start) {
     Waves.begin(this, start, start);
     return new InputPartition[] {new LiveReader.Partition(id, start)};
-  }
-
-  @Override
-  public Offset mergeOffsets(PartitionOffset[] ends) {
-    return TicksOffset.parse(LiveReader.End.of(ends));
   }
 
   /** Where a batch starts whose checkpoint says no number, for it stood by then: where it was told to begin. */
@@ -252,18 +167,6 @@ final class TicksStream
   @Override
   public void commit(Offset end) {
     // Ticks are made, not kept: nothing can be freed.
-  }
-
-  @Override
-  public void stop() {
-    LiveReader.forget(id);
-    broker.arrivals.unsubscribe(bell);
-    backpressure.forget();
-  }
-
-  @Override
-  public Map<String, String> metrics(Optional<Offset> latestConsumedOffset) {
-    return Map.of("throttled_by", backpressure.throttledBy(), "waited_ms", Long.toString(waitedMs));
   }
 
   @Override

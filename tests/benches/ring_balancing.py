@@ -19,34 +19,23 @@ from functools import partial
 from itertools import accumulate, pairwise
 from typing import Literal
 
+from scheduler.elasticity.uneven_keys import KeyedLoad, LoadThresholds
 from scheduler.model.key_loads import nearest_cut
-from scheduler.model.ring import KEY_GROUPS, KeyRange, Ring
+from scheduler.model.ring import KEY_GROUPS, KeyRange
+
+from .elastic_ring import ElasticRing
 
 HOT_SHARE = 0.5  # of its bundle's load, from which on a key group is to be alone
 Kind = Literal["share", "add", "set apart", "remove"]
 
 
 @dataclass(frozen=True, slots=True)
-class KeyedLoad:
-    """What a bundle has to do: events that wait for it, and CPU as a share of its slot."""
+class BalanceThresholds(LoadThresholds):
+    """What is low as well. At most ``reach`` neighbours are asked."""
 
-    queue: float
-    cpu: float
-
-
-@dataclass(frozen=True, slots=True)
-class LoadThresholds:
-    """τ of the thesis: queues in events, CPU in shares of a slot. At most ``reach`` neighbours are asked."""
-
-    queue_high: float = 1_000.0
     queue_low: float = 100.0
-    cpu_high: float = 0.85
     cpu_low: float = 0.45
     reach: int = 8
-
-    def is_high(self, load: KeyedLoad) -> bool:
-        """Whether a bundle is overloaded."""
-        return load.queue >= self.queue_high and load.cpu >= self.cpu_high
 
     def is_low(self, load: KeyedLoad) -> bool:
         """Whether it has room."""
@@ -64,20 +53,20 @@ class RingChange:
 
     kind: Kind
     bundle: str  # whose load was too high, or who goes
-    before: Ring
-    after: Ring
+    before: ElasticRing
+    after: ElasticRing
     moves: tuple[tuple[KeyRange, str], ...]
     added: str = ""
     messages: int = 0
 
-    def on(self, ring: Ring) -> Ring:
+    def on(self, ring: ElasticRing) -> ElasticRing:
         """The same change of a ring that others have changed meanwhile, though not where this one does."""
         gone = self.before.tokens.keys() - self.after.tokens.keys()
         set_anew = dict(self.after.tokens.items() - self.before.tokens.items())
         unchanged = {token: bundle for token, bundle in ring.tokens.items() if token not in gone}
         had = {*ring.served, *ring.leaving}
         tokens = {**unchanged, **set_anew}
-        return Ring(ring.by, tokens, tuple(had - set(tokens.values())))
+        return ElasticRing(ring.by, tokens, tuple(had - set(tokens.values())))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +82,7 @@ class HotGroup:
 class RingBalance:
     """Changes, each of the ring that the one before it leaves, what no change helps, and all messages."""
 
-    ring: Ring
+    ring: ElasticRing
     changes: tuple[RingChange, ...]
     hot: tuple[HotGroup, ...]
     messages: int
@@ -103,9 +92,9 @@ class RingBalance:
 class _Round:
     """Decisions of one moment. A bundle takes part in one change at most: its load says nothing of what it has then."""
 
-    ring: Ring
+    ring: ElasticRing
     loads: Mapping[str, KeyedLoad]
-    thresholds: LoadThresholds
+    thresholds: BalanceThresholds
     summed: Sequence[float]  # loads of key groups, added up from group 0 on; empty where nothing was measured
     name: Callable[[], str]
     busy: set[str]
@@ -121,7 +110,7 @@ class _Round:
         over = self.summed[last - KEY_GROUPS] if last > KEY_GROUPS else 0.0
         return self.summed[min(last, KEY_GROUPS)] - self.summed[first] + over
 
-    def change(self, kind: Kind, bundle: str, after: Ring, parts: Collection[str], *, added: str = "",
+    def change(self, kind: Kind, bundle: str, after: ElasticRing, parts: Collection[str], *, added: str = "",
                messages: int = 0) -> None:
         self.changes.append(
             RingChange(kind, bundle, self.ring, after, self.ring.moved_to(after), added, messages))
@@ -228,8 +217,8 @@ class _Round:
 
 
 def balance_ring(
-    ring: Ring, loads: Mapping[str, KeyedLoad], *, name: Callable[[], str], thresholds: LoadThresholds | None = None,
-    by_group: Sequence[float] = (), resting: Collection[str] = (),
+    ring: ElasticRing, loads: Mapping[str, KeyedLoad], *, name: Callable[[], str],
+    thresholds: BalanceThresholds | None = None, by_group: Sequence[float] = (), resting: Collection[str] = (),
 ) -> RingBalance:
     """Which tokens are to change, given what bundles have to do now.
 
@@ -247,7 +236,7 @@ def balance_ring(
     RingBalance
         The most loaded bundle first. Bundles are removed only where none is overloaded that could be helped.
     """
-    limits = thresholds or LoadThresholds()
+    limits = thresholds or BalanceThresholds()
     high = [bundle for bundle in ring.served if limits.is_high(loads[bundle])]
     # Ranges are cut where somebody has too much, and then alone is it needed what each group has to do.
     summed = (0.0, *accumulate(by_group)) if by_group and high else ()

@@ -10,16 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.elasticity import copies as copies_module
-from scheduler.elasticity.copies import BundleHome, Survival, holders, survival, zones_in_turn
-from scheduler.elasticity.takeover import found_by, inherit, watched
-from scheduler.model.ring import KEY_GROUPS, Ring
+from scheduler.elasticity.copies import BundleHome, Survival, holders, survival
+from scheduler.model.ring import KEY_GROUPS
+from tests.benches import ring_takeover
+from tests.benches.elastic_ring import ElasticRing
+from tests.benches.ring_takeover import found_by, inherit, watched, zones_in_turn
 
 NAMES = [f"f1-{number}" for number in range(7)]
 homes_of = st.fixed_dictionaries({name: st.builds(
     BundleHome, machine=st.sampled_from([f"m{n}" for n in range(6)]), zone=st.just("")) for name in NAMES}).map(
     lambda homes: {name: BundleHome(home.machine, "abc"[int(home.machine[1:]) % 3]) for name, home in homes.items()})
 rings = st.dictionaries(st.integers(0, KEY_GROUPS - 1), st.sampled_from(NAMES), min_size=1, max_size=10).map(
-    lambda tokens: Ring(("k",), tokens))
+    lambda tokens: ElasticRing(("k",), tokens))
 
 
 def zoned(bundles: int, zones: int) -> dict[str, BundleHome]:
@@ -27,7 +29,7 @@ def zoned(bundles: int, zones: int) -> dict[str, BundleHome]:
 
 
 @given(rings, homes_of, st.integers(0, 3))
-def test_copies_are_on_other_machines_and_in_zones_in_turn(ring: Ring, homes, copies: int) -> None:
+def test_copies_are_on_other_machines_and_in_zones_in_turn(ring: ElasticRing, homes, copies: int) -> None:
     for token, bundles in holders(ring, homes, copies=copies).items():
         machines = [homes[bundle].machine for bundle in bundles]
         assert bundles[0] == ring.tokens[token] and len(set(machines)) == len(machines)
@@ -39,7 +41,7 @@ def test_copies_are_on_other_machines_and_in_zones_in_turn(ring: Ring, homes, co
 
 @settings(max_examples=40, deadline=None)
 @given(rings, homes_of, st.integers(0, 3))
-def test_what_is_said_to_survive_does_and_nothing_more(ring: Ring, homes, copies: int) -> None:
+def test_what_is_said_to_survive_does_and_nothing_more(ring: ElasticRing, homes, copies: int) -> None:
     held = holders(ring, homes, copies=copies)
     survives = survival(held, homes)
     machines = sorted({homes[bundle].machine for bundle in ring.served})
@@ -55,7 +57,7 @@ def test_what_is_said_to_survive_does_and_nothing_more(ring: Ring, homes, copies
 
 
 @given(rings, homes_of, st.sets(st.sampled_from(NAMES), max_size=6))
-def test_the_first_living_holder_takes_over_and_no_other_range_moves(ring: Ring, homes, dead: set[str]) -> None:
+def test_the_first_living_holder_takes_over_and_no_other_range_moves(ring: ElasticRing, homes, dead: set[str]) -> None:
     held, living = holders(ring, homes, copies=2), set(ring.served) - dead
     if not living:
         with pytest.raises(ValueError, match="all bundles of the ring are dead"):
@@ -74,17 +76,17 @@ def test_the_first_living_holder_takes_over_and_no_other_range_moves(ring: Ring,
 
 
 def test_each_watches_the_one_before_it_and_a_row_is_found_by_who_is_behind_it() -> None:
-    ring = Ring.even(["k"], ["a", "b", "c", "d"])
+    ring = ElasticRing.even(["k"], ["a", "b", "c", "d"])
     assert watched(ring) == {"a": ("d",), "b": ("a",), "c": ("b",), "d": ("c",)}
     b, c = (each.token for each in ring.ranges[1:3])
     assert found_by(ring, {"a", "d"}) == {"d": (b, c)}
-    assert watched(Ring.even(["k"], ["a"])) == {}
+    assert watched(ElasticRing.even(["k"], ["a"])) == {}
 
 
 @pytest.mark.parametrize(("copies", "bundles"), [(1, 12), (2, 12), (3, 12)])
 def test_up_to_r_in_a_row_and_all_but_every_last_one_survive(copies: int, bundles: int) -> None:
     homes = zoned(bundles, 1)
-    ring = Ring.even(["k"], zones_in_turn(homes))
+    ring = ElasticRing.even(["k"], zones_in_turn(homes))
     held, order = holders(ring, homes, copies=copies), [each.bundle for each in ring.ranges]
     for first in range(bundles):
         row = {order[(first + step) % bundles] for step in range(copies)}
@@ -101,7 +103,7 @@ def test_up_to_r_in_a_row_and_all_but_every_last_one_survive(copies: int, bundle
     (3, "any one machine, or zone a, or zone b, or zone c")])
 def test_neighbours_are_in_different_zones_so_that_a_zone_may_go(zones: int, words: str) -> None:
     homes = zoned(12, zones)
-    ring = Ring.even(["k"], zones_in_turn(homes))
+    ring = ElasticRing.even(["k"], zones_in_turn(homes))
     order = [homes[each.bundle].zone for each in ring.ranges]
     assert zones == 1 or all(zone != order[place - 1] for place, zone in enumerate(order))
     held = holders(ring, homes, copies=1)
@@ -110,5 +112,5 @@ def test_neighbours_are_in_different_zones_so_that_a_zone_may_go(zones: int, wor
 
 
 def test_the_words_hold() -> None:
-    assert doctest.testmod(copies_module).failed == 0
+    assert doctest.testmod(copies_module).failed == doctest.testmod(ring_takeover).failed == 0
     assert str(Survival(3, ("a", "b"))) == "any three machines, or zone a, or zone b"

@@ -1,18 +1,17 @@
-import uuid
-
 import django.db.models.deletion
+import uuid
 from django.conf import settings
 from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
 
-    replaces = [('catalog', '0001_initial'), ('catalog', '0002_initial'), ('catalog', '0003_paused_dataflows'), ('catalog', '0004_when_behind'), ('catalog', '0005_latency')]
+    replaces = [('catalog', '0001_initial'), ('catalog', '0002_initial'), ('catalog', '0003_paused_dataflows'), ('catalog', '0004_when_behind'), ('catalog', '0005_latency'), ('catalog', '0001_squashed_0005_latency'), ('catalog', '0002_goals')]
 
     initial = True
 
     dependencies = [
-        ('teams', '0001_squashed_0006_freshness'),
+        ('teams', '0001_squashed_0003_policies'),
     ]
 
     operations = [
@@ -33,9 +32,13 @@ class Migration(migrations.Migration):
                 ('tasks', models.PositiveIntegerField()),
                 ('created', models.DateTimeField(auto_now_add=True)),
                 ('changed', models.DateTimeField(auto_now=True)),
+                ('goals', models.JSONField(default=None, null=True)),
+                ('goals_chosen', models.JSONField(default=None, null=True)),
             ],
             options={
                 'ordering': ['-created', 'id'],
+                'indexes': [models.Index(fields=['status'], name='catalog_dat_status_a15f4b_idx')],
+                'constraints': [models.UniqueConstraint(fields=('team', 'name'), name='one_dataflow_a_name_and_team')],
             },
         ),
         migrations.CreateModel(
@@ -52,18 +55,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-number'],
+                'constraints': [models.UniqueConstraint(fields=('dataflow', 'number'), name='one_version_a_number')],
             },
-        ),
-        migrations.AddIndex(
-            model_name='dataflowrecord',
-            index=models.Index(fields=['status'], name='catalog_dat_status_a15f4b_idx'),
-        ),
-        migrations.AddConstraint(
-            model_name='dataflowrecord',
-            constraint=models.UniqueConstraint(fields=('team', 'name'), name='one_dataflow_a_name_and_team'),
-        ),
-        migrations.AddConstraint(
-            model_name='dataflowversion',
-            constraint=models.UniqueConstraint(fields=('dataflow', 'number'), name='one_version_a_number'),
         ),
     ]

@@ -8,7 +8,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
 
-    replaces = [('teams', '0001_initial'), ('teams', '0002_secrets_and_containment'), ('teams', '0003_defragmentation'), ('teams', '0004_when_behind'), ('teams', '0005_controllers'), ('teams', '0006_freshness')]
+    replaces = [('teams', '0001_initial'), ('teams', '0002_secrets_and_containment'), ('teams', '0003_defragmentation'), ('teams', '0004_when_behind'), ('teams', '0005_controllers'), ('teams', '0006_freshness'), ('teams', '0001_squashed_0006_freshness'), ('teams', '0002_people_and_tokens'), ('teams', '0003_policies')]
 
     initial = True
 
@@ -33,6 +33,7 @@ class Migration(migrations.Migration):
                 ('date_joined', models.DateTimeField(default=django.utils.timezone.now, verbose_name='date joined')),
                 ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
                 ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
+                ('sessions_ended', models.PositiveIntegerField(default=0)),
             ],
             options={
                 'verbose_name': 'user',
@@ -52,6 +53,8 @@ class Migration(migrations.Migration):
                 ('digest', models.CharField(max_length=64, unique=True)),
                 ('created', models.DateTimeField(auto_now_add=True)),
                 ('last_used', models.DateTimeField(null=True)),
+                ('expires', models.DateTimeField(null=True)),
+                ('scope', models.CharField(choices=[('read', 'read'), ('submit', 'submit and measure'), ('approve', 'approve as well'), ('admin', 'all that you may')], default='admin', max_length=8)),
             ],
         ),
         migrations.CreateModel(
@@ -113,5 +116,18 @@ class Migration(migrations.Migration):
         migrations.AddConstraint(
             model_name='membership',
             constraint=models.UniqueConstraint(fields=('user', 'team'), name='one_membership_a_team'),
+        ),
+        migrations.CreateModel(
+            name='TeamCalendar',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.CharField(max_length=63)),
+                ('days', models.JSONField(default=list)),
+                ('team', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='calendars', to='teams.team')),
+            ],
+            options={
+                'ordering': ['name'],
+                'constraints': [models.UniqueConstraint(fields=('team', 'name'), name='one_calendar_a_name_and_team')],
+            },
         ),
     ]

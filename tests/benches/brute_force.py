@@ -11,13 +11,12 @@ import heapq
 from collections.abc import Iterator, Mapping
 from itertools import product
 
+from scheduler.adaptation.adaptation_port import AdaptationProblem
+from scheduler.adaptation.greedy_deployment import SLACK, deploy_centrally
+from scheduler.adaptation.placement_draft import PlacementDraft
 from scheduler.simulation.elastic import ElasticPlacement, RentedVm, VmClass
 from scheduler.simulation.loads import Chance
 from scheduler.simulation.problem import Conditions, value_of, work_out
-
-from .adaptation_port import AdaptationProblem
-from .greedy_deployment import SLACK, deploy_centrally
-from .placement_draft import PlacementDraft
 
 MOST_LOOKS = 5_000_000  # ways to give out cores that are looked at
 

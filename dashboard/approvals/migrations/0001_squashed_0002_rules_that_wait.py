@@ -1,22 +1,21 @@
-import uuid
-
 import django.db.models.deletion
 import django.utils.timezone
+import uuid
 from django.conf import settings
 from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
 
-    replaces = [('approvals', '0001_initial'), ('approvals', '0002_initial'), ('approvals', '0003_proposals_without_an_author'), ('approvals', '0004_newest_of_dataflow'), ('approvals', '0005_chosen_by'), ('approvals', '0006_rounds'), ('approvals', '0007_rules_and_asks'), ('approvals', '0008_asks_of_before'), ('approvals', '0009_comments')]
+    replaces = [('approvals', '0001_initial'), ('approvals', '0002_initial'), ('approvals', '0003_proposals_without_an_author'), ('approvals', '0004_newest_of_dataflow'), ('approvals', '0005_chosen_by'), ('approvals', '0006_rounds'), ('approvals', '0007_rules_and_asks'), ('approvals', '0008_asks_of_before'), ('approvals', '0009_comments'), ('approvals', '0001_squashed_0009_comments'), ('approvals', '0002_rules_that_wait')]
 
     initial = True
 
     dependencies = [
-        ('catalog', '0001_squashed_0005_latency'),
-        ('controllers', '0001_squashed_0003_changes_that_are_no_plans'),
-        ('plans', '0001_squashed_0008_moves'),
-        ('teams', '0001_squashed_0006_freshness'),
+        ('catalog', '0001_squashed_0002_goals'),
+        ('controllers', '0001_squashed_0004_machines_recommended'),
+        ('plans', '0001_squashed_0002_kinds_are_named_elsewhere'),
+        ('teams', '0001_squashed_0003_policies'),
     ]
 
     operations = [
@@ -41,6 +40,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['-created', 'id'],
+                'indexes': [models.Index(fields=['status'], name='approvals_p_status_f80641_idx'), models.Index(fields=['dataflow', '-finished_at'], name='newest_of_dataflow')],
             },
         ),
         migrations.CreateModel(
@@ -76,6 +76,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['at', 'id'],
+                'constraints': [models.UniqueConstraint(fields=('plan', 'team', 'reviewer'), name='one_review_a_person')],
             },
         ),
         migrations.CreateModel(
@@ -88,9 +89,12 @@ class Migration(migrations.Migration):
                 ('author', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
                 ('note', models.TextField(blank=True)),
                 ('created', models.DateTimeField(auto_now_add=True)),
+                ('second', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+                ('state', models.CharField(choices=[('holds', 'holds'), ('waits', 'waits'), ('declined', 'declined')], default='holds', max_length=8)),
             ],
             options={
                 'ordering': ['-number'],
+                'constraints': [models.UniqueConstraint(fields=('team', 'number'), name='one_version_of_rules_a_number')],
             },
         ),
         migrations.CreateModel(
@@ -107,6 +111,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'ordering': ['id'],
+                'constraints': [models.UniqueConstraint(fields=('plan', 'team'), name='one_ask_a_plan_and_team')],
             },
         ),
         migrations.CreateModel(
@@ -121,25 +126,5 @@ class Migration(migrations.Migration):
                 'indexes': [models.Index(fields=['user', 'seen'], name='unseen_mentions')],
                 'constraints': [models.UniqueConstraint(fields=('comment', 'user'), name='one_mention_a_person')],
             },
-        ),
-        migrations.AddIndex(
-            model_name='proposal',
-            index=models.Index(fields=['status'], name='approvals_p_status_f80641_idx'),
-        ),
-        migrations.AddIndex(
-            model_name='proposal',
-            index=models.Index(fields=['dataflow', '-finished_at'], name='newest_of_dataflow'),
-        ),
-        migrations.AddConstraint(
-            model_name='review',
-            constraint=models.UniqueConstraint(fields=('plan', 'team', 'reviewer'), name='one_review_a_person'),
-        ),
-        migrations.AddConstraint(
-            model_name='teamrules',
-            constraint=models.UniqueConstraint(fields=('team', 'number'), name='one_version_of_rules_a_number'),
-        ),
-        migrations.AddConstraint(
-            model_name='ask',
-            constraint=models.UniqueConstraint(fields=('plan', 'team'), name='one_ask_a_plan_and_team'),
         ),
     ]

@@ -1,17 +1,16 @@
-import uuid
-
 import django.db.models.deletion
+import uuid
 from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
 
-    replaces = [('plans', '0001_initial'), ('plans', '0002_kinds_and_how_to_join'), ('plans', '0003_schedules'), ('plans', '0004_has_promise'), ('plans', '0005_isolations'), ('plans', '0006_reads'), ('plans', '0007_kinds_of_version_changes'), ('plans', '0008_moves')]
+    replaces = [('plans', '0001_initial'), ('plans', '0002_kinds_and_how_to_join'), ('plans', '0003_schedules'), ('plans', '0004_has_promise'), ('plans', '0005_isolations'), ('plans', '0006_reads'), ('plans', '0007_kinds_of_version_changes'), ('plans', '0008_moves'), ('plans', '0001_squashed_0008_moves'), ('plans', '0002_kinds_are_named_elsewhere')]
 
     initial = True
 
     dependencies = [
-        ('catalog', '0001_squashed_0005_latency'),
+        ('catalog', '0001_squashed_0002_goals'),
     ]
 
     operations = [
@@ -19,7 +18,7 @@ class Migration(migrations.Migration):
             name='PlanRecord',
             fields=[
                 ('id', models.UUIDField(default=uuid.uuid4, editable=False, primary_key=True, serialize=False)),
-                ('kind', models.CharField(choices=[('submit', 'submit'), ('remove', 'remove'), ('pause', 'pause'), ('resume', 'resume'), ('defragment', 'defragment'), ('schedule', 'schedule'), ('isolate', 'isolate'), ('move', 'move'), ('change', 'change')], max_length=10)),
+                ('kind', models.CharField(max_length=10)),
                 ('dataflow', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='plans', to='catalog.dataflowrecord')),
                 ('version', models.PositiveIntegerField()),
                 ('options', models.JSONField(default=dict)),

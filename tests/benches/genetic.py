@@ -14,15 +14,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from scheduler.adaptation.adaptation_port import AdaptationProblem, AdaptationStep, seen
+from scheduler.adaptation.greedy_adaptation import adapt_centrally
+from scheduler.adaptation.greedy_deployment import SLACK, deploy_centrally, deploy_sharded
+from scheduler.adaptation.placement_draft import PlacementDraft
+from scheduler.adaptation.vm_repacking import give_back
 from scheduler.simulation.elastic import ElasticPlacement, RentedVm
 from scheduler.simulation.loads import Chance
 from scheduler.simulation.problem import Conditions
-
-from .adaptation_port import AdaptationProblem, AdaptationStep, seen
-from .greedy_adaptation import adapt_centrally
-from .greedy_deployment import SLACK, deploy_centrally, deploy_sharded
-from .placement_draft import PlacementDraft
-from .vm_repacking import give_back
 
 KEPT = 0.05  # of a population, the fittest (4.7)
 ALPHA = 1.0  # what a unit of missing throughput is fined an iteration

@@ -1,16 +1,17 @@
 import django.db.models.deletion
+from django.conf import settings
 from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
 
-    replaces = [('operations', '0001_initial'), ('operations', '0002_look_ups'), ('operations', '0003_fill_look_ups'), ('operations', '0004_kin'), ('operations', '0005_slot_of_fragment'), ('operations', '0006_bundles'), ('operations', '0007_machine_of_node'), ('operations', '0008_bundles_of_slot'), ('operations', '0009_bundle_of_slot'), ('operations', '0010_scheduled'), ('operations', '0011_threads_of_node'), ('operations', '0012_shrinking_file'), ('operations', '0013_costs'), ('operations', '0014_slow_readers'), ('operations', '0015_history_is_kept_elsewhere'), ('operations', '0016_speed_of_node'), ('operations', '0017_pacing'), ('operations', '0018_real_time'), ('operations', '0019_unchained'), ('operations', '0020_moves_between_nodes'), ('operations', '0021_late_since'), ('operations', '0022_modes_wanted'), ('operations', '0023_handover_pauses'), ('operations', '0024_hopeless_limits'), ('operations', '0025_pauses_between_nodes'), ('operations', '0026_unlimited')]
+    replaces = [('operations', '0001_initial'), ('operations', '0002_look_ups'), ('operations', '0003_fill_look_ups'), ('operations', '0004_kin'), ('operations', '0005_slot_of_fragment'), ('operations', '0006_bundles'), ('operations', '0007_machine_of_node'), ('operations', '0008_bundles_of_slot'), ('operations', '0009_bundle_of_slot'), ('operations', '0010_scheduled'), ('operations', '0011_threads_of_node'), ('operations', '0012_shrinking_file'), ('operations', '0013_costs'), ('operations', '0014_slow_readers'), ('operations', '0015_history_is_kept_elsewhere'), ('operations', '0016_speed_of_node'), ('operations', '0017_pacing'), ('operations', '0018_real_time'), ('operations', '0019_unchained'), ('operations', '0020_moves_between_nodes'), ('operations', '0021_late_since'), ('operations', '0022_modes_wanted'), ('operations', '0023_handover_pauses'), ('operations', '0024_hopeless_limits'), ('operations', '0025_pauses_between_nodes'), ('operations', '0026_unlimited'), ('operations', '0001_squashed_0026_unlimited'), ('operations', '0002_settings'), ('operations', '0003_pacing'), ('operations', '0004_tenancy'), ('operations', '0005_task_meters'), ('operations', '0006_alternates'), ('operations', '0007_guard_states'), ('operations', '0008_policies'), ('operations', '0009_key_holds'), ('operations', '0010_ordered_sizes'), ('operations', '0011_restores'), ('operations', '0012_missed_nodes')]
 
     initial = True
 
     dependencies = [
-        ('catalog', '0001_squashed_0005_latency'),
-        ('teams', '0001_squashed_0006_freshness'),
+        ('catalog', '0001_squashed_0002_goals'),
+        ('teams', '0001_squashed_0003_policies'),
     ]
 
     operations = [
@@ -32,27 +33,6 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name='EstateState',
-            fields=[
-                ('id', models.PositiveSmallIntegerField(default=1, primary_key=True, serialize=False)),
-                ('generation', models.PositiveIntegerField(default=0)),
-                ('changed', models.DateTimeField(auto_now=True)),
-            ],
-        ),
-        migrations.CreateModel(
-            name='FragmentPace',
-            fields=[
-                ('fragment', models.CharField(max_length=40, primary_key=True, serialize=False)),
-                ('trigger_ms', models.PositiveIntegerField()),
-                ('since', models.DateTimeField()),
-                ('cost', models.JSONField(default=dict)),
-                ('alone_ms', models.JSONField(default=dict)),
-                ('unlimited_ms', models.PositiveIntegerField(null=True)),
-                ('real_time', models.BooleanField(default=False)),
-                ('refusal', models.CharField(blank=True, default='', max_length=200)),
-            ],
-        ),
-        migrations.CreateModel(
             name='FragmentRow',
             fields=[
                 ('id', models.CharField(max_length=40, primary_key=True, serialize=False)),
@@ -68,6 +48,12 @@ class Migration(migrations.Migration):
                 ('bundles', models.JSONField(default=list)),
                 ('started_generation', models.PositiveIntegerField()),
                 ('started_at', models.DateTimeField(auto_now_add=True)),
+                ('trigger_ms', models.PositiveIntegerField(null=True)),
+                ('real_time', models.BooleanField(default=False)),
+                ('team', models.CharField(blank=True, db_index=True, default='', max_length=40)),
+                ('alternates', models.JSONField(default=dict)),
+                ('policies', models.JSONField(default=dict)),
+                ('restores', models.JSONField(default=dict)),
             ],
         ),
         migrations.CreateModel(
@@ -90,6 +76,8 @@ class Migration(migrations.Migration):
                 ('threads', models.PositiveIntegerField(null=True)),
                 ('speed', models.FloatField(null=True)),
                 ('draining_since', models.DateTimeField(null=True)),
+                ('size', models.CharField(blank=True, default='', max_length=40)),
+                ('missed_since', models.DateTimeField(null=True)),
             ],
             options={
                 'ordering': ['name'],
@@ -251,6 +239,115 @@ class Migration(migrations.Migration):
                 'ordering': ['position'],
                 'indexes': [models.Index(fields=['running_task', 'dataflow'], name='operations__running_878ddd_idx'), models.Index(condition=models.Q(('unchained', True)), fields=['running_task'], name='unchained_uses')],
                 'constraints': [models.UniqueConstraint(fields=('dataflow', 'task_id'), name='one_use_a_task')],
+            },
+        ),
+        migrations.CreateModel(
+            name='BatchFigures',
+            fields=[
+                ('fragment', models.OneToOneField(db_constraint=False, on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='figures', serialize=False, to='operations.fragmentrow')),
+                ('cost', models.JSONField(default=dict)),
+                ('alone_ms', models.JSONField(default=dict)),
+                ('unlimited_ms', models.PositiveIntegerField(null=True)),
+                ('refusal', models.CharField(blank=True, default='', max_length=200)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='EstateState',
+            fields=[
+                ('id', models.PositiveSmallIntegerField(default=1, primary_key=True, serialize=False)),
+                ('generation', models.PositiveIntegerField(default=0)),
+                ('changed', models.DateTimeField(auto_now=True)),
+                ('revision', models.PositiveIntegerField(default=0)),
+                ('pacing', models.CharField(blank=True, default='', max_length=20)),
+                ('tenancy', models.CharField(blank=True, default='', max_length=20)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='TaskMeter',
+            fields=[
+                ('fingerprint', models.CharField(max_length=100, primary_key=True, serialize=False)),
+                ('at', models.DateTimeField(db_index=True)),
+                ('meter', models.JSONField()),
+            ],
+        ),
+        migrations.CreateModel(
+            name='GuardState',
+            fields=[
+                ('task', models.CharField(max_length=64, primary_key=True, serialize=False)),
+                ('state', models.JSONField(default=dict)),
+                ('readings', models.JSONField(default=dict)),
+                ('because', models.TextField(blank=True)),
+                ('trouble', models.CharField(blank=True, max_length=20)),
+                ('at', models.DateTimeField()),
+                ('advice', models.TextField(blank=True)),
+                ('verdicts', models.JSONField(default=dict)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='AlternateHold',
+            fields=[
+                ('task', models.CharField(max_length=64, primary_key=True, serialize=False)),
+                ('alternate', models.CharField(max_length=64)),
+                ('until', models.DateTimeField()),
+                ('by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+        ),
+        migrations.CreateModel(
+            name='EventStream',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('name', models.CharField(max_length=63)),
+                ('figures', models.JSONField(default=dict)),
+                ('team', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='+', to='teams.team')),
+            ],
+            options={
+                'ordering': ['name'],
+                'constraints': [models.UniqueConstraint(fields=('team', 'name'), name='one_event_stream_a_name')],
+            },
+        ),
+        migrations.CreateModel(
+            name='PolicyVersion',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('task', models.CharField(max_length=64)),
+                ('number', models.PositiveIntegerField()),
+                ('document', models.JSONField(null=True)),
+                ('proposal', models.UUIDField()),
+                ('reason', models.TextField(blank=True)),
+                ('at', models.DateTimeField()),
+                ('author', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ['task', '-number'],
+                'constraints': [models.UniqueConstraint(fields=('task', 'number'), name='one_policy_a_number')],
+            },
+        ),
+        migrations.CreateModel(
+            name='PostedEvent',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('at_ms', models.BigIntegerField()),
+                ('values', models.JSONField(default=dict)),
+                ('posted', models.DateTimeField()),
+                ('stream', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='events', to='operations.eventstream')),
+            ],
+            options={
+                'indexes': [models.Index(fields=['stream', 'id'], name='events_in_order'), models.Index(fields=['posted'], name='events_by_age')],
+            },
+        ),
+        migrations.CreateModel(
+            name='KeyHold',
+            fields=[
+                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
+                ('task', models.CharField(max_length=64)),
+                ('key', models.CharField(max_length=200)),
+                ('alternate', models.CharField(max_length=64)),
+                ('until', models.DateTimeField()),
+                ('by', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+            options={
+                'ordering': ['task', 'key'],
+                'constraints': [models.UniqueConstraint(fields=('task', 'key'), name='one_hold_a_key')],
             },
         ),
     ]

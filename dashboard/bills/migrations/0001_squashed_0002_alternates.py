@@ -4,12 +4,12 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
 
-    replaces = [('bills', '0001_needs_readings_usage_and_prices'), ('bills', '0002_costs'), ('bills', '0003_disk'), ('bills', '0004_for_limits')]
+    replaces = [('bills', '0001_needs_readings_usage_and_prices'), ('bills', '0002_costs'), ('bills', '0003_disk'), ('bills', '0004_for_limits'), ('bills', '0001_squashed_0004_for_limits'), ('bills', '0002_alternates')]
 
     initial = True
 
     dependencies = [
-        ('catalog', '0001_squashed_0005_latency'),
+        ('catalog', '0001_squashed_0002_goals'),
     ]
 
     operations = [
@@ -23,16 +23,6 @@ class Migration(migrations.Migration):
             options={
                 'ordering': ['-since'],
             },
-        ),
-        migrations.CreateModel(
-            name='SlotReading',
-            fields=[
-                ('slot', models.CharField(max_length=80, primary_key=True, serialize=False)),
-                ('at', models.DateTimeField()),
-                ('counters', models.JSONField()),
-                ('tasks', models.JSONField(default=dict)),
-                ('same_since', models.DateTimeField(null=True)),
-            ],
         ),
         migrations.CreateModel(
             name='NeedRow',
@@ -75,5 +65,16 @@ class Migration(migrations.Migration):
                 'indexes': [models.Index(fields=['dataflow', 'hour'], name='bills_usage_dataflo_761a5c_idx'), models.Index(fields=['fingerprint', 'hour'], name='bills_usage_fingerp_06a670_idx'), models.Index(fields=['hour'], name='bills_usage_hour_3aa4d4_idx')],
                 'constraints': [models.UniqueConstraint(fields=('hour', 'dataflow', 'fingerprint'), name='one_row_an_hour')],
             },
+        ),
+        migrations.CreateModel(
+            name='SlotReading',
+            fields=[
+                ('slot', models.CharField(max_length=80, primary_key=True, serialize=False)),
+                ('at', models.DateTimeField()),
+                ('counters', models.JSONField()),
+                ('tasks', models.JSONField(default=dict)),
+                ('same_since', models.DateTimeField(null=True)),
+                ('alternates', models.JSONField(default=dict)),
+            ],
         ),
     ]

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
-from scheduler.model.ring import KeyRange, Ring
+from scheduler.elasticity.copies import BundleHome, Holders
+from scheduler.model.ring import KeyRange
 
-from .copies import Holders
+from .elastic_ring import ElasticRing
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,12 +18,12 @@ class Inheritance:
     Somebody takes a lost range, too, and begins there with nothing.
     """
 
-    ring: Ring
+    ring: ElasticRing
     takers: Mapping[int, str]
     lost: tuple[KeyRange, ...]
 
 
-def watched(ring: Ring) -> Mapping[str, tuple[str, ...]]:
+def watched(ring: ElasticRing) -> Mapping[str, tuple[str, ...]]:
     """Whose heartbeats each bundle watches: of each of its ranges, those of the bundle counter-clockwise."""
     ranges, seen = ring.ranges, dict[str, list[str]]()
     for place, each in enumerate(ranges):
@@ -32,7 +33,7 @@ def watched(ring: Ring) -> Mapping[str, tuple[str, ...]]:
     return {bundle: tuple(dict.fromkeys(others)) for bundle, others in seen.items()}
 
 
-def found_by(ring: Ring, living: Collection[str]) -> Mapping[str, tuple[int, ...]]:
+def found_by(ring: ElasticRing, living: Collection[str]) -> Mapping[str, tuple[int, ...]]:
     """By living bundle: the tokens of dead ones that it finds.
 
     It misses the heartbeat of the one before it, and asks on counter-clockwise until one answers.
@@ -45,7 +46,7 @@ def found_by(ring: Ring, living: Collection[str]) -> Mapping[str, tuple[int, ...
     return {bundle: tuple(tokens) for bundle, tokens in finders.items()}
 
 
-def inherit(ring: Ring, held: Holders, living: Collection[str]) -> Inheritance:
+def inherit(ring: ElasticRing, held: Holders, living: Collection[str]) -> Inheritance:
     """Each range of a dead bundle goes to its first living holder: all of them at the same time, for none waits for
     another's. One without a living holder is lost, and goes to the next living owner counter-clockwise.
 
@@ -68,5 +69,34 @@ def inherit(ring: Ring, held: Holders, living: Collection[str]) -> Inheritance:
         if heir is None:
             lost.append(each)
         takers[each.token] = heir or owner
-    after = Ring(ring.by, {**ring.tokens, **takers}, ring.leaving)
+    after = ElasticRing(ring.by, {**ring.tokens, **takers}, ring.leaving)
     return Inheritance(after.merged(), takers, tuple(lost))
+
+
+def zones_in_turn(homes: Mapping[str, BundleHome]) -> tuple[str, ...]:
+    """Bundles in an order in which neighbours on a ring are in different zones and on different machines, as far as
+    that can be: each next one is of the zone that has most left, but for the one before.
+
+    Examples
+    --------
+    >>> places = {"f1-0": BundleHome("m1", "a"), "f1-1": BundleHome("m2", "a"), "f1-2": BundleHome("m3", "b")}
+    >>> zones_in_turn(places)
+    ('f1-0', 'f1-2', 'f1-1')
+    """
+    left: dict[str, list[str]] = {}
+    for bundle in sorted(homes, key=lambda name: (homes[name], name)):
+        left.setdefault(homes[bundle].zone, []).append(bundle)
+    return tuple(_drawn(left, homes))
+
+
+def _drawn(left: dict[str, list[str]], homes: Mapping[str, BundleHome]) -> Iterator[str]:
+    before: BundleHome | None = None
+    while left:
+        zone = max(left, key=lambda each: (before is None or each != before.zone, len(left[each])))
+        others = [bundle for bundle in left[zone] if before is None or homes[bundle].machine != before.machine]
+        bundle = (others or left[zone])[0]
+        left[zone].remove(bundle)
+        if not left[zone]:
+            del left[zone]
+        before = homes[bundle]
+        yield bundle
