@@ -24,7 +24,9 @@ def goes_on_whole(rig: Rig, channel: str) -> None:
 
 
 def test_a_query_that_ends_its_driver_is_given_up_and_the_others_run_on(rig: Rig):
-    other, harmful = source("blame-a"), source("blame-b", ("ends_its_driver", {"at": 20}))
+    # Seconds after its first batch, while the other one mostly waits for its next: then a death is its own.
+    other, harmful = source("blame-a"), source("blame-b", ("ends_its_driver", {"at": 200}))
+    rig.paces_ms = {"blame-f1": 10_000}
     died_before = slot_of(rig)["restarts"]
     beside = fragment("blame-f1", other)
     rig.publish(estate_of([beside, fragment("blame-f2", harmful)], [*other, *harmful]))
@@ -37,6 +39,7 @@ def test_a_query_that_ends_its_driver_is_given_up_and_the_others_run_on(rig: Rig
     assert 2 <= died <= 5, "it is found after a few deaths"
     goes_on_whole(rig, "blame-f1.1")
     assert slot_of(rig)["restarts"] == died_before + died
+    rig.paces_ms = {}
     rig.publish(estate_of([beside], other))
     rig.wait(lambda: rig.fragment("blame-f2") is None, what="it can be removed")
 

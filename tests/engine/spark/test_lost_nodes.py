@@ -93,6 +93,7 @@ def _folder(factory: pytest.TempPathFactory, node: str) -> Path:
 
 @pytest.mark.timeout(1_500)
 def test_a_lost_machine_changes_no_output(nodes: Hosts) -> None:
+    """Nor do moves by a plan behind that, of the source with its state and of a reader."""
     copied = Copied(nodes, 1)
     copied.publish()
     nodes.wait_running(*copied.fragments)
@@ -103,6 +104,8 @@ def test_a_lost_machine_changes_no_output(nodes: Hosts) -> None:
     copied.grows(100)
     copied.is_back("n1")
     copied.are_copied("n2")
+    for task in ("count", "looked"):
+        copied.is_over(copied.move(task))
     copied.grows()
     check(copied)
     nodes.end()
