@@ -51,6 +51,6 @@ def options(data_dir: Path, *, class_path: str) -> str:
     if archive is None:
         return ""
     # Where the JVM finds that it does not fit after all, it starts without it and need not say so. Mapped where it was
-    # made for, its pages are those of all drivers; anywhere else, as newer JVMs do it, each has 136 MB of its own.
+    # made for, most of its pages are those of all drivers; anywhere else, as newer JVMs do it, none are.
     return (f"-XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:cds=off"
             " -XX:+UnlockDiagnosticVMOptions -XX:ArchiveRelocationMode=0")
