@@ -316,8 +316,8 @@ def _row(window: Mapping[str, Any], fitted: Costs) -> dict[str, Any]:
 
 
 def _kept(path: Path) -> dict[str, Any]:
-    kept = results.read(path)
-    return {key: kept[key] for key in ("trigger_ms", "windows", "later")}
+    content = results.read(path)
+    return {key: content[key] for key in ("trigger_ms", "windows", "later")}
 
 
 def _as_object(costs: Costs) -> dict[str, Any]:
