@@ -83,18 +83,23 @@ def test_what_is_typed_keeps_to_the_policy_and_names_of_columns_are_completed(ed
     expect(editor.locator("#verdict")).to_contain_text("Valid")
 
 
-def test_a_file_is_opened_that_is_dropped_or_chosen_and_refused_where_it_is_too_large(
-    editor: Page, tmp_path: Path
-) -> None:
+def test_a_dropped_file_is_opened_in_its_format(editor: Page) -> None:
     transfer = editor.evaluate_handle(
         "text => { const t = new DataTransfer(); t.items.add(new File([text], 'flow.json')); return t; }", wide(10))
     editor.dispatch_event(".cm-content", "drop", {"dataTransfer": transfer})
     expect(editor.get_by_label("Format")).to_have_value("json")
     expect(editor.locator("#verdict")).to_contain_text("Valid: 10 tasks")
+
+
+def test_a_chosen_file_is_opened(editor: Page, tmp_path: Path) -> None:
     file = tmp_path / "etl.yaml"
     file.write_text(ETL.replace("City ETL", "From a file"))
     editor.locator("#file").set_input_files(file)
     expect(editor.locator("#verdict")).to_contain_text("Valid: 5 tasks")
+
+
+def test_a_file_that_is_too_large_is_refused_in_a_sentence(editor: Page, tmp_path: Path) -> None:
+    file = tmp_path / "large.yaml"
     file.write_text("#" * (1024 * 1024 + 1))
     editor.locator("#file").set_input_files(file)
     expect(editor.locator(".toast-error")).to_contain_text("larger than 1 MiB")

@@ -23,8 +23,10 @@ OTHER = ETL.replace("City ETL", "Other").replace(
     "interpolate, config: {window: 5}", "block_average, config: {window: 33}")
 
 
-def opened(page: Page, site: RunningSite) -> Page:
+@pytest.fixture
+def editor(site: RunningSite, merged: dict[str, str], page_of: PageOf) -> Page:
     """The editor with a document of which the first three tasks run."""
+    page = page_of(at=None)
     page.goto(f"{site.url}/dataflows/new")
     settled(page)
     flows.write(page, OTHER)
@@ -43,22 +45,7 @@ def numbers(page: Page) -> list[str]:
     return page.locator("#streams [data-event] td:first-child").all_text_contents()
 
 
-def test_streams_are_shown_of_the_task_that_one_chooses_in_text_graph_or_list(
-    site: RunningSite, merged: dict[str, str], page_of: PageOf
-) -> None:
-    """One way through the editor: each part begins with the document as it was."""
-    editor = opened(page_of(at=None), site)
-    text_and_graph_have_one_choice(editor)
-    flows.write(editor, OTHER)
-    what_does_not_run_yet_shows_its_columns(editor)
-    streams_are_chosen_and_paused_by_keyboard(editor)
-    what_is_emptied_shows_no_stream_and_what_has_a_mistake_the_last_ones(editor)
-    flows.write(editor, OTHER)
-    expect(editor.locator("#streams")).to_be_visible()
-    the_stream_of_the_task_at_the_cursor_goes_on(editor)  # and leads to another page
-
-
-def the_stream_of_the_task_at_the_cursor_goes_on(editor: Page) -> None:
+def test_the_stream_of_the_task_at_the_cursor_is_shown_as_it_goes_on(editor: Page) -> None:
     streams = editor.locator("#streams")
     cursor_to(editor, "id: plausible")
     expect(editor.get_by_label("Stream of")).to_have_value("plausible")
@@ -71,7 +58,7 @@ def the_stream_of_the_task_at_the_cursor_goes_on(editor: Page) -> None:
     expect(editor.locator("[data-output] [data-event]").first).to_be_visible()
 
 
-def text_and_graph_have_one_choice(editor: Page) -> None:
+def test_text_and_graph_have_one_choice(editor: Page) -> None:
     until(lambda: editor.evaluate("Boolean(window.weirGraphs?.[0]?.cy)"), "the graph is drawn")
     cursor_to(editor, "id: fill")
     until(lambda: in_graph(editor, ":selected") == ["fill"], "the task at the cursor is chosen in the graph")
@@ -102,7 +89,7 @@ def replaced(page: Page, old: str, new: str) -> None:
     }""", [old, new])
 
 
-def what_does_not_run_yet_shows_its_columns(editor: Page) -> None:
+def test_a_stream_that_does_not_run_yet_shows_its_columns_and_what_to_do(editor: Page) -> None:
     streams = editor.locator("#streams")
     cursor_to(editor, "id: fill")
     expect(streams).to_have_attribute("data-state", "not_yet")
@@ -111,7 +98,7 @@ def what_does_not_run_yet_shows_its_columns(editor: Page) -> None:
     expect(streams.get_by_role("button", name="Pause")).to_be_hidden()
 
 
-def streams_are_chosen_and_paused_by_keyboard(editor: Page) -> None:
+def test_streams_are_chosen_and_paused_by_keyboard(editor: Page) -> None:
     streams = editor.locator("#streams")
     editor.get_by_label("Stream of").focus()
     editor.keyboard.press("Home")
@@ -129,7 +116,7 @@ def streams_are_chosen_and_paused_by_keyboard(editor: Page) -> None:
     until(lambda: numbers(editor) != shown, "it goes on")
 
 
-def what_is_emptied_shows_no_stream_and_what_has_a_mistake_the_last_ones(editor: Page) -> None:
+def test_a_document_that_is_emptied_shows_no_stream_and_one_with_a_mistake_the_last_ones(editor: Page) -> None:
     editor.get_by_label("Stream of").select_option("parse")
     flows.write(editor, OTHER.replace("senml_parse", "senml_prse"))
     expect(editor.locator("#problems li")).to_have_count(1)
@@ -216,7 +203,7 @@ def test_an_empty_source_shows_progress_and_then_that_nothing_came(drops_editor:
 def test_a_look_ends_when_its_page_is_left(site: RunningSite, drops_editor: Page) -> None:
     page = drops_editor
     streams = page.locator("#streams")
-    streams.get_by_role("button", name="Look at the source").press("Enter")
+    streams.get_by_role("button", name="Look at the source").click()
     with redis.Redis.from_url(site.redis_url) as broker:
 
         def under_way() -> list[bytes]:
