@@ -83,9 +83,9 @@ def by_what_was_counted(flow: SkewedFlow) -> None:
     before = read()  # who gives keys away works on
     counts = flow.rig.wait(
         lambda: (
-            since := [now - then for now, then in zip(read(), before, strict=True)]) and min(since) > 100 and since,
+            since := [now - then for now, then in zip(read(), before, strict=True)]) and min(since) > 300 and since,
         what="both have events")
-    assert max(counts) / sum(counts) < 0.65, "two keys of which each has 0.4 are in two bundles"
+    assert max(counts) / sum(counts) < 0.7, "two keys of which each has 0.4 are in two bundles"
 
 
 def test_a_join_has_one_bundle_then_three_then_two_and_a_slot_dies_in_between(rig: Rig):
