@@ -57,6 +57,7 @@ class TaskTypeRow(Answer):
     movable_state: bool
     by_key: bool
     passes_key: bool
+    several_streams: bool
     by_marks: str | None
     across_keys: str | None
     opens: bool

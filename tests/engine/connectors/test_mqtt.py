@@ -150,7 +150,8 @@ def serving(*packets: bytes, again: bool = False, version: str = "3.1.1") -> Ite
                     client.sendall(b"".join(packets))
                     while again:
                         client.sendall(b"".join(packets) * 100)
-                    client.recv(4_096)
+                    while client.recv(4_096):  # what it acknowledges, until it goes
+                        pass
 
         threading.Thread(target=serve, daemon=True).start()
         yield server.getsockname()[1]

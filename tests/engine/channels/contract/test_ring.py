@@ -17,6 +17,7 @@ from scheduler.model.columns import NUMBER_BITS
 from scheduler.model.key_loads import STRETCH, STRETCHES, KeyCounts
 from scheduler.model.key_texts import key_text_of
 from scheduler.model.ring import KEY_GROUPS, Ring, key_group
+from tests.benches.elastic_ring import ElasticRing
 from tests.library.told_marks import PartitionMarks
 from workers.engine.channels import keys
 from workers.engine.spark import queries
@@ -77,8 +78,8 @@ def test_tokens_change_between_two_batches_and_no_key_is_in_two_bundles(rig: Rig
     bundles = ("r", "s", "t")
     rings = [
         Ring.even(["sensor"], ["r", "s"]),
-        Ring.even(["sensor"], ["r", "s"]).with_token(9_000, "t"),
-        Ring.even(["sensor"], ["r", "s"]).with_token_moved(KEY_GROUPS // 2, 50_000),
+        ElasticRing(("sensor",), {0: "r", KEY_GROUPS // 2: "s"}).with_token(9_000, "t"),
+        ElasticRing(("sensor",), {0: "r", KEY_GROUPS // 2: "s"}).with_token_moved(KEY_GROUPS // 2, 50_000),
         Ring(("sensor",), {0: "t"}, leaving=("r", "s"))]
 
     def stream():
