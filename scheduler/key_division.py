@@ -61,8 +61,8 @@ def divisible_by_key(
 def _of_one_text(
     dataflow: Dataflow, types: Mapping[str, TaskType], keys: Mapping[str, Sequence[str]], columns_of: ColumnsOf | None
 ) -> frozenset[str]:
-    """Those tasks of which each stream has the key's columns, each of them with one type: what writes one stream hashes
-    a key by its text, and does not know the others. A column whose type nobody declares is not taken for one."""
+    """The tasks whose streams all have the key's columns, each column with one known type in all of them. The writer of
+    a stream hashes a key by its text, which follows from the type, and knows no other stream."""
     if not keys or columns_of is None:
         return frozenset()
     parents, tasks = dataflow.parents(), {task.id: task for task in dataflow.tasks}

@@ -16,7 +16,7 @@ class InputBound:
     Parameters
     ----------
     most : int
-        So much may be.
+        The largest amount that is let in, counted in ``what`` times ``scale``; what is larger gets ``answer``.
     setting : str
         The variable of the environment that changes it; empty: it is fixed.
     """

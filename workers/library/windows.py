@@ -338,8 +338,8 @@ class JoinFold:
     def _forget(self, state: dict) -> list[tuple]:
         """Leave out what can match nobody any more; give those of the left that never did.
 
-        That may look at all that is kept, so it happens when the mark passes a multiple of an eighth of the interval,
-        and goes up to there: so that it matters not how often who is told.
+        That may look at all that is kept. So it happens as the mark passes a multiple of an eighth of the interval, and
+        takes what lies before that multiple: results do not depend on how often marks are told.
         """
         mark = self._mark(state)
         passed = mark - mark % max(1, (self.before + self.after) // 8)
