@@ -106,7 +106,7 @@ def _side_by_side(run: SimulationRun, monotonic_s: Callable[[], float]) -> dict[
         run.dataflow, at=run.created, with_speeds=setup.machines == "recorded")
     if stored is None:
         _change(run, {RUNNING}, asked=options | {
-            "inputs": inputs.as_json(), "forecasts": [asdict(each) for each in forecasts_of(inputs)]})
+            "inputs": inputs.as_json(), "forecasts": [asdict(forecast) for forecast in forecasts_of(inputs)]})
     name = setup.algorithms[len(run.results)]
     try:
         world = world_of(
