@@ -28,17 +28,17 @@ def divisible_by_key(
 ) -> frozenset[str]:
     """The tasks of a dataflow that a schedule may divide by key.
 
-    Each has a type whose results follow by key, a key, and one stream to read; or several, where its type brings these
-    together, and the key has one text in all of them (`_of_one_text`). Whatever has state downstream of it has to be
-    content with the order within its key: it reads it directly, by the same columns or more, or what reads it so. What
-    goes by marks of partitions is not: it needs the order within each partition.
+    Such a task has a type whose results follow by key, a key, and one stream to read, or several, if its type brings
+    them together and the key has one text in all of them (`_of_one_text`). Each task with state downstream must be
+    content with the order within the key: each task on the way passes the key on, and all that follow it go by these
+    columns or more. A task that goes by marks of partitions is not content: it needs the order within each partition.
 
     Parameters
     ----------
     types : mapping of str to TaskType
         Of each task, by its id.
     columns_of : callable, optional
-        The columns that a task gives; without it nothing is known of keys in several streams.
+        The columns that a task gives. Without it no task that reads several streams may be divided.
     """
     parents, children = dataflow.parents(), dataflow.children()
     keys = {task.id: key_of(types[task.id], task.config) for task in dataflow.tasks}
