@@ -28,17 +28,17 @@ def divisible_by_key(
 ) -> frozenset[str]:
     """The tasks of a dataflow that a schedule may divide by key.
 
-    Each has a type whose results follow by key, a key, and one stream to read; or several, where its type brings these
-    together, and the key has one text in all of them (`_of_one_text`). Whatever has state downstream of it has to be
-    content with the order within its key: it reads it directly, by the same columns or more, or what reads it so. What
-    goes by marks of partitions is not: it needs the order within each partition.
+    Such a task has a type whose results follow by key, a key, and one stream to read, or several, if its type brings
+    them together and the key has one text in all of them (`_of_one_text`). Each task with state downstream must be
+    content with the order within the key: each task on the way passes the key on, and all that follow it go by these
+    columns or more. A task that goes by marks of partitions is not content: it needs the order within each partition.
 
     Parameters
     ----------
     types : mapping of str to TaskType
         Of each task, by its id.
     columns_of : callable, optional
-        The columns that a task gives; without it nothing is known of keys in several streams.
+        The columns that a task gives. Without it no task that reads several streams may be divided.
     """
     parents, children = dataflow.parents(), dataflow.children()
     keys = {task.id: key_of(types[task.id], task.config) for task in dataflow.tasks}
@@ -61,8 +61,8 @@ def divisible_by_key(
 def _of_one_text(
     dataflow: Dataflow, types: Mapping[str, TaskType], keys: Mapping[str, Sequence[str]], columns_of: ColumnsOf | None
 ) -> frozenset[str]:
-    """Those tasks of which each stream has the key's columns, each of them with one type: what writes one stream hashes
-    a key by its text, and does not know the others. A column whose type nobody declares is not taken for one."""
+    """The tasks whose streams all have the key's columns, each column with one known type in all of them. The writer of
+    a stream hashes a key by its text, which follows from the type, and knows no other stream."""
     if not keys or columns_of is None:
         return frozenset()
     parents, tasks = dataflow.parents(), {task.id: task for task in dataflow.tasks}

@@ -82,7 +82,7 @@ def statuses(proposal: Proposal, asks: Iterable[Ask], *, at: datetime) -> dict[i
         if role is not None:
             lower = min(review.role, role, key=RANKS.__getitem__)
             given.setdefault(review.team_id, []).append(Approval(review.reviewer_id, lower, ms_of(review.at)))
-    return {each.team_id: status_of(each.demand, given.get(each.team_id, ()), at_ms=ms_of(at)) for each in asks}
+    return {ask.team_id: status_of(ask.demand, given.get(ask.team_id, ()), at_ms=ms_of(at)) for ask in asks}
 
 
 def roles_now(reviews: Iterable[Review]) -> dict[tuple[int, int], ApproverRole]:
@@ -109,7 +109,7 @@ def demands_of(proposal: Proposal, *, at: datetime, asks: Iterable[Ask] | None =
     """
     asks = asks_of(proposal) if asks is None else list(asks)
     met = statuses(proposal, asks, at=at)
-    return {each: met[each.team_id] for each in asks}
+    return {ask: met[ask.team_id] for ask in asks}
 
 
 def missing_teams(demands: Mapping[Ask, DemandStatus]) -> list[Team]:
@@ -129,7 +129,7 @@ def closure_of(asks: Iterable[Ask], *, at: datetime) -> tuple[Team, Closure] | N
 
     By the rules that each team has now: a freeze holds for what was proposed before it, too.
     """
-    teams = {each.team_id: each.team for each in asks}
+    teams = {ask.team_id: ask.team for ask in asks}
     closures = [
         (teams[team_id], closure) for team_id, (_, rules) in current_rules(teams).items()
         if (closure := rules.closed(ms_of(at))) is not None]

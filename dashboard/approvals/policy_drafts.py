@@ -48,7 +48,7 @@ def policy_for(viewer: Viewer, element: RunningElement, draft: PolicyDraft) -> E
     InvalidGuard
         A guard or value cannot be one, names what the team may not read, or an alternate could never be on.
     """
-    names = [each.name for each in element.alternates]
+    names = [alternate.name for alternate in element.alternates]
     for name in [*draft.guards, *draft.values]:
         if name not in names:
             near = nearest(name, names)
@@ -57,7 +57,7 @@ def policy_for(viewer: Viewer, element: RunningElement, draft: PolicyDraft) -> E
                            task=element.task)
     _require_source(draft.source)
     guards = {name: guard.strip() for name, guard in draft.guards.items() if guard.strip()}
-    values = {**{each.name: each.value for each in element.alternates}, **draft.values}
+    values = {**{alternate.name: alternate.value for alternate in element.alternates}, **draft.values}
     policy = ElementPolicy(guards, values, draft.kind or element.stated.kind, draft.source)
     if policy.source == CONTROLLERS and policy.kind == ACTIVATION:
         raise InvalidGuard(

@@ -110,7 +110,7 @@ def review_of(viewer: Viewer, proposal: Proposal) -> dict[str, Any]:
     asks, at = asks_of(proposal), timezone.now()
     if proposal.status not in OPEN:
         at = proposal.approved_at or proposal.changed
-    demanding = [each for each in asks if each.approvals]
+    demanding = [ask for ask in asks if ask.approvals]
     asked_teams = [each.team for each in demanding]
     met = statuses(proposal, asks, at=at)
     names = approvers(
@@ -214,7 +214,7 @@ def _team_rows(
     given = [review for own in reviews.values() for review in own]
     roles = roles_now(given) if proposal.status in OPEN else {}
     lost = {(each.team_id, each.reviewer_id) for each in given} - set(roles) if proposal.status in OPEN else set()
-    return [_team_row(each, reviews.get(each.team_id, []), met[each.team_id], approvers, lost) for each in asks]
+    return [_team_row(ask, reviews.get(ask.team_id, []), met[ask.team_id], approvers, lost) for ask in asks]
 
 
 def _team_row(

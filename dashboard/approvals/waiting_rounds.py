@@ -31,7 +31,7 @@ def blocking(viewer: Viewer, rows: Iterable[RoundRow]) -> dict[str, Blocking]:
         visible_to(viewer, through="dataflow__")).values_list("pk", flat=True))
     others = {key: [each for each in under_way if each != own] for key, own in waiting.items()}
     return {
-        key: next((_named(each) for each in plans if each.pk in known), Blocking("a plan of another team", None))
+        key: next((_named(plan) for plan in plans if plan.pk in known), Blocking("a plan of another team", None))
         for key, plans in others.items() if plans}
 
 

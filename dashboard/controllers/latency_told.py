@@ -79,7 +79,7 @@ def _told(record: DataflowRecord, answer: dict[str, Any], mode: str) -> dict[str
 
 
 def _with_names(viewer: Viewer, answer: dict[str, Any]) -> dict[str, Any]:
-    """Queries by their names, where a sentence names one by its id."""
+    """The answer with queries' names in its sentences, in place of their ids."""
     if not any(limit["tried"] or limit["remedies"] for limit in answer["limits"]):
         return answer
     view = view_for(viewer)

@@ -55,7 +55,7 @@ def after(query: str) -> Sequence[str]:
 
 
 def heirs_of(formers: Collection[str]) -> dict[str, list[str]]:
-    """The same of several queries at once, by each that has any."""
+    """The heirs of several queries, by query; those without heirs are left out."""
     rows = QueryLine.objects.filter(former__in=formers).order_by("-is_main", "id").values_list("former", "query")
     heirs: dict[str, list[str]] = {}
     for former, query in rows:

@@ -127,7 +127,7 @@ def policy_told(viewer: Viewer, dataflow_id: UUID | str, task: str) -> ToldPolic
     except InvalidGuard as invalid:  # a calendar that it names is gone, say
         seen.trouble, seen.because = NOT_READ, invalid.message
     return ToldPolicy(
-        task, element.running.id, next((each.number for each in versions if each.policy == element.policy), 0),
+        task, element.running.id, next((version.number for version in versions if version.policy == element.policy), 0),
         element.policy, element.on, tuple(_guards(element, seen.verdicts)), versions, findings,
         hold.alternate if hold else "", _ms(hold.until) if hold else None, hold.by.username if hold else "",
         seen.readings, seen.because, seen.trouble, seen.advice)

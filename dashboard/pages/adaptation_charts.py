@@ -98,7 +98,7 @@ def _bars(spans: Sequence[tuple[PaidMachine, str, float, float]], kind: str) -> 
     return {
         "type": "bar", "orientation": "h", "name": kind, "series": series,
         "base": [iso_moment(from_s) for _, _, from_s, _ in spans],
-        "x": [1000 * (until_s - from_s) for _, _, from_s, until_s in spans], "y": [each[0].node for each in spans],
+        "x": [1000 * (until_s - from_s) for _, _, from_s, until_s in spans], "y": [span[0].node for span in spans],
         "width": height, "offset": offset,
         "customdata": [f"{machine.node} ({machine.size}) {kind}" for machine, *_ in spans],
         "hovertemplate": "%{customdata}<extra></extra>"}

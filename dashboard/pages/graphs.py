@@ -53,8 +53,8 @@ def dataflow_graph(
 
 
 def difference_graph(difference: Mapping[str, Any], *, task_types: TaskTypes) -> dict[str, Any]:
-    """What a plan changes, from ``approvals.difference``; every task and stream is told to be ``before``, ``after``
-    or both. Tasks have numbers for ids: those of running tasks are what nobody reads and nothing compresses."""
+    """What a plan changes, from ``approvals.difference``; each task and stream is marked ``before``, ``after`` or
+    both. Tasks have numbers for ids, for fingerprints compress badly and no page shows them."""
     numbers = {task["id"]: str(number) for number, task in enumerate(difference["tasks"])}
     tasks = []
     for task in difference["tasks"]:
@@ -225,8 +225,8 @@ def stream_id(source: str, target: str) -> str:
 
 
 def brought_along(graph: Mapping[str, Any]) -> dict[str, Any]:
-    """A graph as a page brings it along: without what is empty or follows from the rest. ``static/js/graph_page.js``
-    fills that in."""
+    """A graph as it is embedded in a page, without fields that are empty or follow from others;
+    ``static/js/graph_page.js`` fills them in."""
     return {
         **graph, "tasks": [_without(task, label=task["id"]) for task in graph["tasks"]],
         "streams": [

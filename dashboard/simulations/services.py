@@ -26,7 +26,7 @@ from scheduler.adaptation.side_by_side import SimulationSetup
 from scheduler.model.bounds import SIMULATED_TASKS
 from scheduler.model.errors import NothingToChange, PermissionDenied, WeirError
 
-MOST_OPEN, MOST_OPEN_TEAM, MOST_OPEN_EACH = 20, 8, 2  # that wait or run: of all people, of those of a team, of one
+MOST_OPEN, MOST_OPEN_TEAM, MOST_OPEN_EACH = 20, 8, 2  # simulations that wait or run: in all, of a team, of a person
 PART_H = 24  # a replay is played in parts of so long, each by itself
 
 

@@ -28,7 +28,7 @@ from scheduler.model.errors import WeirError
 from scheduler.replay.setup import Replayed
 
 log = structlog.get_logger(__name__)
-_turns: dict[int, int] = {}  # by author, the number of the last part that this process has begun for them
+_turns: dict[int, int] = {}  # by author, the number of the last part that this process began for that person
 WORKS_S = 10.0  # at once: no part is begun after that
 LONGEST_PART_S = 90.0
 TELLS_S = 1.0  # how far it is, and whether it is still wanted
@@ -79,7 +79,7 @@ def advance_simulations(*, at: datetime, monotonic_s: Callable[[], float] = time
 
 
 def _next() -> SimulationRun | None:
-    """The oldest simulation of whoever has waited for a part the longest: a week of one's own holds up no other."""
+    """The oldest simulation of the author who has waited longest for a part, so that long ones hold up nobody else."""
     waiting = SimulationRun.objects.filter(status__in=OPEN).order_by("created").values_list("pk", "author_id")
     run, author = min(waiting, key=lambda each: _turns.get(each[1], 0), default=(None, None))
     if author is not None:
@@ -106,7 +106,7 @@ def _side_by_side(run: SimulationRun, monotonic_s: Callable[[], float]) -> dict[
         run.dataflow, at=run.created, with_speeds=setup.machines == "recorded")
     if stored is None:
         _change(run, {RUNNING}, asked=options | {
-            "inputs": inputs.as_json(), "forecasts": [asdict(each) for each in forecasts_of(inputs)]})
+            "inputs": inputs.as_json(), "forecasts": [asdict(forecast) for forecast in forecasts_of(inputs)]})
     name = setup.algorithms[len(run.results)]
     try:
         world = world_of(

@@ -58,7 +58,7 @@ class SimulationInputs:
     def as_json(self) -> dict[str, Any]:
         """As it is stored."""
         return {
-            "tasks": {task: [asdict(each) for each in alternates.values()]
+            "tasks": {task: [asdict(alternate) for alternate in alternates.values()]
                       for task, alternates in self.dataflow.tasks.items()},
             "streams": [list(stream) for stream in self.dataflow.streams], "recorded_per_s": dict(self.recorded_per_s),
             "speeds": dict(self.speeds)}
@@ -67,7 +67,7 @@ class SimulationInputs:
     def of(cls, stored: Mapping[str, Any]) -> SimulationInputs:
         """From what is stored."""
         return cls(ElasticDataflow(
-            {task: {each["name"]: Alternate(**each) for each in alternates}
+            {task: {alternate["name"]: Alternate(**alternate) for alternate in alternates}
              for task, alternates in stored["tasks"].items()},
             tuple((source, target) for source, target in stored["streams"])), stored["recorded_per_s"],
             stored.get("speeds", {}))

@@ -55,7 +55,7 @@ class LearnedChoices:
         self._failures.keep(bounds)
         for task_id in self._turns.of(estate, bounds):
             task = estate.tasks[task_id]
-            names = {each.name for each in alternates_in(task.type, task.config)}
+            names = {alternate.name for alternate in alternates_in(task.type, task.config)}
             try:
                 with suppress(jobs.BrokerAway), jobs.broker_needed("so nothing is chosen."):  # it is read later
                     self._choose(estate, task_id, task.config, names, bounds[task_id], by_hand.get(task_id, {}))

@@ -133,7 +133,7 @@ def forecast_course(
         Samples equally far apart, the newest last; NaN where nothing was measured: there the one before holds. At most
         the newest `MOST_SAMPLES` are looked at.
     too_wrong : float, optional
-        Of the mean: with an error from here on averages decide.
+        Error relative to the mean (0.5: half of it) from which on averages decide.
     most_origins : int, optional
         From how many moments is forecast at most to see how wrong the methods are.
 

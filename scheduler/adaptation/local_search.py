@@ -150,7 +150,7 @@ def _adapted_in_bulk(
     """As the search does for few cores, but that each way is judged by the linear program, and the best alone is done.
     """
     middle = replace(scenarios[0], rates_per_s={
-        source: sum(each.rates_per_s[source] for each in scenarios) / len(scenarios)
+        source: sum(scenario.rates_per_s[source] for scenario in scenarios) / len(scenarios)
         for source in scenarios[0].rates_per_s})
     price = min(kind.per_hour / (kind.cores * kind.speed) for kind in problem.classes)
     rented = sum(vm.kind.cores * middle.speeds.get(name, vm.kind.speed) for name, vm in running.vms.items())

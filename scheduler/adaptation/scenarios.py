@@ -31,7 +31,7 @@ def expected_scenarios(problem: AdaptationProblem, step: AdaptationStep) -> tupl
     if forecast is None or not (error := forecast.error):
         return (mean,)
     now, instants = seen(problem, step.now), [*(each for each in step.history if each.worked), step.now]
-    courses = {source: [each.rates_per_s[source] for each in instants] for source in mean.rates_per_s}
+    courses = {source: [instant.rates_per_s[source] for instant in instants] for source in mean.rates_per_s}
     moves = movement(courses, forecast.steps)
     trust = 1.0 if math.isinf(moves) else moves**2 / (moves**2 + error**2)
     rates = _between(now.rates_per_s, mean.rates_per_s, trust)
@@ -64,7 +64,7 @@ class ScenarioDraft(PlacementDraft):
     def __init__(
         self, dataflow: ElasticDataflow, placement: ElasticPlacement, scenarios: Sequence[Conditions]
     ) -> None:
-        self._others = [PlacementDraft(dataflow, placement, each) for each in scenarios[1:]]
+        self._others = [PlacementDraft(dataflow, placement, scenario) for scenario in scenarios[1:]]
         super().__init__(dataflow, placement, scenarios[0])
 
     @property

@@ -49,12 +49,12 @@ class SimulationSetup:
     Parameters
     ----------
     machines : str
-        ``steady``: as quick as their class says; or they stray from it by traces that are ``made`` up, or as the cores
-        of nodes were ``recorded`` to.
+        How quick they are: ``steady``, as their class says; ``made``, by traces that are made up; or ``recorded``, as
+        the cores of nodes were.
     forecast : str
-        ``learned`` from what came, as on a site, or ``known``: what will be.
+        ``learned`` from the rates so far, as on a site, or ``known``, the rates that will be.
     error : float
-        Mean error of what is ``known``, as a part of it.
+        Mean error of a ``known`` forecast, relative to the rate.
     """
 
     algorithms: Sequence[str]

@@ -28,7 +28,8 @@ class AlertRule:
     kind : str
         A name of ``rule_kinds.RULE_KINDS``.
     threshold, clear_threshold : float
-        From where on something is wrong, and from where on it is well again. Between the two nothing changes.
+        From where on something is wrong, and from where on it is well again, in the kind's unit. Between the two
+        nothing changes.
     for_s, clear_for_s : int
         For so many seconds without a break it has to be wrong before it fires, and well before it is resolved.
     severity : str

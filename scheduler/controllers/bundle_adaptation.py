@@ -40,7 +40,7 @@ class BundleOffer(FiniteFigures):
     slots, to_buy : int
         Slots that it takes, and those of them that are not there.
     per_hour : float
-        The price of its slots.
+        What its slots cost an hour, in the unit of the machines' prices.
     """
 
     pair: tuple[str, ...]

@@ -99,7 +99,7 @@ class Controller(Protocol):
     helps_limits : bool
         Whether it may help a latency limit that is not met.
     least_samples : int
-        So many comparable ones, at least, say whether a promise came.
+        How many comparable samples, at least, judge a promise.
     """
 
     name: str
@@ -115,7 +115,7 @@ class Controller(Protocol):
         """What is worth it for teams whose mode is not off; a function of its arguments alone."""
 
     def check(self, promise: ControllerPromise, effect: Effect) -> tuple[Verdict, str]:
-        """Whether what was promised came, and by which figures, in words: by the median of each."""
+        """Whether a promise was kept, by the median of each figure, and these figures in words."""
         return held_to_bounds(promise, effect, least=self.least_samples)
 
     def rollback(self, decision: Decision) -> tuple[AspectChange, ...]:

@@ -126,7 +126,7 @@ def copied_places(
     places = [own.places, *(each.places for each in counting)] if counting else []
     shared = set(own.places).intersection(*places)
     return CopiedPlaces(len(counting), {
-        channel: min(each[channel] for each in places) for channel in sorted(shared) if places})
+        channel: min(place[channel] for place in places) for channel in sorted(shared) if places})
 
 
 def copy_to_go_on_with(

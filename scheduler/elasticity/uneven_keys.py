@@ -22,7 +22,8 @@ class KeyedLoad:
 
 @dataclass(frozen=True, slots=True)
 class LoadThresholds:
-    """τ of the thesis [3], 6.5: queues in events, CPU in shares of a slot."""
+    """From where on a bundle is overloaded: events that wait for it, and CPU as a share of its slot (τ of the thesis
+    [3], 6.5)."""
 
     queue_high: float = 1_000.0
     cpu_high: float = 0.85

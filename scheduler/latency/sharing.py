@@ -47,7 +47,7 @@ def limit_shares(costs: Mapping[str, float], unlimited: float) -> dict[str, floa
     Parameters
     ----------
     unlimited : float
-        What any of them would need without a limit.
+        What any of them would need without a limit, in the unit of ``costs``.
 
     Returns
     -------

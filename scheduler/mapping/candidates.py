@@ -86,7 +86,7 @@ class Candidates:
         memory : float
             Part of a slot's memory, 0 to 1.
         below : float, optional
-            Candidates from this cost on are left out.
+            Candidates from this cost on are left out; in the unit of ``cost``.
         """
         free = self._free[:, : self.count]
         fits = free[2] >= memory - TOLERANCE

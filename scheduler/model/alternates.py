@@ -121,7 +121,7 @@ def learned_bound(task_type: str, config: Mapping[str, Any]) -> float | None:
 
 def one_state_by_event(alternates: Sequence[TaskAlternate], task_types: Mapping[str, TaskType]) -> bool:
     """Whether alternates that share their state are a task with state each: then any event may have another one."""
-    return all(each.path is None and task_types[each.type].stateful for each in alternates)
+    return all(alternate.path is None and task_types[alternate.type].stateful for alternate in alternates)
 
 
 def guards_kind(config: Mapping[str, Any]) -> str:

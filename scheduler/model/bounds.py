@@ -16,9 +16,9 @@ class InputBound:
     Parameters
     ----------
     most : int
-        So much may be.
+        The largest amount that is let in, counted in ``what``; a larger one gets ``answer``.
     setting : str
-        The variable of the environment that changes it; empty: it is fixed.
+        The variable of the environment that changes it, in multiples of ``scale``; empty: it is fixed.
     """
 
     entry: str

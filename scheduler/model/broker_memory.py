@@ -1,11 +1,12 @@
-"""How full the broker's memory is, and from when on writers of the largest channels, then all sources, wait. Pure."""
+"""How full the broker's memory is, and from which share on writers of the largest channels, then all sources, wait."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-LARGEST_WAIT, ALL_GO_ON = 0.6, 0.5  # parts of the bound
+# Shares of the broker's bound: from the first on they wait, below the second they go on.
+LARGEST_WAIT, ALL_GO_ON = 0.6, 0.5
 SOURCES_WAIT, GO_ON = 0.8, 0.7
 OF_BROKER = "broker"  # what a source says that it waits for, in place of a full channel
 REMEDY = (
@@ -39,8 +40,8 @@ class BrokerMemory:
         return bool(self.most) and self.held > (ALL_GO_ON if was else LARGEST_WAIT) * self.most
 
     def too_large(self, sizes: Mapping[str, int], *, waiting: Collection[str] = ()) -> frozenset[str]:
-        """The channels whose writers are to wait: those that wait already, and of the others the largest, until what
-        is left holds no more than twice what is missing to where sources wait.
+        """The channels whose writers are to wait: those that wait already, then the largest, until the remaining ones
+        hold at most twice the room that is left before sources wait.
 
         Parameters
         ----------

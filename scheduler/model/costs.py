@@ -14,8 +14,8 @@ from .task_types import TaskType
 QUERY_BATCH_S = 0.033  # of a query, besides its tasks'
 TASK_BATCH_S = 0.006  # what a task adds to each batch of its query
 STATE_BATCH_S = 0.025  # what a stateful task adds to that
-SLOT_CORES = 0.02  # of a driver that runs queries, besides these, in cores; an idle one takes half of that
-QUERYS_DRIVER_CORES = 0.007  # the part of it that a query is charged, of a driver with three
+SLOT_CORES = 0.02  # cores that a driver with queries takes besides their batches; an idle one takes half of that
+QUERYS_DRIVER_CORES = 0.007  # cores of it that a query is charged: a third, as with three queries
 # CPU seconds of a group of events in a batch that stays open, from its channel to the next one
 # (`./weir bench channels --only real_time`).
 GROUP_CPU_S = 0.001

@@ -78,7 +78,7 @@ class KeyLoads:
     def together(cls, counts: Iterable[KeyCounts]) -> KeyLoads | None:
         """What several writers of a stream counted, all as of the newest; None where that is too little to go by."""
         writers = list(counts)
-        newest_ms = max((each.at_ms for each in writers), default=0)
+        newest_ms = max((writer.at_ms for writer in writers), default=0)
         stretches, keys = [0.0] * STRETCHES, Counter[tuple[str, int]]()
         for each in writers:
             part = math.exp((each.at_ms - newest_ms) / MEMORY_MS)

@@ -35,10 +35,10 @@ def elastic_dataflow(
     for task, running in submitted.running.items():
         own = estate.tasks[running]
         if is_dynamic(own.type):
-            tasks[task] = {each.name: Alternate(
-                each.name, max(LEAST, 1.0 if each.worth is None else each.worth), max(LEAST, each.event_s),
-                max(LEAST, each.selectivity))
-                for each in alternate_figures(estate, running, task_types=task_types, prices=prices)}
+            tasks[task] = {figure.name: Alternate(
+                figure.name, max(LEAST, 1.0 if figure.worth is None else figure.worth), max(LEAST, figure.event_s),
+                max(LEAST, figure.selectivity))
+                for figure in alternate_figures(estate, running, task_types=task_types, prices=prices)}
             continue
         steps = at_work.steps(own)
         declared = task_types[own.type].selectivity if own.type in task_types else 1.0

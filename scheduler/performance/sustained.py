@@ -109,7 +109,7 @@ def sustained(
     crowded : mapping of int to ThreadShortage
         The slots with more threads than their driver has, by position.
     least : float
-        Where bundles alone sustain no more than this, slots are not looked at.
+        Times the planned rates: where bundles alone sustain no more than this, slots are not looked at.
 
     Returns
     -------

@@ -241,4 +241,4 @@ def _types_of_wider(type_name: str, config: Mapping[str, Any]) -> list[str]:
     """The types of the tasks that may be wider: its own; of a dynamic task those that read what it reads."""
     if type_name != DYNAMIC:
         return [type_name]
-    return sorted({each.tasks[0].type for each in alternates_in(type_name, config)})
+    return sorted({alternate.tasks[0].type for alternate in alternates_in(type_name, config)})

@@ -110,8 +110,8 @@ def divide(
     Returns
     -------
     tuple of BillShare
-        In order of time. What they pay adds up to ``used``, to the unit: what an equal division leaves over goes to the
-        first of its users, a unit each. One more user raises nobody's part.
+        In order of time. The shares add up to ``used`` exactly: units that do not divide evenly go to the first users,
+        one each. Another user raises nobody's share.
 
     References
     ----------

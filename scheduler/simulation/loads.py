@@ -80,7 +80,7 @@ def speed_traces(
     machines, samples : int
         How many traces, and how long each is.
     least, most : float, optional
-        Between these are the levels.
+        The slowest and the fastest level; 1 is as quick as the class says.
     noise : float, optional
         By so much a trace is off its level at most, in a walk that is drawn back to it.
     """

@@ -177,9 +177,9 @@ def profit_of(dataflow: ElasticDataflow, goal: BreakEven, *, value: float, cost:
     Parameters
     ----------
     value : float
-        The mean of Γ over the time.
+        The mean of Γ over the time, 0 to 1.
     cost : float
-        μ at its end.
+        μ at its end, in the unit of the machines' prices.
     """
     return value - price_of_value(dataflow, goal) * (cost - goal.at_most_value) + 1
 

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.elasticity import copies as copies_module
 from scheduler.elasticity.copies import BundleHome, Survival, holders, survival
 from scheduler.model.ring import KEY_GROUPS
 from tests.benches import ring_takeover
@@ -112,5 +111,5 @@ def test_neighbours_are_in_different_zones_so_that_a_zone_may_go(zones: int, wor
 
 
 def test_the_words_hold() -> None:
-    assert doctest.testmod(copies_module).failed == doctest.testmod(ring_takeover).failed == 0
+    assert doctest.testmod(ring_takeover).failed == 0
     assert str(Survival(3, ("a", "b"))) == "any three machines, or zone a, or zone b"

@@ -33,6 +33,8 @@ def with_pages(checkout: Checkout) -> Checkout:
     (("agent", "--help"), "--node NODE"), (("spark-cluster", "-h"), "--workers"), (("backup", "--help"), "--replace"),
     (("secret", "--help"), "--data-dir"), (("manage", "secret", "set", "--help"), "--data-dir"),
     (("profile", "measure", "--help"), "--threads"), (("dbshell", "--help"), "more about dbshell"),
+    (("manage",), "submit            Submit a dataflow (JSON or YAML; - reads"), (("manage", "help"), "List the nodes"),
+    (("manage", "--help"), "List the nodes"), (("manage", "help", "secret"), "--data-dir"),
 ])
 def test_help_of_a_command_needs_no_set_up_and_writes_nothing(
     with_pages: Checkout, words: tuple[str, ...], expected: str
@@ -51,6 +53,7 @@ def test_help_that_only_django_knows_is_asked_of_it_where_it_is_installed(with_p
     with_pages.run("check")
     made = with_pages.calls()
     assert with_pages.run("dbshell", "--help").stdout == "ran manage.py dbshell --help\n"
+    assert with_pages.run("manage", "help", "--commands").stdout == "ran manage.py help --commands\n"
     (with_pages.root / "requirements.lock").write_text("another\n")
     done = with_pages.run("dbshell", "--help")
     assert "./weir up" in done.stdout and "dbshell" in done.stderr

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.library import spark_text
 from workers.library.config import InvalidConfig
 from workers.library.select import types
 from workers.library.select.parsed_text import UndeclaredExpression, require_declared
@@ -17,10 +14,6 @@ from workers.library.spark_types import fields, is_field_name, is_type
 
 hostile = st.text(st.sampled_from("a1_ `'\"\\-/*#$.,;:<>(){}[]|=\n\r\t\0\u2028\u202e\u200bä"), max_size=12)
 CATALYST = "org.apache.spark.sql.catalyst"
-
-
-def test_examples():
-    assert doctest.testmod(spark_text).failed == 0
 
 
 @given(hostile)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from scheduler.model import ring as ring_module
-from scheduler.model import xxhash64 as hash_module
 from scheduler.model.ring import KEY_GROUPS, key_group
 from scheduler.model.xxhash64 import xxhash64
 from tests.benches.elastic_ring import ElasticRing
@@ -113,8 +109,3 @@ def test_what_no_token_can_do_is_refused(change) -> None:
 @given(st.text(max_size=100))
 def test_a_group_is_the_upper_sixteen_bits(text: str) -> None:
     assert key_group(text) == xxhash64(text.encode()) // 2**48 < KEY_GROUPS
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(ring_module) == (0, 3)
-    assert doctest.testmod(hash_module) == (0, 1)

@@ -21,7 +21,7 @@ from workers.engine.channels.scripts import ALONE
 TOLD_FOR_S = 15  # an agent looks every three seconds
 LOOKED_AT, NAMED = 20_000, 5  # keys: among so many are the largest looked for, and so many are named
 EVEN_WHERE_FULL = f"#!lua flags=allow-oom\n{ALONE}"  # before a script that stores little, of a size that does not grow
-WEIGHED_FOR_S = 3  # by one agent for all
+WEIGHED_FOR_S = 3  # so long, one agent has looked at channels' sizes for all agents
 _BOUND = ALONE + """
 local capacity = redis.call('HGET', KEYS[1], 'capacity')
 if not capacity or tonumber(capacity) <= tonumber(ARGV[2]) then return 0 end

@@ -29,7 +29,7 @@ def dynamic_check(config: Mapping[str, Any]) -> None:
     """Raise ``InvalidConfig`` where a guard is none, or alternates could never be on, or a learned one knows nothing of
     what they do."""
     alternates = alternates_in(DYNAMIC, config)
-    others = [each for each in alternates if each.type != FORECAST.name]
+    others = [alternate for alternate in alternates if alternate.type != FORECAST.name]
     if config.get(LEARNED) is not None and others:
         raise InvalidConfig(
             f"A learned guard chooses among forecasts, and alternate {others[0].name} is of type {others[0].type}.",

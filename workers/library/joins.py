@@ -112,8 +112,8 @@ def join(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
 
 
 def _of_streams(inputs: DataFrame) -> tuple[list[Column], int]:
-    """The number of an event's stream, and what a part of that is told of its partitions; and how many streams it
-    reads that have numbers."""
+    """Columns with the number of an event's stream and with the marks of that stream's partitions, and the number of
+    streams; no columns and 1 where streams have no numbers."""
     from pyspark.sql import functions as F
 
     if STREAM_NUMBER not in inputs.columns:

@@ -108,7 +108,7 @@ def _round(connection: sqlite3.Connection, folder: Path, name: str, given: Given
     if mark is None:
         return _whole(connection, folder, name, given)
     store, ranges, *stand = json.loads(mark[0])
-    if store != given.store or ranges != [list(each) for each in given.ranges]:
+    if store != given.store or ranges != [list(key_range) for key_range in given.ranges]:
         return None
     upto = given.upto or newest_pointer(folder, given.store)
     news = None if upto is None else changed(folder, upto, StoreVersion(*stand))

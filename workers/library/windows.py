@@ -217,15 +217,15 @@ def _first_end(here: dict) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class JoinFold:
-    """``step`` takes a key's text behind a “=” (what begins otherwise, or is None, matches nothing), time, sequence
-    number, birth, what the event gives as one of the left and as one of the right (None where it is none), and the
-    number of its stream where it reads several ``streams``; gives (seq, time, born, left, right) for each pair.
+    """``step`` takes a key's text behind a “=” (any other text, and None, match nothing), time, sequence number, birth,
+    the event's text as a left one and as a right one (None if it is none of that side), and, of several ``streams``,
+    the number of its own; it gives (seq, time, born, left, right) for each pair.
 
     A pair's right event is at most ``before`` ms earlier and ``after`` ms later than the left one. An event that is
     older than its partition's mark is left out; with ``mark`` it comes out alone. With ``outer`` a left event that
-    finds nobody comes out alone, once nobody can come any more: all partitions have passed what it could match. What
-    has not been heard of is waited for like a partition that has fallen silent: each stream of several, each side of
-    one. Streams have partitions of their own, so that none decides what is late in another.
+    finds no partner comes out alone once all partitions have passed the times that it could match. Streams (of one
+    stream, sides) from which nothing has come yet are waited for like silent partitions. Each stream has partitions of
+    its own, so that none decides what is late in another.
     """
 
     before: int
@@ -338,8 +338,8 @@ class JoinFold:
     def _forget(self, state: dict) -> list[tuple]:
         """Leave out what can match nobody any more; give those of the left that never did.
 
-        That may look at all that is kept, so it happens when the mark passes a multiple of an eighth of the interval,
-        and goes up to there: so that it matters not how often who is told.
+        That may look at all that is kept. So it happens as the mark passes a multiple of an eighth of the interval, and
+        takes what lies before that multiple: results do not depend on how often marks are told.
         """
         mark = self._mark(state)
         passed = mark - mark % max(1, (self.before + self.after) // 8)

@@ -244,7 +244,7 @@ def _bounds() -> MachineBounds:
 
 def _require_bounds(row: MachineOrder) -> None:
     orders, bounds = [row, *MachineOrder.objects.select_for_update().filter(state__in=OPEN_STATES)], _bounds()
-    slots, per_hour = sum(each.slots for each in orders), sum(each.per_hour for each in orders)
+    slots, per_hour = sum(order.slots for order in orders), sum(order.per_hour for order in orders)
     if slots > bounds.most_slots or per_hour > bounds.most_per_hour + 1e-9:
         raise MachineBoundsReached(
             f"With {row.node} machines on order would have {slots} slots and cost {per_hour:.4g} an hour; "

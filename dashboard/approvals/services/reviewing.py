@@ -186,7 +186,7 @@ def _teams_to_approve_for(
 
 def _asked(asks: Iterable[Ask]) -> list[tuple[Team, Role]]:
     """The teams that have to approve, each with the role that it demands."""
-    return [(each.team, ROLES[each.role]) for each in asks if each.approvals]
+    return [(ask.team, ROLES[ask.role]) for ask in asks if ask.approvals]
 
 
 def _role_in(viewer: Viewer, team: Team) -> ApproverRole:

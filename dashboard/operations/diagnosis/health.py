@@ -257,7 +257,7 @@ def _live_source(view: View, fragment: Fragment, bundle: RunningBundle) -> Findi
 
 
 def _why(view: View, report: ConnectorReport | SinkReport, users: Iterable[Mapping[str, str]]) -> str:
-    """Why another system is not read or written, for those whose dataflow it is: it may name hosts."""
+    """The error of a source or sink, which may name hosts: told only to owners of a dataflow that uses it."""
     return report.error or "" if any(user["id"] in view.own for user in users) else ""
 
 

@@ -127,7 +127,7 @@ def status_of(row: LatencyStatus) -> LimitStatus | None:
 
 
 def warm_moments(reports: Reports) -> dict[str, datetime]:
-    """When the drivers of slots will have warmed up, by slot; without those that have."""
+    """When each young driver will have warmed up, by slot; drivers that have are left out."""
     moments = {}
     for node, report in reports.items():
         for index, slot in report.slots.items():
@@ -144,9 +144,8 @@ def young_drivers(row: LatencyStatus, estate: Estate, warm_at: Mapping[str, date
 
 
 def told_state(row: LatencyStatus, young: Mapping[str, datetime]) -> str:
-    """The state that people are told: a limit is not called impossible by batches that will be shorter.
-
-    Controllers go by the row itself: what they may do about a limit waits for nothing.
+    """The state that people are told: a limit is not called impossible while a driver is young, whose batches become
+    shorter. Controllers go by the row itself, for they may act at once.
     """
     return limits_met.WAITING if row.state == limits_met.IMPOSSIBLE and young else row.state
 

@@ -198,8 +198,7 @@ class View:
         return f"a task of type {self.estate.tasks[running_task].type}"
 
     def in_words(self, text: str, dataflow_id: str = "") -> str:
-        """A text with running tasks and queries by their names: those that a dataflow gives them, where one is named.
-        """
+        """A text in which ids of running tasks and queries are replaced by names, those of the dataflow first."""
         submitted = self.estate.submitted.get(dataflow_id)
         named = {running: name for name, running in submitted.running.items()} if submitted else {}
 

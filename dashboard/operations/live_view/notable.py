@@ -21,8 +21,7 @@ FAILED = "fragment_failed"
 
 @dataclass(frozen=True, slots=True)
 class Notable:
-    """One thing that happened to a query, in words; ``kind`` as its node told it, and what people call the ``query``.
-    """
+    """One thing that happened to a query, in words: its ``kind``, as the node reports it, and the ``query`` by name."""
 
     fragment: str
     at: datetime

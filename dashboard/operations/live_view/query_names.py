@@ -18,7 +18,7 @@ QUERY_ID = re.compile(r"(?<![\w./:@-])f\d+-\d+(?![\w/:@-]|\.\w)")  # no part of 
 
 
 def names_along(view: View, fragment: Fragment) -> list[str]:
-    """Its working tasks by name; neighbours of one dataflow name it once, behind the last of them."""
+    """Names of its working tasks. Where neighbours are named for the same dataflow, only the last one says which."""
     return _named(view, fragment.active_tasks)
 
 
@@ -33,8 +33,8 @@ def name_of_query(view: View, fragment: Fragment) -> str:
 
 
 def names_of_queries(view: View, query_ids: Iterable[str]) -> dict[str, str]:
-    """Queries by their ids. One that has ended is called as the one that has its place; an id stays where the viewer
-    may know of neither."""
+    """Names by id. A query that has ended has the name of its heir; the id stands for one of which the viewer may know
+    neither."""
     ids = set(query_ids)
     names = {query_id: query_id for query_id in ids} | {
         query_id: name_of_query(view, view.fragment_of[query_id]) for query_id in ids if query_id in view.fragment_of}
@@ -47,7 +47,7 @@ def names_of_queries(view: View, query_ids: Iterable[str]) -> dict[str, str]:
 
 
 def with_query_names(view: View, text: str) -> str:
-    """A text with the queries that there are by their names."""
+    """A text in which the ids of queries that run are replaced by their names."""
     def name(query_id: re.Match[str]) -> str:
         fragment = view.fragment_of.get(query_id[0])
         return query_id[0] if fragment is None else name_of_query(view, fragment)

@@ -38,7 +38,7 @@ _KINDS_OF_PARTS = {  # what a finding is of, in history
     "slot": SLOT, "node": NODE, "disk": NODE, "broker": ESTATE, "worker": ESTATE, "package": ESTATE,
     "limit": DATAFLOW, "dataflow": DATAFLOW}
 _TASK_ID = 32  # characters
-MOST_FASTER = 100.0  # by which a minute of a node's cores may differ from what was calibrated, either way
+MOST_FASTER = 100.0  # times faster or slower than calibrated: a speed beyond that is a wrong report
 
 
 # The same objects from one second to the next: who writes them need not look them up again.

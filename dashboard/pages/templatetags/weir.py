@@ -254,7 +254,7 @@ def without_ids(text: str) -> str:
 
 @register.simple_tag(takes_context=True)
 def with_names(context: template.Context, text: str) -> str:
-    """What a controller or an alert says, with queries and tasks by the names that the viewer may know."""
+    """A sentence of a controller or an alert, with the names that the viewer may know in place of ids."""
     request, text = context.get("request"), str(text or "")
     if request is None or not NAMED_BY_ID.search(text):
         return text

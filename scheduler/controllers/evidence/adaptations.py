@@ -276,16 +276,16 @@ def _ways(
             max(LEAST, _selectivity(world, task, measured, kind.selectivity)))}, ""
     figures = alternate_figures(world.estate, task, task_types=world.task_types, prices=world.prices)
     on = next(
-        each.name for each in figures if each.is_on)
+        figure.name for figure in figures if figure.is_on)
     may = {on} if element is None or element.why_not else {on, *(element.allowed & element.worth.keys())}
     worth = {} if element is None else element.worth
     most = max(worth.values(), default=1.0)
     return {
-        each.name: Alternate(
-            each.name, min(1.0, max(LEAST_WORTH, worth.get(each.name, each.worth or LEAST_WORTH) / (
-                most if each.name in worth else 1.0))),
-            max(LEAST, each.event_s), max(LEAST, each.selectivity))
-        for each in figures if each.name in may}, on
+        figure.name: Alternate(
+            figure.name, min(1.0, max(LEAST_WORTH, worth.get(figure.name, figure.worth or LEAST_WORTH) / (
+                most if figure.name in worth else 1.0))),
+            max(LEAST, figure.event_s), max(LEAST, figure.selectivity))
+        for figure in figures if figure.name in may}, on
 
 
 def _selectivity(world: World, task: str, measured: MeasuredMeans, declared: float) -> float:

@@ -31,10 +31,10 @@ def expected_minutes(world: World, name: str) -> list[ExpectedMinute]:
     if not sources or not all(source in forecasts and forecasts[source].values for source in sources):
         return []
     minutes = []
-    for number in range(min(len(each.values) for each in forecasts.values())):
-        at_s = max(each.begin_s for each in forecasts.values()) + number * MINUTE.step_s
-        per_s = sum(each.values[number] for each in forecasts.values())
-        off = sum(each.values[number] * each.errors[number] for each in forecasts.values())
+    for number in range(min(len(forecast.values) for forecast in forecasts.values())):
+        at_s = max(forecast.begin_s for forecast in forecasts.values()) + number * MINUTE.step_s
+        per_s = sum(forecast.values[number] for forecast in forecasts.values())
+        off = sum(forecast.values[number] * forecast.errors[number] for forecast in forecasts.values())
         minutes.append(ExpectedMinute(at_s, per_s, max(0.0, per_s - off), per_s + off))
     return minutes
 

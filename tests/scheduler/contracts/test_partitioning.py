@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
 import json
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.contracts import partitioning
 from scheduler.contracts.desired import WANTED_FRAGMENTS, WantedFragment
 from scheduler.contracts.partitioning import Quota, partitioning_of
 from scheduler.model.dataflow import Task
@@ -60,7 +58,3 @@ def test_what_cannot_be_is_said() -> None:
         ((), {0: "a"}, ()), (("k",), {}, ()), (("k",), {-1: "a"}, ()), (("k",), {KEY_GROUPS: "a"}, ()), (
             ("k",), {0: "a"}, ("a",))):
         assert "cannot be divided by the keys" in Ring(by, where, leaving).why_not
-
-
-def test_the_example_holds() -> None:
-    assert doctest.testmod(partitioning) == (0, 2)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import doctest
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.contracts.codec import Codec, InvalidContract
-from scheduler.controllers import changes
 from scheduler.controllers.changes import (
     AlternateName,
     Aspect,
@@ -60,7 +57,3 @@ def test_what_is_no_value_of_an_aspect_is_refused(wrong: dict[str, str]) -> None
     document = DECISIONS.document(Decision("d", "city", (), ControllerPromise("it helps", 60.0), "why"))
     with pytest.raises(InvalidContract):
         DECISIONS.read(document | {"changes": [{"subject": "s", **wrong}]})
-
-
-def test_the_examples_hold() -> None:
-    assert doctest.testmod(changes) == (0, 3)

@@ -61,7 +61,7 @@ def switched(
             events, builds, lambda frame: alternate_of_event(
                 frame, key(frame), [*builds], config, in_waves_of=wave, **place))
     on = partial(the_one_on, config=config, in_waves_of=wave, **place)
-    ways = {each.name: _way(each, task_types) for each in alternates}
+    ways = {alternate.name: _way(alternate, task_types) for alternate in alternates}
     return switched_states(
         events, {name: ways[name] for name in builds}, on, begins=task.config[BEGIN] == FRESH, headed=headed,
         both_of=partial(on, beside=WARMING) if warm_s(task.type, task.config) else None,

@@ -50,7 +50,7 @@ def options(data_dir: Path, *, class_path: str) -> str:
     archive = find_archive(data_dir, class_path=class_path)
     if archive is None:
         return ""
-    # Where the JVM finds that it does not fit after all, it starts without it and need not say so. Mapped where it was
-    # made for, most of its pages are those of all drivers; anywhere else, as newer JVMs do it, none are.
+    # A JVM that the archive does not fit starts without it, and need not say so. At the address that it was made for,
+    # drivers share most of its pages; at another address, which newer JVMs choose by chance, they share none.
     return (f"-XX:SharedArchiveFile={archive} -Xshare:auto -Xlog:cds=off"
             " -XX:+UnlockDiagnosticVMOptions -XX:ArchiveRelocationMode=0")
