@@ -61,7 +61,7 @@ def copied(monkeypatch: pytest.MonkeyPatch, holder: str, *, but: str = "") -> No
 
 
 def test_queries_of_a_lost_node_go_on_where_their_copies_are(
-    silent: set[str], declared: set[str], monkeypatch: pytest.MonkeyPatch
+    world: World, silent: set[str], declared: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copied(monkeypatch, "n2")
     proposal = turn()
@@ -73,10 +73,14 @@ def test_queries_of_a_lost_node_go_on_where_their_copies_are(
     bundle = current_estate().fragments[heir].queries[0]
     assert node_of(bundle.slot) == "n2"
     seen = Reports({"n2": NodeReport(node="n2", version=10**6, slots={
-        bundle.slot.partition("/")[2]: SlotReport(state="running", fragments={heir: QueryReport(state="running")})})})
+        bundle.slot.partition("/")[2]: SlotReport(state="running", fragments={heir: QueryReport(
+            state="running", survives=0, copies=1, not_copied=TOO_FEW_NODES)})})})
     follow_plans(seen, at=timezone.now())
     proposal.refresh_from_db()
     assert proposal.status == DONE, "nobody waits for the node that is lost"
+    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=seen))
+    [row] = [row for row in health(view_for(viewer_of(world.root))) if row.part == COPIES]
+    assert (row.name, row.severity) == ("n2", NOTE), "it has another's state, and no copy of its own yet"
 
 
 def test_a_query_without_a_copy_waits_for_its_node(
@@ -217,6 +221,8 @@ def test_pages_say_how_many_machines_a_querys_state_survives(
     shown(survives=0, copies=1, not_copied=ON_ITS_WAY)
     [row] = [row for row in health(view_for(viewer_of(world.root))) if row.part == COPIES]
     assert row.severity == NOTE and "the state of 1 is lost with it" in row.cause
+    shown(survives=0, copies=1, not_copied=TOO_FEW_NODES, since_ms=1_000)
+    assert not [row for row in health(view_for(viewer_of(world.root))) if row.part == COPIES], "it has just begun"
     dataflow, of_query, node, estate = shown(survives=0, copies=0, not_copied="it is paused")
     assert "does not survive the loss of a machine: it is paused" in dataflow
     assert "no machine: it is paused" in of_query

@@ -12,6 +12,7 @@ from scheduler.elasticity.copied_queries import BEHIND, NO_ROOM, ON_ITS_WAY, TOO
 from scheduler.model.fragment import Fragment, node_of
 
 COPIES = "copies"
+_FIRST_MS = 10_000  # that a query has to get its holders and its first copy
 _REMEDIES = {
     ON_ITS_WAY: "They come by themselves, each after its query's first batch.",
     TOO_FEW_NODES: "Start an agent on another machine: `./weir agent`. Copies then come by themselves.",
@@ -32,8 +33,9 @@ def lacking_copies(view: View) -> Iterator[Finding]:
             if report.copies:
                 nodes[node_of(bundle.slot)].append((fragment, report))
     for node, queries in sorted(nodes.items()):
-        fewer = [(fragment, report) for fragment, report in queries if (report.survives or 0) < (report.copies or 0)]
-        reasons = Counter(report.not_copied or ON_ITS_WAY for _, report in fewer)
+        whys = [_why_fewer(view, node, fragment, report) for fragment, report in queries]
+        fewer = [query for query, why in zip(queries, whys, strict=True) if why]
+        reasons = Counter(filter(None, whys))
         if not reasons:
             continue
         reason = min(reasons, key=lambda why: (why == ON_ITS_WAY, -reasons[why], why))
@@ -45,6 +47,19 @@ def lacking_copies(view: View) -> Iterator[Finding]:
             f"{reason}. {_if_lost(node, without)}",
             _REMEDIES.get(reason, "The page of each query says why it has no more."),
             dataflows=view.users(task for fragment, _ in fewer for task in fragment.active_tasks))
+
+
+def _why_fewer(view: View, node: str, fragment: Fragment, report: QueryReport) -> str:
+    """Why a query has fewer copies than it is to have; empty where it has all.
+
+    One that has hardly begun lacks none, so that a new dataflow is no alarm; unless it has another's state already.
+    """
+    if (report.survives or 0) >= (report.copies or 0):
+        return ""
+    at_ms = reported.at_ms if (reported := view.node_report(node)) else 0
+    if at_ms - report.since_ms < _FIRST_MS:
+        return ON_ITS_WAY if fragment.inherits else ""
+    return report.not_copied or ON_ITS_WAY
 
 
 def _if_lost(node: str, without: int) -> str:
