@@ -24,6 +24,7 @@ from dashboard.operations.diagnosis.health import findings
 from dashboard.operations.live_view.deployment_reader import deployment_of, thresholds
 from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.findings import BAD, NOTE, Finding
+from dashboard.operations.live_view.lacking_copies import COPIES
 from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.profiles.models import ProfileRecord
 from dashboard.schedules.promises import in_force
@@ -334,6 +335,20 @@ def _too_few_slots(evidence: EvaluationScope) -> Readings | None:
         remedy="Start an agent with more slots or on another machine, or pause or remove dataflows that nobody needs.")}
 
 
+def _too_few_copies(evidence: EvaluationScope) -> Readings | None:
+    """Of each node that reports, whether its queries have fewer copies than asked for: one cause for all nodes."""
+    if not evidence.is_heard:
+        return None
+    readings: Readings = {
+        Element(NODE, name): AlertReading(
+            value=None if evidence.view.node_report(name) is None else 0.0, cause=f"copies:{name}")
+        for name in {slot.node for slot in evidence.view.estate.slots}}
+    return readings | {
+        Element(NODE, finding.name): AlertReading(
+            value=1.0, cause=f"copies:{finding.name}", text=finding.cause, remedy=finding.remedy)
+        for finding in evidence.findings if finding.part == COPIES}
+
+
 READERS: Mapping[str, Callable[[EvaluationScope], Readings | None]] = {
     rule_kinds.LATENCY.name: _latency, rule_kinds.LATENCY_LIMIT.name: _latency_limit, rule_kinds.BACKLOG.name: _backlog,
     rule_kinds.SILENT_SOURCE.name: _silent_source,
@@ -341,5 +356,5 @@ READERS: Mapping[str, Callable[[EvaluationScope], Readings | None]] = {
     rule_kinds.BROKEN_PROMISE.name: _broken_promise, rule_kinds.DISK.name: _disk,
     rule_kinds.UNREACHABLE.name: _unreachable,
     rule_kinds.TOO_FEW_SLOTS.name: _too_few_slots, rule_kinds.EMERGENCY_STOP.name: _emergency_stop,
-    rule_kinds.LATE_EVENTS.name: _late_events,
+    rule_kinds.LATE_EVENTS.name: _late_events, rule_kinds.TOO_FEW_COPIES.name: _too_few_copies,
 }

@@ -90,7 +90,8 @@ class RingLoss:
 @dataclass(frozen=True, slots=True)
 class TaskRing:
     """How the keys of a running task are divided. ``counted`` is how many events its writers count by key, the older
-    ones less; None: too few to know how they spread. ``survives`` says which losses its state survives."""
+    ones less; None: too few to know how they spread. ``survives`` says which losses its state survives, behind a
+    subject."""
 
     task: str
     name: str
@@ -147,7 +148,7 @@ def _ring(viewer: Viewer, view: View, fragment: Fragment) -> TaskRing:
     frequent = loads.frequent if loads else ()
     return TaskRing(
         task, view.name_of(task), list(by), round(loads.events) if loads else None,
-        str(survival(holders(ring, homes, copies=0), homes)), ranges,
+        survival(holders(ring, homes, copies=0), homes).as_predicate(), ranges,
         [LeavingBundle(bundle.id, bundle.slot, view.bundle_report(bundle).state, _heirs(fragment, bundle))
          for bundle in fragment.bundles if bundle.leaving and bundle.id not in view.reading.reports.left],
         [RingKey(key.group, bundles[ring.owner(key.group)].id, round(loads.share_of(key), 3),

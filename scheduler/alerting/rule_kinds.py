@@ -117,8 +117,11 @@ UNREACHABLE = RuleKind(
 TOO_FEW_SLOTS = RuleKind(
     name="too_few_slots", title="Too few slots", scope="estate", for_s=300, clear_for_s=300, every_s=60, marked=False,
     about="Slots are asked for more CPU than they should have, and no slot has room for what they have too much.")
+TOO_FEW_COPIES = RuleKind(
+    name="too_few_copies", title="Too few copies", scope="estate", for_s=300, clear_for_s=60, marked=False,
+    about="Queries of a node have fewer copies of their state on other nodes than WEIR_COPIES asks for.")
 
 _ALL = (
     LATENCY, LATENCY_LIMIT, BACKLOG, LATE_EVENTS, SILENT_SOURCE, FAILING, RESTARTING, DRIFT, BROKEN_PROMISE, DISK,
-    UNREACHABLE, TOO_FEW_SLOTS, EMERGENCY_STOP)
+    UNREACHABLE, TOO_FEW_SLOTS, TOO_FEW_COPIES, EMERGENCY_STOP)
 RULE_KINDS: Mapping[str, RuleKind] = {kind.name: kind for kind in _ALL}

@@ -57,9 +57,10 @@ class QueryReport:
     committed_at_ms: int | None = None  # when its newest batch with events was done: the age of its checkpoint
     state_kb: int | None = None  # about what its state takes on its node's disk
     trigger_ms: int | None = None  # how far apart its batches were asked to begin, as it is in force
-    # Of its state, where copies are asked for: how many machines it may lose, when the newest copy was whole, by the
-    # clock of its holder, and why there is none.
+    # Of its state, where copies are asked for: how many machines it may lose, how many copies it is to have (0: it is
+    # not copied), when the newest one was whole, by the clock of its holder, and why there are fewer.
     survives: int | None = None
+    copies: int | None = None
     copied_at_ms: int | None = None
     not_copied: str | None = None
     real_time: bool = False  # its batches stay open

@@ -6,6 +6,20 @@ from scheduler.contracts.desired import WantedFragment
 from scheduler.model.behind import LOSE_OLDEST
 from scheduler.model.task_types import TaskTypes
 
+# Why a query that is to be copied has fewer copies than it is to have, for now: words as of `why_not_copied`.
+ON_ITS_WAY = "a copy is on its way"
+TOO_FEW_NODES = "there are too few other nodes"
+NO_ROOM = "no other node has room for it"
+BEHIND = "it is behind, and others need its stream"
+NO_BATCH = "it has done no batch yet"  # so it has no state, and is to have no copy
+
+
+def why_fewer(copies: int, *, chosen: int, others: int) -> str:
+    """Why a query lacks some of so many copies, with so many ``chosen`` holders among all ``others`` that live."""
+    if chosen >= copies:
+        return ON_ITS_WAY
+    return TOO_FEW_NODES if others <= chosen else NO_ROOM
+
 
 def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
     """Why the state of a query is not copied, in words that follow "is not copied:"; empty where it is."""

@@ -39,6 +39,16 @@ class Survival:
         machines = f"{count} machine{'s' if self.machines > 1 else ''}"
         return ", or ".join([machines, *(f"zone {zone}" for zone in self.zones)])
 
+    def as_predicate(self) -> str:
+        """The same behind a subject, as a sentence is to say it.
+
+        Examples
+        --------
+        >>> Survival(1, ()).as_predicate(), Survival(0, ()).as_predicate()
+        ('survives the loss of any one machine', 'does not survive the loss of a machine')
+        """
+        return f"survives the loss of {self}" if self.machines else "does not survive the loss of a machine"
+
 
 def holders(ring: Ring, homes: Mapping[str, BundleHome], *, copies: int) -> Holders:
     """Who holds each range: its owner, and clockwise the nearest bundles on other machines, zones in turn.

@@ -84,6 +84,7 @@ class AlertingEstate:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._patch, self.now_s = monkeypatch, NOW_S
         self.states: dict[str, str] = {}
+        self.facts: dict[str, object] = {}  # of each query
         self.slot = "running"
         self.disk_free_mb = 50_000.0
         self.flows = Flows()
@@ -104,7 +105,7 @@ class AlertingEstate:
     def reading(self) -> jobs.LiveReading:
         fragments = {
             bundle.id: {"state": self.states.get(bundle.id, "running"), "batch": 3, "batches": 3,
-                        "error": "No such column" if bundle.id in self.states else None}
+                        "error": "No such column" if bundle.id in self.states else None, **self.facts}
             for fragment in load_estate().fragments.values() for bundle in fragment.queries}
         slots = {"0": {"state": self.slot, "restarts": 1, "fragments": fragments}, "1": {"state": "running"}}
         return jobs.LiveReading(measured=True, flows=self.flows, reports=Reports.of({"n1": {

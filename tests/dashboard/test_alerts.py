@@ -204,6 +204,20 @@ def test_where_all_slots_have_too_much_to_do_their_number_and_price_are_told(
     assert [alert.phase for alert in minute(0.3)] == ["resolved"]
 
 
+def test_state_that_is_copied_too_seldom_is_told_by_node_until_it_is_copied(
+    world: World, traffic: DataflowRecord, estate: AlertingEstate
+) -> None:
+    estate.facts = {"survives": 0, "copies": 1, "not_copied": "no other node has room for it"}
+    for _ in range(5):
+        assert [alert.phase for alert in estate.round(seconds=60)] == ["pending"]
+    [alert] = estate.round(seconds=60)
+    assert (alert.kind, alert.phase, alert.team, alert.element) == ("too_few_copies", "firing", None, "n1")
+    assert "If n1 is lost now" in alert.text and "WEIR_COPIES_MB" in alert.remedy
+    estate.facts = {"survives": 1, "copies": 1}
+    assert [alert.phase for alert in estate.round(seconds=30)] == ["firing"]
+    assert [alert.phase for alert in estate.round(seconds=60)] == ["resolved"]
+
+
 def test_where_nothing_is_heard_nothing_changes(
     world: World, traffic: DataflowRecord, estate: AlertingEstate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -337,6 +351,7 @@ def test_an_alert_leads_to_where_its_cause_is_seen(world: World, traffic: Datafl
         ("slot", slot, f"unreachable:{node}", "unreachable"): f"/estate/slots/{slot}",
         ("node", node, f"unreachable:{node}", "unreachable"): f"/estate/nodes/{node}",
         ("node", node, f"disk:{node}", "disk"): f"/estate/nodes/{node}",
+        ("node", node, f"copies:{node}", "too_few_copies"): f"/estate/nodes/{node}",
         ("node", "site", "disk:site", "disk"): None,
         ("source", fragment.id, f"source:{fragment.id}", "silent_source"): f"/estate/queries/{fragment.id}",
         ("source", parent, f"source:{parent}", "silent_source"): f"/estate/tasks/{parent}",

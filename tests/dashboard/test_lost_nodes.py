@@ -13,14 +13,19 @@ from dashboard.approvals.drains import outgoing_of
 from dashboard.approvals.lifecycle import DONE, EXECUTING
 from dashboard.approvals.services import prepare_proposal
 from dashboard.approvals.services.following import follow_plans
+from dashboard.operations.diagnosis.health import health
 from dashboard.operations.estate_store.estate_loader import current_estate, load_part_of
 from dashboard.operations.estate_store.offered_slots import SILENT_AFTER
 from dashboard.operations.live_reader import live_dataflow
+from dashboard.operations.live_view.estate_view import view_for
+from dashboard.operations.live_view.findings import NOTE, WARN
+from dashboard.operations.live_view.lacking_copies import COPIES
 from dashboard.operations.live_view.missed_nodes import MissedNodes
 from dashboard.operations.models import NodeRow
 from dashboard.operations.services import register_node
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import NodeReport, QueryReport, Reports, SlotReport
+from scheduler.elasticity.copied_queries import ON_ITS_WAY, TOO_FEW_NODES
 from scheduler.model.fragment import node_of
 from tests.dashboard.building import World, document, running
 from tests.dashboard.draining import on, turn
@@ -56,7 +61,7 @@ def copied(monkeypatch: pytest.MonkeyPatch, holder: str, *, but: str = "") -> No
 
 
 def test_queries_of_a_lost_node_go_on_where_their_copies_are(
-    silent: set[str], declared: set[str], monkeypatch: pytest.MonkeyPatch
+    world: World, silent: set[str], declared: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copied(monkeypatch, "n2")
     proposal = turn()
@@ -68,10 +73,14 @@ def test_queries_of_a_lost_node_go_on_where_their_copies_are(
     bundle = current_estate().fragments[heir].queries[0]
     assert node_of(bundle.slot) == "n2"
     seen = Reports({"n2": NodeReport(node="n2", version=10**6, slots={
-        bundle.slot.partition("/")[2]: SlotReport(state="running", fragments={heir: QueryReport(state="running")})})})
+        bundle.slot.partition("/")[2]: SlotReport(state="running", fragments={heir: QueryReport(
+            state="running", survives=0, copies=1, not_copied=TOO_FEW_NODES)})})})
     follow_plans(seen, at=timezone.now())
     proposal.refresh_from_db()
     assert proposal.status == DONE, "nobody waits for the node that is lost"
+    monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=seen))
+    [row] = [row for row in health(view_for(viewer_of(world.root))) if row.part == COPIES]
+    assert (row.name, row.severity) == ("n2", NOTE), "it has another's state, and no copy of its own yet"
 
 
 def test_a_query_without_a_copy_waits_for_its_node(
@@ -197,15 +206,29 @@ def test_pages_say_how_many_machines_a_querys_state_survives(
     dataflow, of_query, node, estate = shown(survives=1, copied_at_ms=2_000, state_kb=3_000)
     survival = live_dataflow(viewer_of(world.root), record.pk)["survival"]
     assert (survival["words"], survival["more_per_s"], survival["more_in_broker"]) == (
-        "any one machine", 307_200, 3_072_000), "the whole state each ten seconds, at most"
+        "survives the loss of any one machine", 307_200, 3_072_000), "the whole state each ten seconds, at most"
     compare = client.get(f"/dataflows/{record.pk}/schedule").text
     assert all("sends 300 kB a second at most, and takes 2.9 MB" in page for page in (dataflow, compare))
     assert "any one machine" in dataflow and "newest copy" in dataflow and "any one machine" in of_query
     assert "1 of 1 queries go on elsewhere" in node and "1 of 1<span" in estate
-    dataflow, of_query, node, estate = shown(survives=0, not_copied="it is paused")
-    assert "no machine: it is paused" in dataflow and "no machine: it is paused" in of_query
+    dataflow, *pages = shown(survives=1, copies=2, copied_at_ms=2_000, not_copied=TOO_FEW_NODES)
+    assert "survives the loss of any one machine, fewer than asked for: there are too few other nodes." in dataflow
+    finding = "1 of 1 queries on n1 have fewer copies of their state than asked for: there are too few other nodes."
+    assert all(finding in page for page in (dataflow, *pages[1:]))
+    assert "If n1 is lost now, all of them continue elsewhere." in dataflow and "weir agent" in dataflow
+    [row] = [row for row in health(view_for(viewer_of(world.root))) if row.part == COPIES]
+    assert (row.name, row.severity) == ("n1", WARN)
+    shown(survives=0, copies=1, not_copied=ON_ITS_WAY)
+    [row] = [row for row in health(view_for(viewer_of(world.root))) if row.part == COPIES]
+    assert row.severity == NOTE and "the state of 1 is lost with it" in row.cause
+    shown(survives=0, copies=1, not_copied=TOO_FEW_NODES, since_ms=1_000)
+    assert not [row for row in health(view_for(viewer_of(world.root))) if row.part == COPIES], "it has just begun"
+    dataflow, of_query, node, estate = shown(survives=0, copies=0, not_copied="it is paused")
+    assert "does not survive the loss of a machine: it is paused" in dataflow
+    assert "no machine: it is paused" in of_query
+    assert not any("fewer copies" in page for page in (dataflow, node, estate)), "nobody lacks what is never copied"
     assert "0 of 1 queries go on elsewhere" in node and "0 of 1<span" in estate
     call_command("estate")
     assert "If a node is lost, 0 of 1 queries go on elsewhere." in capsys.readouterr().out
-    assert "no machine: no copies of state are asked for" in shown()[0]
+    assert "does not survive the loss of a machine: no copies of state are asked for" in shown()[0]
     assert not any("go on elsewhere" in page for page in shown()[2:])

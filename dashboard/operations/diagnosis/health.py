@@ -21,6 +21,7 @@ from dashboard.operations.latency_control.batch_modes import wanted_modes
 from dashboard.operations.latency_control.limit_statuses import late_limits
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import BAD, NOTE, WARN, Finding, Verdict, verdict
+from dashboard.operations.live_view.lacking_copies import lacking_copies
 from dashboard.operations.live_view.live_sources import report_of
 from dashboard.operations.live_view.measured_keys import hot_key_findings
 from dashboard.operations.live_view.query_names import OF_OTHERS, name_of_query
@@ -68,7 +69,8 @@ def findings(view: View) -> list[Finding]:
     """What is wrong of what the viewer may know of, the worst first. Found once for all who share the view."""
     if view not in _found:
         _found[view] = _sorted([
-            *_site(view), *_nodes(view), *_slots(view), *_queries(view), *hot_key_findings(view), *_limits(view)])
+            *_site(view), *_nodes(view), *_slots(view), *_queries(view), *hot_key_findings(view),
+            *lacking_copies(view), *_limits(view)])
     return list(_found[view])
 
 

@@ -17,8 +17,8 @@ class Finding:
     """One thing that is wrong.
 
     ``part`` is one of ``node``, ``slot``, ``query``, ``key`` (too frequent, of its query), ``channel``, ``spill``,
-    ``source``, ``broker``, ``disk``, ``worker``, ``package`` (of task types), ``limit`` (of a dataflow's latency),
-    ``alert`` and ``dataflow``;
+    ``copies`` (of the state of a node's queries), ``source``, ``broker``, ``disk``, ``worker``, ``package`` (of task
+    types), ``limit`` (of a dataflow's latency), ``alert`` and ``dataflow``;
     ``severity`` is ``bad`` (something stands still), ``warn`` (it goes on, or comes back by itself) or ``note``.
     ``dataflows`` are those of the viewer that it concerns.
     """

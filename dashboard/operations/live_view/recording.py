@@ -35,7 +35,7 @@ _LATENCIES = ("latency_p50_ms", "latency_p95_ms", "latency_p99_ms", "latency_mea
 _LAG = "watermark_lag_ms"
 _KINDS_OF_PARTS = {  # what a finding is of, in history
     "query": QUERY, "key": QUERY, "channel": QUERY, "spill": QUERY, "source": QUERY, "sink": TASK, "task": TASK,
-    "slot": SLOT, "node": NODE, "disk": NODE, "broker": ESTATE, "worker": ESTATE, "package": ESTATE,
+    "slot": SLOT, "node": NODE, "copies": NODE, "disk": NODE, "broker": ESTATE, "worker": ESTATE, "package": ESTATE,
     "limit": DATAFLOW, "dataflow": DATAFLOW}
 _TASK_ID = 32  # characters
 MOST_FASTER = 100.0  # times faster or slower than calibrated: a speed beyond that is a wrong report

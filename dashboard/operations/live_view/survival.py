@@ -14,9 +14,10 @@ class DataflowSurvival(TypedDict):
     """Which losses at once the state of a dataflow's queries survives, by the one that survives least, and what one
     more copy takes.
 
-    ``copied`` of its ``queries`` go on elsewhere; null where no copies are asked for. ``more_per_s`` (bytes of state
-    sent a second) and ``more_in_broker`` (bytes while they are on their way) are at most: as if all of the state
-    changed between two copies. Null where the state of none is known.
+    ``words`` stand behind a subject: "survives the loss of any one machine". ``copied`` of its ``queries`` go on
+    elsewhere; null where no copies are asked for. ``more_per_s`` (bytes of state sent a second) and ``more_in_broker``
+    (bytes while they are on their way) are at most: as if all of the state changed between two copies. Null where the
+    state of none is known.
     """
 
     words: str
@@ -31,11 +32,14 @@ def survival_of(reports: Iterable[QueryReport], *, copy_s: float) -> DataflowSur
     known = list(reports)
     with_copies = [report for report in known if report.survives is not None]
     least = min(with_copies, key=lambda report: report.survives or 0, default=None)
-    words = survival_in_words(least) if least else None
+    words = f"{Survival(0, ()).as_predicate()}: no copies of state are asked for"
+    if least is not None:
+        words = _with_reason(least, Survival(least.survives or 0, ()).as_predicate())
     # Of one that is not copied there would not be one more copy either.
-    sizes = [report.state_kb * 1024 for report in known if report.state_kb is not None and not report.not_copied]
+    sizes = [report.state_kb * 1024 for report in known
+             if report.state_kb is not None and (report.survives or not report.not_copied)]
     return DataflowSurvival(
-        words=words or f"{Survival(0, ())}: no copies of state are asked for", queries=len(known), copied=copied(known),
+        words=words, queries=len(known), copied=copied(known),
         more_per_s=round(sum(sizes) / copy_s) if sizes else None, more_in_broker=sum(sizes) if sizes else None)
 
 
@@ -56,8 +60,13 @@ def survival_in_words(report: QueryReport) -> str | None:
     """How many machines' loss the state of a query survives, or why none; None where no copies are asked for."""
     if report.survives is None:
         return None
-    words = str(Survival(report.survives, ()))
-    return f"{words}: {report.not_copied}" if report.not_copied else words
+    return _with_reason(report, str(Survival(report.survives, ())))
+
+
+def _with_reason(report: QueryReport, words: str) -> str:
+    """These words of what a query survives, and why it is no more."""
+    fewer = ", fewer than asked for" if report.survives else ""
+    return f"{words}{fewer}: {report.not_copied}" if report.not_copied else words
 
 
 def copied(reports: Iterable[QueryReport]) -> int | None:

@@ -15,7 +15,7 @@ from scheduler.contracts.desired import DesiredState, Input, WantedFragment, Wan
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.reports import NodeReport, Reports
 from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
-from scheduler.elasticity.copied_queries import why_not_copied
+from scheduler.elasticity.copied_queries import NO_BATCH, NO_ROOM, ON_ITS_WAY, TOO_FEW_NODES, why_fewer, why_not_copied
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
 from workers.engine import observed
@@ -269,7 +269,7 @@ def test_a_copy_counts_once_all_of_it_is_there_and_inputs_are_kept_behind_it(tmp
     channels.open_channel("f1-0.0", schema_json="{}")
     channels.open_channel("f1-1.0", schema_json="{}")
     owner, holder = Side(broker, tmp_path / "n1", "n1"), Side(broker, tmp_path / "n2", "n2")
-    owner.node_store.write_copy_wishes(CopyWishes({BEFORE.id: ("n2",)}, {}, ("n1", "n2")))
+    owner.node_store.write_copy_wishes(CopyWishes({BEFORE.id: ("n2",), AFTER.id: ("n2",)}, {}, ("n1", "n2")))
     holder.node_store.write_copy_wishes(CopyWishes({}, {BEFORE.id: "n1"}, ("n1", "n2")))
 
     def copy(batch: int, place: str) -> None:
@@ -284,14 +284,18 @@ def test_a_copy_counts_once_all_of_it_is_there_and_inputs_are_kept_behind_it(tmp
         return copies_told(texts(broker.hgetall(keys.copies(BEFORE.id)))).get("n2")
 
     assert owner.turn(BEFORE) == [], "it has done no batch"
+    assert owner.copies.told(BEFORE.id) == {"survives": 0, "copies": 0, "not_copied": NO_BATCH}
+    owner.turn(AFTER)
+    assert owner.copies.told(AFTER.id)["copies"] == 1, "it goes on with the state of another"
     owner.has_done(0, '{"f1-0.0":"2-0"}')
     assert owner.turn(BEFORE) == [("n2",)]
     copy(0, "2-0")
     assert owner.turn(BEFORE) == [] and whole() is None
-    assert owner.copies.told(BEFORE.id) == {"survives": 0, "not_copied": "the first copy is on its way"}
+    assert owner.copies.told(BEFORE.id) == {"survives": 0, "copies": 1, "not_copied": ON_ITS_WAY}
     holder.turn()
     assert whole().places == {"f1-0.0": (2, 0)} and whole().bases == {"f1-1.0": 1}
-    assert owner.turn(BEFORE) == [] and owner.copies.told(BEFORE.id)["survives"] == 1
+    assert owner.turn(BEFORE) == [] and owner.copies.told(BEFORE.id) == {
+        "survives": 1, "copies": 1, "copied_at_ms": holder.now_ms}
     owner.has_done(1, '{"f1-0.0":"5-0"}')
     assert owner.turn(BEFORE) == [], "not before its time"
     assert owner.turn(BEFORE, later_ms=10_000) == [("n2",)]
@@ -307,3 +311,11 @@ def test_a_copy_counts_once_all_of_it_is_there_and_inputs_are_kept_behind_it(tmp
     broker.hset(keys.meta("f1-0.0"), keys.spill(BEFORE.id), "9-0")
     assert owner.turn(shared, later_ms=20_000) == [] and not channels.info("f1-0.0").readers, "it holds nobody back"
     assert whole() is None and "others need its stream" in owner.copies.told(BEFORE.id)["not_copied"]
+    owner.node_store.write_copy_wishes(CopyWishes({}, {}, ("n1", "n2")))
+    owner.turn(replace(BEFORE, tasks=()))
+    assert owner.copies.told(BEFORE.id) == {"survives": 0, "copies": 1, "not_copied": NO_ROOM}
+
+
+def test_what_is_lacking_is_a_copy_on_its_way_a_node_or_room() -> None:
+    assert [why_fewer(2, chosen=chosen, others=others) for chosen, others in ((2, 2), (1, 1), (0, 0), (1, 2))] == [
+        ON_ITS_WAY, TOO_FEW_NODES, TOO_FEW_NODES, NO_ROOM]

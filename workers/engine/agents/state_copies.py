@@ -17,7 +17,7 @@ import redis
 from scheduler.contracts.copy_reports import COPY_REPORTS, CopyReport, copies_told
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
-from scheduler.elasticity.copied_queries import why_not_copied
+from scheduler.elasticity.copied_queries import BEHIND, NO_BATCH, why_fewer, why_not_copied
 from scheduler.elasticity.query_copies import BatchCopy, copied_places
 from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import TICKS, entry_of, forget_ranges, free_to, freed_in, place_of
@@ -47,7 +47,7 @@ class QueryCopies:
     ) -> None:
         self._broker, self._channels, self._store, self._node_store = broker, Channels(broker), store, node_store
         self._slot, self._clock_ms, self._every_ms = slot, clock_ms, round(settings.copy_s * 1000)
-        self._task_types, self._is_asked = task_types(), settings.copies > 0
+        self._task_types, self._most = task_types(), settings.copies
         news = News(store, most_share=LIMITS.most_share, keeps_stores=not settings.spark_master)
         self._news, self._manifests = news, Manifests()
         self._sender = CopySender(broker, store, news, Parcels(store.files, piece_bytes=PIECE_BYTES), limits=LIMITS)
@@ -84,16 +84,18 @@ class QueryCopies:
                 if run is None or run.state is not FragmentState.RUNNING:
                     continue
                 nodes = wishes.own.get(fragment.id, ())
-                why = self._why_without(fragment, nodes)
+                never = "" if nodes else why_not_copied(fragment, self._task_types)
+                why = never or self._why_without(fragment, nodes, wishes.living)
                 if why:
-                    self._told[fragment.id] = {"survives": 0, "not_copied": why}
+                    self._told[fragment.id] = {
+                        "survives": 0, "copies": 0 if never else self._most, "not_copied": why}
                     self._keep_nothing(fragment)
                 elif not run.busy:
                     self._without.discard(fragment.id)
                     holders = self._send(fragment, nodes, now_ms)
                     if holders and fragment.id not in busy:
                         due.append(CopyState(fragment, holders=holders))
-                    self._free(fragment, wishes.living)
+                    self._free(fragment, nodes, wishes.living)
             self._drop(desired, wishes)
             if self._slot == FIRST_SLOT:
                 self._hold(desired, wishes)
@@ -101,7 +103,7 @@ class QueryCopies:
 
     def told(self, fragment_id: str) -> Mapping[str, Any]:
         """What reports tell of the copies of a fragment's state, where any are asked for: fields of `QueryReport`."""
-        return self._told.get(fragment_id, {}) if self._is_asked else {}
+        return self._told.get(fragment_id, {}) if self._most else {}
 
     # -- the node whose state it is ------------------------------------------------------------------------------------
 
@@ -125,7 +127,7 @@ class QueryCopies:
         self._made[name] = now_ms, batch
         return True
 
-    def _free(self, fragment: WantedFragment, living: Collection[str]) -> None:
+    def _free(self, fragment: WantedFragment, nodes: Collection[str], living: Collection[str]) -> None:
         """Let go of what neither the copies nor the query itself need any more."""
         reports = copies_told(texts(self._broker.hgetall(keys.copies(fragment.id))))
         progress = self._store.progress(fragment.id)
@@ -133,8 +135,11 @@ class QueryCopies:
         places = {channel: entry_of(offset) for channel, offset in done.items()}
         if progress.source_offset is not None and progress.is_done:
             places[TICKS] = (progress.source_offset["next"], 0)
+        why = self._why_fewer(nodes, living)
         if not reports:
-            self._told[fragment.id] = {"survives": 0, "not_copied": "the first copy is on its way"}
+            is_new = progress.batch < 0 and not fragment.inherits
+            self._told[fragment.id] = {
+                "survives": 0, "copies": 0 if is_new else self._most, "not_copied": NO_BATCH if is_new else why}
         if not reports or not places:
             return
         copies = [BatchCopy(node, report.batch, report.places) for node, report in reports.items()]
@@ -142,7 +147,9 @@ class QueryCopies:
         stand = copied_places(
             BatchCopy(self._node_store.node, progress.batch, places), copies, living, freed_to=freed)
         newest_ms = max(report.at_ms for report in reports.values())
-        self._told[fragment.id] = {"survives": stand.survives, "copied_at_ms": newest_ms}
+        lacking = {"not_copied": why} if stand.survives < self._most else {}
+        self._told[fragment.id] = {
+            "survives": stand.survives, "copies": self._most, "copied_at_ms": newest_ms, **lacking}
         free_to(self._broker, self._channels, fragment.id, stand.freed_to)
         if stand.survives:
             for channel in fragment.written:
@@ -150,11 +157,15 @@ class QueryCopies:
                 if self._broker.exists(keys.meta(channel)):
                     self._broker.hset(keys.meta(channel), keys.COPIED, min(bases))
 
-    def _why_without(self, fragment: WantedFragment, nodes: Collection[str]) -> str:
+    def _why_without(self, fragment: WantedFragment, nodes: Collection[str], living: Collection[str]) -> str:
         """Why there is no copy of a fragment's state for now; empty where there is to be one."""
         if not nodes:
-            return why_not_copied(fragment, self._task_types) or "no other node has room for it"
-        return "it is behind, and others need its stream" if self._is_crowded(fragment) else ""
+            return self._why_fewer(nodes, living)
+        return BEHIND if self._is_crowded(fragment) else ""
+
+    def _why_fewer(self, nodes: Collection[str], living: Collection[str]) -> str:
+        others = len({*living} - {self._node_store.node})
+        return why_fewer(self._most, chosen=len(nodes), others=others)
 
     def _is_crowded(self, fragment: WantedFragment) -> bool:
         """Whether a channel is half full that others need, until it is a quarter full: copies hold nobody back, and a

@@ -45,4 +45,4 @@ def _lines(ring: TaskRing) -> Iterator[str]:
         yield f"{name} in group {key.group} has {key.share:.1%} of the events at least: {key.bundle}"
     for loss in ring.losses:
         yield f"with {loss.node} goes the state of {loss.part:.1%} of the keys, {loss.state_kb or 0} kB"
-    yield f"The state survives the loss of {ring.survives}."
+    yield f"The state of its keys {ring.survives}."

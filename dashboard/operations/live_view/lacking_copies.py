@@ -1,0 +1,69 @@
+"""Queries with fewer copies of their state than they are to have: what the next loss of a machine would take."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from dashboard.operations.live_view.estate_view import View
+from dashboard.operations.live_view.findings import NOTE, WARN, Finding
+from scheduler.contracts.reports import QueryReport
+from scheduler.elasticity.copied_queries import BEHIND, NO_ROOM, ON_ITS_WAY, TOO_FEW_NODES
+from scheduler.model.fragment import Fragment, node_of
+
+COPIES = "copies"
+_FIRST_MS = 10_000  # that a query has to get its holders and its first copy
+_REMEDIES = {
+    ON_ITS_WAY: "They come by themselves, each after its query's first batch.",
+    TOO_FEW_NODES: "Start an agent on another machine: `./weir agent`. Copies then come by themselves.",
+    NO_ROOM: "Raise `WEIR_COPIES_MB` on other nodes, see that `WEIR_COPIES` is the same on all, or start an agent on "
+             "another machine.",
+    BEHIND: "Give the slow tasks more threads by a schedule. Copies come back once they have caught up."}
+
+
+def lacking_copies(view: View) -> Iterator[Finding]:
+    """One finding for each node, with the reason of most of its queries. What is never copied is none.
+
+    It is a note while all that is missing is on its way.
+    """
+    nodes: defaultdict[str, list[tuple[Fragment, QueryReport]]] = defaultdict(list)
+    for fragment in view.fragments():
+        for bundle in fragment.queries:
+            report = view.bundle_report(bundle)
+            if report.copies:
+                nodes[node_of(bundle.slot)].append((fragment, report))
+    for node, queries in sorted(nodes.items()):
+        whys = [_why_fewer(view, node, fragment, report) for fragment, report in queries]
+        fewer = [query for query, why in zip(queries, whys, strict=True) if why]
+        reasons = Counter(filter(None, whys))
+        if not reasons:
+            continue
+        reason = min(reasons, key=lambda why: (why == ON_ITS_WAY, -reasons[why], why))
+        without = sum(not report.survives for _, report in fewer)
+        is_coming = reason == ON_ITS_WAY
+        yield Finding(
+            COPIES, node, "waiting" if is_coming else "low", NOTE if is_coming else WARN,
+            f"{len(fewer)} of {len(queries)} queries on {node} have fewer copies of their state than asked for: "
+            f"{reason}. {_if_lost(node, without)}",
+            _REMEDIES.get(reason, "The page of each query says why it has no more."),
+            dataflows=view.users(task for fragment, _ in fewer for task in fragment.active_tasks))
+
+
+def _why_fewer(view: View, node: str, fragment: Fragment, report: QueryReport) -> str:
+    """Why a query has fewer copies than it is to have; empty where it has all.
+
+    One that has hardly begun lacks none, so that a new dataflow is no alarm; unless it has another's state already.
+    """
+    if (report.survives or 0) >= (report.copies or 0):
+        return ""
+    at_ms = reported.at_ms if (reported := view.node_report(node)) else 0
+    if at_ms - report.since_ms < _FIRST_MS:
+        return ON_ITS_WAY if fragment.inherits else ""
+    return report.not_copied or ON_ITS_WAY
+
+
+def _if_lost(node: str, without: int) -> str:
+    """What the loss of a node would take now, with so many queries that have no copy."""
+    if not without:
+        return f"If {node} is lost now, all of them continue elsewhere."
+    return f"If {node} is lost now, the state of {without} is lost with it."
