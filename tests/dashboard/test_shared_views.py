@@ -47,7 +47,7 @@ def test_those_who_may_know_the_same_share_a_view_for_a_moment(world: World, loo
 def test_one_look_ends(world: World, looked: list[str]):
     vera, mo = viewer_of(world.vera), viewer_of(world.mo)
     with one_look():
-        assert view_for(vera) is view_for(vera) is not view_for(mo)
+        assert view_for(vera) is view_for(vera) and view_for(mo) is view_for(vera), "they may know the same"
     assert view_for(vera) is not view_for(vera)
     assert looked == [vera.scope, mo.scope, vera.scope, vera.scope]
 

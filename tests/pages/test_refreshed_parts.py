@@ -6,6 +6,7 @@ import re
 
 from django.urls import reverse
 
+from dashboard.operations.estate_store.estate_loader import load_estate
 from tests.dashboard.building import World, document, running
 from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
@@ -21,10 +22,10 @@ def main_of(text: str) -> str:
 
 def test_a_refresh_gets_all_parts_and_no_frame(world: World, client_of: ClientOf) -> None:
     record = running(world.carla, world.city, document("traffic"), world.ana)
-    fragment = record.uses.get(task_id="parse").running_task.fragment_id
+    query, _ = load_estate().places[record.uses.get(task_id="parse").running_task_id]
     client = client_of("carla")
     for address in ("/", "/wall/", "/problems/", "/alerts/", "/controllers/", reverse("dataflow", args=[record.pk]),
-                    reverse("query", args=[fragment])):
+                    reverse("query", args=[query])):
         whole, parts = client.get(address).text, client.get(address, headers=BY_HTMX).text
         names = [part.attributes["id"] for part in Markup(whole).having("data-refresh")]
         assert names and names == [part.attributes["id"] for part in Markup(main_of(parts)).having("data-refresh")]
