@@ -12,12 +12,12 @@ from tests.pages.conftest import ClientOf
 from tests.pages.markup import Markup
 
 BY_HTMX = {"HX-Request": "true"}
-_TOKEN = re.compile(r'name="csrfmiddlewaretoken" value="\w+"')
+_OF_THE_MOMENT = re.compile(r'name="csrfmiddlewaretoken" value="\w+"|\d{4}-\d\d-\d\dT[\d:]+')
 
 
 def main_of(text: str) -> str:
-    """What stands between the frame's parts, but for tokens of forms, which are others each time."""
-    return _TOKEN.sub("", re.search(r"<main .*</main>", text, re.DOTALL)[0])
+    """What stands between the frame's parts, but for tokens of forms and times, which are others each time."""
+    return _OF_THE_MOMENT.sub("", re.search(r"<main .*</main>", text, re.DOTALL)[0])
 
 
 def test_a_refresh_gets_all_parts_and_no_frame(world: World, client_of: ClientOf) -> None:
