@@ -65,7 +65,10 @@ def rows_of(block: bytes, wanted: Sequence[int]) -> Iterator[tuple[int, NDArray[
     count, points, body = _opened(block)
     ids = np.frombuffer(body, "<u2", count)
     planes = np.frombuffer(body, np.uint8, offset=2 * count).reshape(4, count, points)
-    _, rows, places = np.intersect1d(ids, np.asarray(wanted, np.int64), return_indices=True)
+    wanted_ids = np.asarray(wanted, np.int64)
+    rows = np.searchsorted(ids, wanted_ids)
+    places = np.flatnonzero(ids.take(rows, mode="clip") == wanted_ids)  # those of the wanted that the block has
+    rows = rows[places]
     values = np.ascontiguousarray(planes[:, rows, :].transpose(1, 2, 0)).view("<f4").reshape(len(rows), points)
     yield from ((wanted[at], row) for at, row in zip(places.tolist(), values, strict=True))
 

@@ -47,6 +47,11 @@ def build(viewer: Viewer, topic: str, *, look: Look = view_for) -> State:
 
     What is observed comes from the view that ``look`` gives.
     """
+    if topic == "estate":
+        require_known(viewer, topic)
+        view = look(viewer)  # whoever may know the same gets the same document
+        return view.known.once(
+            ("live estate", view.own), lambda: without_nulls(live_estate(viewer, look=lambda _: view)))
     return without_nulls(_build(viewer, topic, look))
 
 
@@ -74,8 +79,6 @@ def _build(viewer: Viewer, topic: str, look: Look) -> State:
     if kind == "dataflow" and viewer.user_id != NOBODY.user_id:  # which itself looks whether the viewer may know of it
         return live_dataflow(viewer, subject, look=look)
     require_known(viewer, topic)
-    if topic == "estate":
-        return live_estate(viewer, look=look)
     return _BUILDERS[kind](viewer, subject)
 
 

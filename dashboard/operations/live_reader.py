@@ -61,14 +61,14 @@ def live_estate(viewer: Viewer, *, look: Look = view_for) -> LiveEstate:
     return LiveEstate(
         live=live_part(view.reading),
         generation=view.estate.generation,
-        counts=_counts(view),
+        counts=view.known.once("counts", lambda: _counts(view)),
         nodes={name: _node(view, name) for name in sorted({slot.node for slot in view.estate.slots})},
-        slots=_slots(view),
+        slots=view.known.once("slots", lambda: _slots(view)),
         health=health_document(view),
-        dataflows={
+        dataflows=view.known.once("dataflows", lambda: {
             dataflow_id: EstateDataflow(
                 name=record.name, team=record.team.name, status=record.status, **totals_of(view, dataflow_id))
-            for dataflow_id, record in sorted(view.records.items())})
+            for dataflow_id, record in sorted(view.records.items())}))
 
 
 def live_dataflow(viewer: Viewer, dataflow_id: UUID | str, *, look: Look = view_for) -> LiveDataflow:

@@ -27,6 +27,9 @@ _ASKED = (
     (re.compile(r'data-alert-count="([^"]+)"'), ALERTS_EVERY_S),
     (re.compile(r'data-plots="([^"]+)"(?! data-still)'), PLOTS_EVERY_S),
 )
+# A page that stands open is asked for anew by htmx, which says so.
+_WHOLE: Mapping[str, str] = {}
+_PARTS: Mapping[str, str] = {"HX-Request": "true"}
 _CHARTS, _POLLED = re.compile(r'data-charts="([^"]+)"(?: data-range="(\w+)")?'), re.compile(r'data-poll-ms="(\d+)"')
 
 
@@ -109,18 +112,19 @@ class OpenPages:
 
     async def _refresh(self, visit: Visit) -> None:
         await asyncio.sleep(REFRESH_AFTER_S)
-        await asyncio.to_thread(self._get, visit, visit.path)
+        await asyncio.to_thread(self._get, visit, visit.path, _PARTS)
 
     async def _ask(self, visit: Visit, path: str, every_s: float) -> None:
+        headers = _PARTS if path == visit.path else _WHOLE
         while True:
-            await asyncio.to_thread(self._get, visit, path)
+            await asyncio.to_thread(self._get, visit, path, headers)
             await asyncio.sleep(every_s)
 
-    def _get(self, visit: Visit, path: str) -> str:
+    def _get(self, visit: Visit, path: str, headers: Mapping[str, str] = _WHOLE) -> str:
         self.requests += 1
         connection = HTTPConnection("127.0.0.1", self._port, timeout=60)
         try:
-            connection.request("GET", path, headers={"Cookie": visit.cookie})
+            connection.request("GET", path, headers={**headers, "Cookie": visit.cookie})
             answer = connection.getresponse()
             body = answer.read()
         finally:

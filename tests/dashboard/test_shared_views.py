@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from dashboard.catalog.permissions import may_know_of
+from dashboard.live.live_protocol import build
 from dashboard.operations.diagnosis.health import findings
 from dashboard.operations.live_view import estate_view as views
 from dashboard.operations.live_view.estate_view import SharedViews, one_look, view_for
@@ -31,6 +32,8 @@ def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_those_who_may_know_the_same_share_a_view_for_a_moment(world: World, looked: list[str]):
+    running(world.carla, world.city, document("hush", visibility="private", window=7), world.ana)
+    looked.clear()
     now_s = [100.0]
     shared = SharedViews(lambda: now_s[0])
     vera, carla, mo = (viewer_of(user) for user in (world.vera, world.carla, world.mo))
@@ -44,7 +47,7 @@ def test_those_who_may_know_the_same_share_a_view_for_a_moment(world: World, loo
 def test_one_look_ends(world: World, looked: list[str]):
     vera, mo = viewer_of(world.vera), viewer_of(world.mo)
     with one_look():
-        assert view_for(vera) is view_for(vera) is not view_for(mo)
+        assert view_for(vera) is view_for(vera) and view_for(mo) is view_for(vera), "they may know the same"
     assert view_for(vera) is not view_for(vera)
     assert looked == [vera.scope, mo.scope, vera.scope, vera.scope]
 
@@ -64,6 +67,18 @@ def test_findings_of_a_view_are_its_own(world: World):
     assert first != second, "each look is its own"
 
 
+def test_teams_that_may_know_the_same_get_one_document(world: World):
+    running(world.carla, world.city, document("open"), world.ana)
+    shared = SharedViews()
+    mo, outsider, carla = (viewer_of(world.users[who]) for who in ("mo", "outsider", "carla"))
+    assert shared.view_for(mo) is shared.view_for(outsider) is not shared.view_for(carla)
+    assert build(mo, "estate", look=shared.view_for) is build(outsider, "estate", look=shared.view_for)
+    assert shared.view_for(carla).known is shared.view_for(mo).known
+    running(world.carla, world.city, document("hush", visibility="private", window=7), world.ana)
+    shared = SharedViews()
+    assert shared.view_for(carla).known is not shared.view_for(mo).known
+
+
 @each("who", ["carla", "vera", "ben", "mo", "outsider", "root"])
 def test_a_look_for_several_shows_each_what_it_would_alone(world: World, who: str):
     running(world.carla, world.city, document("open"), world.ana)
@@ -76,6 +91,9 @@ def test_a_look_for_several_shows_each_what_it_would_alone(world: World, who: st
     assert among_others.records.keys() == alone.records.keys()
     assert (among_others.tasks, among_others.own) == (alone.tasks, alone.own)
     assert [f.id for f in among_others.fragments()] == [f.id for f in alone.fragments()]
+    for other in world.users.values():
+        build(viewer_of(other), "estate", look=shared.view_for)
+    assert build(viewer, "estate", look=shared.view_for) == build(viewer, "estate")
 
 
 def test_nobody_may_know_of_a_record(world: World):

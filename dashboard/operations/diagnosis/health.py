@@ -10,7 +10,6 @@ import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from django.conf import settings
 
@@ -52,8 +51,6 @@ from scheduler.model.latency_limits import from_json
 
 AWAY, RETRYING = "away", "retrying"  # of a live source, or a sink
 FULL, FULL_MB = "full", 64  # so little free space is as good as none
-_found: WeakKeyDictionary[View, list[Finding]] = WeakKeyDictionary()
-_added: WeakKeyDictionary[View, list[Finding]] = WeakKeyDictionary()
 _ORDER = {BAD: 0, WARN: 1, NOTE: 2}
 Finder = Callable[[View, Sequence[Finding]], Iterable[Finding]]
 _finders: list[Finder] = []
@@ -67,19 +64,16 @@ def add_finder(finder: Finder) -> None:
 
 def findings(view: View) -> list[Finding]:
     """What is wrong of what the viewer may know of, the worst first. Found once for all who share the view."""
-    if view not in _found:
-        _found[view] = _sorted([
-            *_site(view), *_nodes(view), *_slots(view), *_queries(view), *hot_key_findings(view),
-            *lacking_copies(view), *_limits(view)])
-    return list(_found[view])
+    return list(view.known.once(("findings", view.own), lambda: _sorted([
+        *_site(view), *_nodes(view), *_slots(view), *_queries(view), *hot_key_findings(view), *lacking_copies(view),
+        *_limits(view)])))
 
 
 def health(view: View) -> list[Finding]:
     """What a viewer sees: the findings, and the alerts that fire beside them, the worst first."""
-    if view not in _added:
-        own = findings(view)
-        _added[view] = _sorted([*own, *(finding for finder in _finders for finding in finder(view, own))])
-    return list(_added[view])
+    own = findings(view)
+    return list(view.known.once(("health", view.own), lambda: _sorted(
+        [*own, *(finding for finder in _finders for finding in finder(view, own))])))
 
 
 def health_document(view: View) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -80,18 +80,20 @@ def _places_in(estate: Estate) -> _Places:
 
 
 class SharedFigures:
-    """What has been worked out of one look: nothing in it may depend on who looks, since all who do so share it."""
+    """What has been worked out once for all who share it: nothing in it may depend on who looks. Safe among threads."""
 
     def __init__(self) -> None:
+        self._lock = threading.RLock()  # builders begin at the same moment: else each would do the work
         self.reports_of_fragments: dict[str, QueryReport] = {}
         self.reports_of_bundles: dict[RunningBundle, QueryReport] = {}
         self._results: dict[object, Any] = {}
 
     def once(self, key: object, work: Callable[[], T]) -> T:
         """What the work gives; it is done for the first who asks for it."""
-        if key not in self._results:
-            self._results[key] = work()
-        return self._results[key]
+        with self._lock:
+            if key not in self._results:
+                self._results[key] = work()
+            return self._results[key]
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,8 +105,9 @@ class View:
     records: Mapping[str, DataflowRecord]  # submitted dataflows that are in the estate, by id
     tasks: frozenset[str]  # running tasks that serve one of them
     own: frozenset[str] = frozenset()  # those of the viewer's own teams, by id
-    # Of all views of one look; a copy of a view has its own, since it may be of something else.
+    # Of all views of one look, and of those with the same dataflows. A copy has its own: it may be of something else.
     worked: SharedFigures = field(default_factory=SharedFigures, init=False, repr=False)
+    known: SharedFigures = field(default_factory=SharedFigures, init=False, repr=False)
 
     @property
     def slots_of(self) -> Counter[str]:
@@ -227,7 +230,8 @@ class OneLook:
     def __init__(self, *, several: bool) -> None:
         self._several = several
         self._views: dict[str, View] = {}  # by scope
-        self._worked = SharedFigures()
+        self._alike: dict[tuple[frozenset[str], frozenset[str]], View] = {}  # by dataflows, and those of own teams
+        self._worked, self._known = SharedFigures(), defaultdict[frozenset[str], SharedFigures](SharedFigures)
 
     def view_for(self, viewer: Viewer) -> View:
         """What this viewer may know."""
@@ -236,15 +240,18 @@ class OneLook:
         return self._views[viewer.scope]
 
     def view_of(self, viewer: Viewer) -> View:
-        """The same, made anew."""
+        """The same; of another scope that may know the same it is one view."""
         estate, reading = self._observed
         records = {str(record.pk): record for record in self._records_for(viewer)}
-        tasks = frozenset(
-            task for dataflow_id in records for task in estate.submitted[dataflow_id].running.values())
         own = frozenset(key for key, record in records.items() if viewer.sees_private_of(record.team_id))
-        view = View(estate=estate, reading=reading, records=records, tasks=tasks, own=own)
-        object.__setattr__(view, "worked", self._worked)
-        return view
+        alike = frozenset(records), own
+        if alike not in self._alike:
+            tasks = frozenset(
+                task for dataflow_id in records for task in estate.submitted[dataflow_id].running.values())
+            self._alike[alike] = view = View(estate=estate, reading=reading, records=records, tasks=tasks, own=own)
+            object.__setattr__(view, "worked", self._worked)
+            object.__setattr__(view, "known", self._known[alike[0]])
+        return self._alike[alike]
 
     @cached_property
     def _observed(self) -> tuple[Estate, jobs.LiveReading]:
