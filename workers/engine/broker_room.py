@@ -33,7 +33,8 @@ return 1
 _UNBOUND = EVEN_WHERE_FULL + """
 local before = redis.call('HGET', KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[2], ARGV[1])
-if before and redis.call('HGET', KEYS[1], 'capacity') == ARGV[2] then redis.call('HSET', KEYS[1], 'capacity', before) end
+if not before or redis.call('HGET', KEYS[1], 'capacity') ~= ARGV[2] then return end
+redis.call('HSET', KEYS[1], 'capacity', before)
 """
 _SET = EVEN_WHERE_FULL + "return redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])"
 

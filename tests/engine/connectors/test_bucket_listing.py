@@ -13,7 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workers.engine.connectors.bucket_listing import BucketAddress, ListedObject, NotListed, _headers, _quoted, objects_of
+from workers.engine.connectors.bucket_listing import (
+    BucketAddress,
+    ListedObject,
+    NotListed,
+    _headers,
+    _quoted,
+    objects_of,
+)
 from workers.engine.connectors.contract import SourceAway, SourceRefused
 from workers.engine.connectors.file_stores import Bucket, FileGone, ListedFile
 
