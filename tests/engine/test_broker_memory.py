@@ -178,7 +178,7 @@ def test_a_channel_is_weighed_by_all_of_its_blocks(broker, forged):
     channels, names = Channels(broker), ["late", "modest"]
     for channel in names:
         channels.open_channel(channel, schema_json="{}", readers=["r"], capacity=256)
-    sizes = {"late": [10] * 6 + [600_000] * 40, "modest": [600_000] * 3}
+    sizes = {"late": [3_000] * 6 + [600_000] * 40, "modest": [600_000] * 3}
     if forged:  # by a slot that an intruder has: others are bounded all the same
         names.append("a")
         broker.set(keys.meta("a"), "no channel")
