@@ -172,6 +172,25 @@ def test_who_fills_the_broker_waits_and_nobody_else(slot, broker):
         assert [held_by(channel) for channel in large] == [b""] * 3
 
 
+@pytest.mark.parametrize("forged", [False, True], ids=["", "beside what is no channel"])
+def test_a_channel_is_weighed_by_all_of_its_blocks(broker, forged):
+    """The first are small and nobody reads them: no channel of others is taken for the largest."""
+    channels, names = Channels(broker), ["late", "modest"]
+    for channel in names:
+        channels.open_channel(channel, schema_json="{}", readers=["r"], capacity=256)
+    sizes = {"late": [3_000] * 6 + [600_000] * 40, "modest": [600_000] * 3}
+    if forged:  # by a slot that an intruder has: others are bounded all the same
+        names.append("a")
+        broker.set(keys.meta("a"), "no channel")
+        sizes["a"] = [600_000] * 45
+    with bounded(broker, more_mb=70 if forged else 40), deleted(broker, [keys.channel(name) for name in names]):
+        for channel, blocks in sizes.items():
+            for size in blocks:
+                broker.xadd(keys.channel(channel), {"b": b"b" * size})
+        assert bound_largest(broker) == ["late"]
+    broker.delete(keys.meta("a"))
+
+
 @contextmanager
 def deleted(broker: redis.Redis, names: list[str]) -> Iterator[None]:
     """These keys are gone at the end."""

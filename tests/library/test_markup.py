@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from xml.etree import ElementTree
+from xml.parsers import expat
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from workers.library import registry
 from workers.library.config import InvalidConfig
-from workers.library.markup import XML_DOCUMENT, read_records, wanted_values, xml_document_check
+from workers.library.markup import XML_DOCUMENT, _Reader, read_records, wanted_values, xml_document_check
 from workers.library.outside import typed
 
 SIRI = """<?xml version="1.0"?><s:Siri xmlns:s="urn:siri" version="2.0"><s:Delivery><Stamp>12:00</Stamp>
@@ -39,6 +40,25 @@ def test_without_a_record_paths_go_from_the_root():
 def test_what_cannot_be_read_is_null_or_no_record(text):
     assert read(text, ["b=b"]) == [[None]]
     assert read(text, ["b=b"], "b") == []
+
+
+@pytest.mark.parametrize("encoding", ["none", "hex", "big5", "utf-16", "iso-8859-1"])
+def test_text_is_read_whatever_bytes_it_says_that_it_was(encoding):
+    """Of some the parser knows nothing: such an event would end its query, again and again."""
+    assert read(f'<?xml version="1.0" encoding="{encoding}"?><a><b>ü</b></a>', ["b=b"]) == [["ü"]]
+
+
+@pytest.mark.parametrize("begin", ["", "<r>"])
+@pytest.mark.parametrize("element", ["<a>", '<a b="" c="">'])
+def test_no_path_is_kept_that_is_longer_than_those_asked_for(begin, element):
+    """Each element below a long name would copy it: 8 MB took minutes."""
+    reader = _Reader(wanted_values({"values": ["v=a/b", "w=a/@b"], "record": "r"}))
+    with pytest.raises(expat.ExpatError):
+        reader.read(f"<x>{begin}<{'n' * 100}>{element * 20}<b")
+    paths = reader._outside + reader._inside
+    assert len(paths) == 22 + bool(begin) and max(map(len, paths)) <= len("a/@b")
+    assert read(f"<x><r><{'n' * 100}><a><b>no</b></a></{'n' * 100}><a><b>yes</b></a></r></x>", ["v=a/b"], "r") == [
+        ["yes"]]
 
 
 NAMES = st.sampled_from("abc")

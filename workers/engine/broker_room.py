@@ -10,6 +10,7 @@ reports, desired states, places of readers) is written at a full broker, too.
 from __future__ import annotations
 
 import itertools
+from contextlib import suppress
 
 import redis
 
@@ -26,12 +27,14 @@ _BOUND = ALONE + """
 local capacity = redis.call('HGET', KEYS[1], 'capacity')
 if not capacity or tonumber(capacity) <= tonumber(ARGV[2]) then return 0 end
 redis.call('HSET', KEYS[2], ARGV[1], capacity)
-return redis.call('HSET', KEYS[1], 'capacity', ARGV[2])
+redis.call('HSET', KEYS[1], 'capacity', ARGV[2])
+return 1
 """
 _UNBOUND = EVEN_WHERE_FULL + """
-local before, capacity = redis.call('HGET', KEYS[2], ARGV[1]), redis.call('HGET', KEYS[1], 'capacity')
+local before = redis.call('HGET', KEYS[2], ARGV[1])
 redis.call('HDEL', KEYS[2], ARGV[1])
-if before and capacity == ARGV[2] then redis.call('HSET', KEYS[1], 'capacity', before) end
+if not before or redis.call('HGET', KEYS[1], 'capacity') ~= ARGV[2] then return end
+redis.call('HSET', KEYS[1], 'capacity', before)
 """
 _SET = EVEN_WHERE_FULL + "return redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])"
 
@@ -88,10 +91,17 @@ def bound_largest(broker: redis.Redis) -> list[str]:
         return []
     waiting = memory.too_large(_channel_sizes(broker), waiting=bound) if is_well_used else frozenset()
     for channel in bound - waiting:
-        broker.eval(_UNBOUND, 2, keys.meta(channel), keys.LARGEST, channel, CROWDED_CAPACITY_BLOCKS)
-    for channel in sorted(waiting):  # a writer that began again has set it anew
-        broker.eval(_BOUND, 2, keys.meta(channel), keys.LARGEST, channel, CROWDED_CAPACITY_BLOCKS)
-    return sorted(waiting - bound)
+        _set_bound(broker, _UNBOUND, channel)
+    now_bound = {channel for channel in waiting if _set_bound(broker, _BOUND, channel)}  # also who has begun again
+    return sorted(now_bound - bound)
+
+
+def _set_bound(broker: redis.Redis, script: str, channel: str) -> bool:
+    """Bound a channel, or let it go; whether it was bounded. What an intruder in a slot has put in place of a channel
+    keeps no other from it."""
+    with suppress(redis.exceptions.ResponseError):
+        return bool(broker.eval(script, 2, keys.meta(channel), keys.LARGEST, channel, CROWDED_CAPACITY_BLOCKS))
+    return False
 
 
 def _channel_sizes(broker: redis.Redis) -> dict[str, int]:
@@ -100,7 +110,7 @@ def _channel_sizes(broker: redis.Redis) -> dict[str, int]:
     names = list(broker.scan_iter(match=f"{prefix}*", count=1_000, _type="stream"))
     pipeline = broker.pipeline(transaction=False)
     for name in names:
-        pipeline.memory_usage(name)
+        pipeline.memory_usage(name, samples=0)  # all of its blocks: the first five may be small, and the rest large
     sizes = zip(names, pipeline.execute() if names else (), strict=True)
     return {name.decode(errors="replace").removeprefix(prefix): size or 0 for name, size in sizes}
 

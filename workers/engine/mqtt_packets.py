@@ -12,6 +12,7 @@ from typing import Any
 from scheduler.model.bounds import CONTROL_BYTES
 
 RECEIVED_BYTES = 1 << 20  # at a time
+MOST_OWED = 65_535  # packets that wait to be taken: there are no more names of messages to be acknowledged
 _KIND, _QOS, _QOS_2 = 0xF0, 0x06, 0x04  # of a packet's first byte
 
 
@@ -53,6 +54,8 @@ def bound_packets(client: Any, *, most_bytes: int = 0) -> None:
 
     def handled() -> Any:
         packet = client._in_packet
+        if len(client._out_packet) > MOST_OWED:  # it asks on and on, and takes no answer
+            raise MalformedPacket("one more, while nothing is taken")
         if not is_message(packet):
             if isinstance(packet["packet"], CutPacket) or packet["command"] & _KIND == MessageType.PUBLISH:
                 raise MalformedPacket("one that nobody asked for")

@@ -57,11 +57,11 @@ class Retried(ABC):
         """Work until asked to stop; whatever it raises, it is called again."""
 
     @abstractmethod
-    def _words_of(self, error: Exception) -> str:
+    def _words_of(self, error: BaseException) -> str:
         """What went wrong, for the people whose task it is, without secrets."""
 
     @abstractmethod
-    def _is_away(self, error: Exception) -> bool:
+    def _is_away(self, error: BaseException) -> bool:
         """Whether the other system does not answer."""
 
     def _run(self) -> None:
@@ -69,7 +69,8 @@ class Retried(ABC):
             began_ms = now_ms()
             try:
                 self._serve()
-            except Exception as error:  # another system may fail in whatever way; the others go on
+            except BaseException as error:  # another system may fail in whatever way, and in Rust by a panic, which
+                # is no Exception; the others go on
                 self._fail(error, ran_ms=now_ms() - began_ms)
                 self._stopping.wait(max(0, self._retry_at_ms - now_ms()) / 1000)
 
@@ -81,7 +82,7 @@ class Retried(ABC):
             self._error, self._retry_at_ms = "", None
         self._state, self._since_ms = state, now_ms()
 
-    def _fail(self, error: Exception, *, ran_ms: int) -> None:
+    def _fail(self, error: BaseException, *, ran_ms: int) -> None:
         self._failures = backoff.failures_after(self._failures, ran_ms=ran_ms if self._state in WORKING else 0)
         self._restarts += 1
         message = self._words_of(error)

@@ -44,6 +44,7 @@ XML_DOCUMENT = TaskType(
 TASK_TYPES = (XML_DOCUMENT,)
 _PATH = re.compile(r"(?:[\w.-]+/)*(?:@?[\w.-]+)")
 DEEPEST = 200  # levels
+_ELSEWHERE = "/"  # a path that is none, as are those below it
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +133,10 @@ class _Reader:
         self._inside: list[str] = []  # paths of those within it
         self._record: list[str | None] | None = None
         self._text: list[list[str] | None] = []  # of each open element within the record, where it is asked for
+        self._longest = max(map(len, [wanted.record, *wanted.places]))
 
     def read(self, text: str) -> None:
-        parser = expat.ParserCreate()
+        parser = expat.ParserCreate("utf-8")  # whatever the text declares: it is text already, and this its bytes
         parser.buffer_text = True
         parser.StartElementHandler, parser.EndElementHandler = self._start, self._end
         parser.CharacterDataHandler, parser.StartDoctypeDeclHandler = self._characters, self._refuse
@@ -146,7 +148,7 @@ class _Reader:
     def _start(self, name: str, attributes: Mapping[str, str]) -> None:
         name = name.rpartition(":")[2]
         if self._record is None:
-            path = "" if not self._outside else f"{self._outside[-1]}/{name}" if self._outside[-1] else name
+            path = self._path(self._outside[-1], name) if self._outside else ""
             if path != self._wanted.record:
                 self._outside.append(path)
                 if len(self._outside) > DEEPEST:
@@ -156,7 +158,7 @@ class _Reader:
             self.records.append(self._record)
             path = ""
         else:
-            path = f"{self._inside[-1]}/{name}" if self._inside[-1] else name
+            path = self._path(self._inside[-1], name)
         self._inside.append(path)
         if len(self._inside) > DEEPEST:
             raise _Refused
@@ -164,6 +166,12 @@ class _Reader:
         for attribute, value in attributes.items():
             attribute = f"@{attribute.rpartition(':')[2]}"
             self._keep(f"{path}/{attribute}" if path else attribute, value)
+
+    def _path(self, outer: str, name: str) -> str:
+        """The path of an element; one that is longer than any that is asked for is not kept, for each element below it
+        would copy it: 8 MB took minutes."""
+        path = f"{outer}/{name}" if outer else name
+        return path if len(path) <= self._longest else _ELSEWHERE
 
     def _characters(self, data: str) -> None:
         if self._text and (parts := self._text[-1]) is not None:

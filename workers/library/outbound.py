@@ -220,11 +220,9 @@ def _resolved(host: str, port: int, until_s: float) -> list[str]:
 
 def _content(answer: http.client.HTTPResponse, most_bytes: int) -> bytes:
     """The body, or one byte more than is wanted of it."""
-    parts: list[bytes] = []
-    length = 0
-    while length <= most_bytes and (part := answer.read1(min(READ_BYTES, most_bytes + 1 - length))):
-        parts.append(part)
-        length += len(part)
+    content = bytearray()
+    while len(content) <= most_bytes and (part := answer.read1(min(READ_BYTES, most_bytes + 1 - len(content)))):
+        content += part  # a list of parts would take twenty times as much of who sends two bytes at a time
     if answer.length == 0:
         answer.read()  # nothing: only this lets the connection be used again
-    return b"".join(parts)
+    return bytes(content)

@@ -79,7 +79,9 @@ SCHEMAS = {
     14: {"schema": json.dumps(doubled(40))}, 15: {"schema": json.dumps(deep_by_names(3_000))},
     16: {"schema": json.dumps(deep(300))},
     17: {"schema": json.dumps(record(("n", {"type": "map", "values": "null"})))},
-    18: {"schema": json.dumps(record(("n", {"type": "array", "items": "boolean"})))}}
+    18: {"schema": json.dumps(record(("n", {"type": "array", "items": "boolean"})))},
+    19: {"schema": json.dumps({**ORDERS, "namespace": "n" * 501})},
+    20: {"schema": json.dumps(record(("f", {"type": "fixed", "size": 1, "name": "n" * 501})))}}
 
 
 class Server(HTTPServer):
@@ -174,8 +176,8 @@ def test_of_many_schemas_those_that_fit_are_kept_and_others_asked_for_again(
     (HEADER.pack(0, 13) + b"x" * 20_000, "more than 2,500,000 values"),
     (HEADER.pack(0, 14), "more than 2,500,000 values"),
     (HEADER.pack(0, 15) + b"\2" * 4, "more than 64 levels"), (HEADER.pack(0, 16) + b"\0", "more than 64 levels"),
-    (HEADER.pack(0, 18) + b"\1" * 2_600_000, "more than 2,500,000 values")],
-    ids=range(17))
+    (HEADER.pack(0, 18) + b"\1" * 2_600_000, "more than 2,500,000 values"),
+    *((HEADER.pack(0, number) + b"\0", "more than 500 characters") for number in (19, 20))], ids=range(19))
 def test_what_cannot_be_read_says_why(registry: Registry, body: bytes, why: str) -> None:
     for _ in range(2):
         with pytest.raises(UnreadableMessage, match=why):

@@ -19,6 +19,7 @@ from paho.mqtt.properties import Properties, VariableByteIntegers
 
 from scheduler.contracts.offsets import START
 from scheduler.model.bounds import PACKET_BYTES
+from workers.engine import mqtt_packets
 from workers.engine.connectors import mqtt_source
 from workers.engine.connectors.contract import MOST_BYTES, MOST_MESSAGES, Message, Opening, SourceAway, SourceRefused
 from workers.engine.connectors.formats import SAMPLE_BYTES
@@ -230,6 +231,17 @@ def test_while_a_source_waits_a_server_that_sends_on_fills_no_memory(monkeypatch
         assert 0 < len(reader._got) <= MOST_MESSAGES and reader._got_bytes <= MOST_BYTES + len(flood)
         assert reader.poll(1).messages, "and what came is given"
         reader._client.disconnect()
+
+
+def test_a_server_that_takes_no_answers_fills_no_memory_with_them(monkeypatch):
+    monkeypatch.setattr(mqtt_packets, "MOST_OWED", 100)
+    with serving(b"\xc0\0", again=True) as port:  # PINGREQ
+        reader = reader_of(port)
+        reader._client.socket().setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)
+        with pytest.raises(SourceAway, match="protocol"):
+            for _ in range(100_000):
+                reader._turn(0)
+        assert len(reader._client._out_packet) <= 101
 
 
 def test_an_encrypted_server_is_read_by_certificates_of_both_sides(encrypted, authority, monkeypatch):

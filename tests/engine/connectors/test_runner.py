@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from workers.engine import retried
 from workers.engine.connectors.contract import Message, Polled
 from workers.engine.connectors.formats import MessageLayout
 from workers.engine.connectors.source_runner import HostedSource, Runner
@@ -42,3 +45,27 @@ def test_a_position_that_moved_on_without_an_event_is_written_once() -> None:
     assert [runner._take(reader, 0) for _ in polls] == [0, 0, 0, 1, 0, 1, 0, 0]
     assert store.writes == [(0, {"at": 1}), (1, {"at": 2}), (1, None), (0, {"at": 3})]
     assert reader.written_times == 4
+
+
+class Panic(BaseException):
+    """What a library in Rust raises where it panics."""
+
+
+@pytest.mark.parametrize("error", [Panic("it broke"), ValueError("it broke")])
+def test_whatever_ends_a_source_it_is_told_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    monkeypatch.setattr(retried.backoff, "delay_ms", lambda _: 0)
+    runner = Runner(HostedSource("t", MessageLayout(), 0, None, dict), Store(), token=1)
+    failures = iter([error, error])
+
+    def serve() -> None:
+        for failure in failures:
+            raise failure
+        runner.stop()
+
+    monkeypatch.setattr(runner, "_serve", serve)
+    runner._run()
+    report = runner.report()
+    assert (report.state, report.restarts, report.error) == (
+        retried.RETRYING, 2, f"{type(error).__name__}: it broke")

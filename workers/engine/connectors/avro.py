@@ -26,6 +26,7 @@ USUAL_PORT = 8081
 DEADLINE_S = 10.0
 LARGEST_SCHEMA_BYTES = 1 << 20
 MOST_SCHEMA_BYTES = 4 << 20  # of the schemas that are kept, as texts; they take some twenty times as much
+NAME_CHARACTERS = 500  # each type that a schema names takes its own name and that of its space
 LEAST_BYTES = {"null": 0, "float": 4, "double": 8}  # of a value; of other simple types 1
 HEADER = struct.Struct(">bI")
 
@@ -97,7 +98,7 @@ class Registry:
                 raise UnreadableMessage(f"has schema {number}, which refers to other schemas")
             _bound_decimals()
             try:
-                schema = fastavro.parse_schema(json.loads(document["schema"]))
+                schema = fastavro.parse_schema(_with_short_names(json.loads(document["schema"])))
             except Exception as error:
                 raise UnreadableMessage(f"has schema {number}, which is no Avro schema: {str(error)[:200]}") from None
             known = schema, SchemaLimits(schema)
@@ -134,6 +135,20 @@ class Registry:
             raise SourceAway(f"The schema registry answers {answer.status}, and no schema.",
                              remedy="See whether “registry” is its address. It is tried again by itself.")
         return document
+
+
+def _with_short_names(document: Any) -> Any:
+    """A schema, unless names in it are so long that, written out for each of its types, they fill the memory: those of
+    1 MB took 4 GB."""
+    parts = [document]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict) and "type" in part and max(
+                len(str(part.get(name, ""))) for name in ("name", "namespace")) > NAME_CHARACTERS:
+            raise ValueError(f"a name has more than {NAME_CHARACTERS} characters")
+        if isinstance(part, dict | list):
+            parts += part.values() if isinstance(part, dict) else part
+    return document
 
 
 class BoundedDecimal:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from urllib.parse import quote, unquote
-from xml.etree import ElementTree
+from xml.parsers import expat
 
 from workers.library.outbound import HttpAnswer, Line, Unanswered, WrongAddress
 
@@ -26,6 +26,8 @@ PAGE_S = 30.0
 MOST_PAGES = 100_000  # a hundred million keys
 MOST_IDLE_PAGES = 20  # in a row that say that more is to come, and bring no other key than the last
 PAGE_BYTES = 16 << 20  # a thousand keys of 1,024 bytes, each written as up to three
+VALUE_CHARACTERS = 4_096  # of a key as it is written, of a tag and of what stands beside it
+MOST_SIZE = 1 << 63  # bytes of an object
 _NOTHING = hashlib.sha256(b"").hexdigest()
 
 
@@ -155,22 +157,66 @@ def _quoted(text: str) -> str:
     return quote(text, safe="-_.~")
 
 
-class _WithoutTypes(ElementTree.TreeBuilder):
-    """Refuses document types: their entities make a hundred times what was sent."""
+class _PageReader:
+    """Keeps the values of a page's objects, and what the next page is asked for by. Names are read without the space
+    that they are of: a parser that tells spaces apart copies the space's name for each element, however long that is.
+    """
 
-    def doctype(self, *_: object) -> None:
-        raise ValueError("a document type")
+    def __init__(self) -> None:
+        self.objects: list[ListedObject] = []
+        self.token = ""
+        self._values: dict[str, str] = {}  # of the object that is read
+        self._path: list[str] = []
+        self._parser = expat.ParserCreate("utf-8")  # whatever the page declares: no other is S3's
+        self._parser.buffer_text = True
+        self._parser.StartElementHandler, self._parser.EndElementHandler = self._begin, self._end
+        self._parser.CharacterDataHandler, self._parser.StartDoctypeDeclHandler = self._add, self._refuse
+
+    def read(self, body: bytes) -> None:
+        """Read a page; ``ExpatError`` or ``ValueError`` where it is none."""
+        self._parser.Parse(body, True)
+
+    def _refuse(self, *_: object) -> None:
+        raise ValueError("a document type: its entities make a hundred times what was sent")
+
+    def _begin(self, name: str, _: object) -> None:
+        self._path.append(name.rpartition(":")[2] if len(self._path) < 3 else "")
+        if len(self._path) == 2 and self._path[1] == "Contents":
+            self._values = {}
+
+    def _add(self, text: str) -> None:
+        match self._path:
+            case [_, "NextContinuationToken"]:
+                self.token = _longer(self.token, text)
+            case [_, "Contents", "Key" | "Size" | "LastModified" | "ETag" as name]:
+                self._values[name] = _longer(self._values.get(name, ""), text)
+
+    def _end(self, _: str) -> None:
+        if self._path[1:] == ["Contents"]:
+            self.objects.append(_listed(self._values))
+        self._path.pop()
+
+
+def _longer(before: str, text: str) -> str:
+    if len(before) + len(text) > VALUE_CHARACTERS:
+        raise ValueError("too long")
+    return before + text
+
+
+def _listed(values: dict[str, str]) -> ListedObject:
+    size = int(values.get("Size", "0"))
+    if not 0 <= size < MOST_SIZE:
+        raise ValueError("no size")
+    return ListedObject(
+        unquote(values.get("Key", "")), size,
+        int(datetime.fromisoformat(values.get("LastModified", "")).timestamp() * 1000), values.get("ETag", ""))
 
 
 def _page(answer: HttpAnswer) -> tuple[list[ListedObject], str | None]:
     """The objects of a page, and what the next one is asked for by; None behind the last."""
+    page = _PageReader()
     try:
-        root = ElementTree.fromstring(answer.body, ElementTree.XMLParser(target=_WithoutTypes()))
-        space = root.tag.removesuffix("ListBucketResult")
-        objects = [ListedObject(
-            unquote(entry.findtext(f"{space}Key", "")), int(entry.findtext(f"{space}Size", "0")),
-            int(datetime.fromisoformat(entry.findtext(f"{space}LastModified", "")).timestamp() * 1000),
-            entry.findtext(f"{space}ETag", "")) for entry in root.iter(f"{space}Contents")]
-    except (ElementTree.ParseError, ValueError):
+        page.read(answer.body)
+    except (expat.ExpatError, ValueError, OverflowError):
         raise NotListed from None
-    return objects, root.findtext(f"{space}NextContinuationToken") or None
+    return page.objects, page.token or None

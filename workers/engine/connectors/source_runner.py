@@ -114,23 +114,23 @@ class Runner(Retried):
         reader.written()
         return len(decoded.rows)
 
-    def _fail(self, error: Exception, *, ran_ms: int) -> None:
+    def _fail(self, error: BaseException, *, ran_ms: int) -> None:
         self.is_overtaken = isinstance(error, SourceOvertaken)
         super()._fail(error, ran_ms=ran_ms)
 
-    def _words_of(self, error: Exception) -> str:
+    def _words_of(self, error: BaseException) -> str:
         return words_of(error)
 
-    def _is_away(self, error: Exception) -> bool:
+    def _is_away(self, error: BaseException) -> bool:
         return isinstance(error, SourceAway)
 
 
-def words_of(error: Exception) -> str:
+def words_of(error: BaseException) -> str:
     """What went wrong, for the people whose source it is, without secrets."""
     return redacted(_words(error))
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     match error:
         case WeirError():
             return error.full_message

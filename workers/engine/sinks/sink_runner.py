@@ -211,10 +211,10 @@ class SinkRunner(Retried):
             self.sink.channel, position=self._position, taken=taken, passed=passed, now_ms=now_ms(),
             place=self._place, held=self._kept)
 
-    def _words_of(self, error: Exception) -> str:
+    def _words_of(self, error: BaseException) -> str:
         return redacted(_words(error))
 
-    def _is_away(self, error: Exception) -> bool:
+    def _is_away(self, error: BaseException) -> bool:
         return isinstance(error, SinkAway)
 
 
@@ -223,7 +223,7 @@ def column_names(schema_json: str) -> list[str]:
     return [field["name"] for field in json.loads(schema_json)["fields"]]
 
 
-def _words(error: Exception) -> str:
+def _words(error: BaseException) -> str:
     """What went wrong, for the people whose sink it is."""
     match error:
         case InvalidConfig():
