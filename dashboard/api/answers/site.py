@@ -59,6 +59,7 @@ class TaskTypeRow(Answer):
     passes_key: bool
     by_marks: str | None
     across_keys: str | None
+    several_streams: bool
     opens: bool
     effects: list[str] | None
     connector: str | None
