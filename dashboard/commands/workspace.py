@@ -68,7 +68,7 @@ def make_workspace(*, logins: Path) -> list[str]:
 
 
 def _was_interrupted() -> bool:
-    """Whether the first start ended before its sample was approved: nobody has come in since, so it is nobody's else."""
+    """Whether the first start ended before its sample was approved, and nobody has come in since."""
     return not User.objects.filter(last_login__isnull=False).exists() and (
         [proposal.status in (COMPUTING, PENDING) for proposal in Proposal.objects.all()[:2]] == [True])
 

@@ -57,9 +57,9 @@ class TaskTypeRow(Answer):
     movable_state: bool
     by_key: bool
     passes_key: bool
+    several_streams: bool
     by_marks: str | None
     across_keys: str | None
-    several_streams: bool
     opens: bool
     effects: list[str] | None
     connector: str | None
