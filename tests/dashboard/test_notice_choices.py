@@ -51,6 +51,7 @@ def test_those_who_may_approve_are_asked_once(addressed: World) -> None:
     client.force_login(addressed.abe)
     page = client.get(f"/proposals/{proposal.pk}/").text
     does = re.search(r'data-part="summary">([^<]+)<', page)[1]
+    assert re.search(r"1 step, reversible|\d+ steps, each reversible", page)
     price = re.search(r"[^>]+ an hour for CPU", page)[0]
     assert all(f"{does}; {price}." in row.payload["text"] for row in Delivery.objects.filter(channel="email"))
     before = Delivery.objects.count()
