@@ -74,9 +74,7 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
         "touched_more": max(0, plan.touched_count - len(plan.touched)),
         "refined": refined,
         "price": asdict(plan.price) if plan.price else None,
-        "counts": {"started": len(plan.started),
-                   "reused": len({*plan.reused} - {*plan.rested} - {*plan.resumed}), "stopped": len(plan.stopped),
-                   "resumed": len(plan.resumed), "rested": len(plan.rested)},
+        "counts": counts_of(plan),
         "why": plan.why,
         "notes": list(plan.notes),
         "bundles": bundles_of(plan, names),
@@ -85,6 +83,12 @@ def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
         "bill_changes": _bill_changes(plan),
         "version": version_change(proposal, plan),
     }
+
+
+def counts_of(plan: Plan) -> dict[str, int]:
+    """How many tasks a plan starts, leaves, stops, resumes and lays to rest."""
+    return {"started": len(plan.started), "reused": len({*plan.reused} - {*plan.rested} - {*plan.resumed}),
+            "stopped": len(plan.stopped), "resumed": len(plan.resumed), "rested": len(plan.rested)}
 
 
 def _bill_changes(plan: Plan) -> list[dict[str, Any]]:

@@ -10,12 +10,13 @@ from typing import Any
 from django.conf import settings
 
 from dashboard import jobs
+from dashboard.approvals.difference import counts_of
 from dashboard.approvals.lifecycle import DONE, OPEN, PENDING
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.version_changes import names_in
 from dashboard.operations.live_view.handover_pauses import expected_pause_ms
 from dashboard.plans.selectors import plan_of
-from scheduler.model.cost_figures import money_text
+from scheduler.model.cost_figures import money_change, money_text
 from scheduler.model.plan import Plan
 from scheduler.model.plan_kinds import PLAN_KINDS, UNDISTURBED, PlanKind
 from scheduler.step_kinds import kind_of
@@ -58,6 +59,19 @@ def counts_in_words(counts: Mapping[str, int], kind: PlanKind) -> str:
     return ", ".join(
         f"{number} {'' if index else 'task ' if number == 1 else 'tasks '}{deed}"
         for index, (number, deed) in enumerate(parts)) or "No task changes"
+
+
+def plan_in_words(plan: Plan) -> str:
+    """What a plan does and costs, in a sentence: as the decision on a proposal's page begins."""
+    words = counts_in_words(counts_of(plan), PLAN_KINDS[plan.kind])
+    if plan.price is None:
+        return f"{words}."
+    error = plan.price.cores_error * settings.CORE_HOUR_PRICE
+    words += f"; {money_change(plan.price.money_per_hour_delta, error)} {settings.CURRENCY} an hour for CPU"
+    if plan.price.slots_kept:
+        words += (f", {plan.price.slots_kept} slot{'s' * (plan.price.slots_kept != 1)} kept "
+                  f"({money_change(plan.price.slots_per_hour_delta)} {settings.CURRENCY} an hour of capacity)")
+    return f"{words}."
 
 
 def pause_of(plan: Plan | None) -> str:

@@ -14,6 +14,7 @@ from django.urls import reverse
 from dashboard.approvals.demands import ROLES
 from dashboard.approvals.lifecycle import EXECUTING, FAILED, REJECTED, ROLLED_BACK, UNPLANNABLE
 from dashboard.approvals.models import Ask, Comment, Proposal, Review
+from dashboard.approvals.review_decisions import plan_in_words
 from dashboard.outbox.models import Endpoint
 from dashboard.outbox.notice_choices import (
     DECISION,
@@ -25,6 +26,7 @@ from dashboard.outbox.notice_choices import (
     webhook_delivery,
 )
 from dashboard.outbox.sending import enqueue
+from dashboard.plans.selectors import plan_of
 from dashboard.teams.models import Team, User
 from dashboard.teams.permissions import viewer_of
 from scheduler.alerting.alert_values import INFO
@@ -40,14 +42,16 @@ _QUOTED = 300  # characters of a comment in a message
 def ask_reviewers(proposal: Proposal, demands: Mapping[Ask, DemandStatus]) -> None:
     """Tell those whose approval a proposal lacks that it waits for them; each of them once for each team.
 
-    ``demands`` is what its teams demand, and how far that is met.
+    ``demands`` is what its teams demand, and how far that is met. The message says what the plan does and costs.
     """
+    plan = plan_of(proposal.plan) if any(met.missing for met in demands.values()) else None
     for each, met in demands.items():
         if not met.missing:
             continue
         notice = _notice(
             proposal, REVIEW, f"review:{proposal.pk}:{each.team_id}",
-            f"{_name(proposal)} by {proposal.author_name} needs an approval of {each.team.name}", team=each.team)
+            f"{_name(proposal)} by {proposal.author_name} waits for an approval by {each.team.name}",
+            plan_in_words(plan) if plan else "", team=each.team)
         members = User.objects.filter(
             memberships__team=each.team, memberships__role__gte=ROLES[each.role], is_active=True).order_by("pk")
         _tell([user for user in members if not proposal.is_of(user.pk) and _sees(user, proposal)], REVIEW, notice)

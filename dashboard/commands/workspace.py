@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import transaction
 
 from dashboard import jobs
-from dashboard.approvals.lifecycle import PENDING
+from dashboard.approvals.lifecycle import COMPUTING, PENDING
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import approve_proposal, prepare_proposal, submit_dataflow
 from dashboard.catalog.models import DataflowRecord
@@ -60,11 +60,17 @@ def make_workspace(*, logins: Path) -> list[str]:
             _write_logins(logins, [_add(person, teams) for person in PEOPLE])
         lines += [f"team {team.name}" for team in teams.values()] + [f"user {person.username}" for person in PEOPLE]
     team = Team.objects.filter(slug=TEAM).first()
-    if team is not None and not DataflowRecord.objects.exists():
+    if team is not None and (not DataflowRecord.objects.exists() or _was_interrupted()):
         proposal = _run_first_sample(team)
         if proposal is not None:
             lines.append(f"dataflow {proposal.dataflow.name}: {proposal.status}")
     return lines
+
+
+def _was_interrupted() -> bool:
+    """Whether the first start ended before its sample was approved, and nobody has come in since."""
+    return not User.objects.filter(last_login__isnull=False).exists() and (
+        [proposal.status in (COMPUTING, PENDING) for proposal in Proposal.objects.all()[:2]] == [True])
 
 
 def _add(person: SampleUser, teams: dict[str, Team]) -> dict[str, str]:
@@ -86,7 +92,10 @@ def _write_logins(path: Path, logins: list[dict[str, str]]) -> None:
 
 
 def _run_first_sample(team: Team) -> Proposal | None:
-    """Submit, plan and approve through the same services as anybody; planned here, because Celery is not up yet."""
+    """Submit, plan and approve through the same services as anybody; planned here, because Celery is not up yet.
+
+    It goes on where an earlier start was interrupted.
+    """
     sample = next((sample for sample in jobs.samples() if sample["slug"] == FIRST_SAMPLE), None)
     if sample is None:
         return None
@@ -94,7 +103,8 @@ def _run_first_sample(team: Team) -> Proposal | None:
     approver = User.objects.filter(username=APPROVER).first()
     if author is None or approver is None:  # an installation that has people of its own
         return None
-    submitted = submit_dataflow(actor=author, team=team, text=sample["text"], format="yaml")
+    submitted = Proposal.objects.filter(author=author, status__in=(COMPUTING, PENDING)).first() or submit_dataflow(
+        actor=author, team=team, text=sample["text"], format="yaml")
     proposal = prepare_proposal(proposal_id=submitted.pk)
     if proposal.status != PENDING:
         return proposal

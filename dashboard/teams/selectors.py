@@ -57,6 +57,13 @@ def members(team: Team) -> QuerySet[Membership]:
     return team.memberships.select_related("user").order_by("user__username")
 
 
+def admins_to_ask(viewer: Viewer) -> list[str]:
+    """The admins of the viewer's teams, each with its team: who may give the viewer another role."""
+    admins = Membership.objects.filter(team__in=viewer.team_ids, role=Role.ADMIN, user__is_active=True)
+    return [f"{admin.user.username} ({admin.team.name})" for admin in admins.select_related("user", "team").order_by(
+        "team__name", "user__username")]
+
+
 def tokens_for(viewer: Viewer) -> QuerySet[ApiToken]:
     """The tokens that a viewer may revoke, newest first: the own ones, or everybody's as administrator."""
     tokens = ApiToken.objects.select_related("user").order_by("-created", "-pk")

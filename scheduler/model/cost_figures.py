@@ -73,6 +73,29 @@ def money_text(value: float, *, error: float = 0.0) -> str:
     return f"{value + 0.0:.{digits}f}" if error or size >= 1 else f"{value:.{digits}f}".rstrip("0").rstrip(".")
 
 
+def money_signed(value: float, error: float = 0.0) -> str:
+    """What an hour costs more or less, with its sign, and with as many digits as its error leaves.
+
+    Examples
+    --------
+    >>> money_signed(0.0123), money_signed(-0.0123)
+    ('+0.012', '-0.012')
+    """
+    text = money_text(value, error=error)
+    return text if text.startswith("-") else f"+{text}"
+
+
+def money_change(value: float, error: float = 0.0) -> str:
+    """The same with its error behind it, where there is one.
+
+    Examples
+    --------
+    >>> money_change(0.0123, 0.004)
+    '+0.012 ± 0.004'
+    """
+    return f"{money_signed(value, error)}{f' ± {money_text(error, error=error)}' if error else ''}"
+
+
 @dataclass(frozen=True, slots=True)
 class CostMeter(FiniteFigures):
     """What a running task was seen to take, with its part of its query and of the slot's driver; a dynamic one has one

@@ -10,7 +10,7 @@ async function refresh(nav) {
     const { count } = await fetchJson(nav.dataset.alertCount);
     for (const badge of document.querySelectorAll('[data-counts="alerts"]')) {
       badge.textContent = count;
-      badge.title = `${count} fire, and nobody has acknowledged them`;
+      badge.title = `${count} to acknowledge`;
       badge.hidden = count === 0;
     }
   } catch {

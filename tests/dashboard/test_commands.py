@@ -11,6 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
+from django.utils import timezone
 
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
@@ -55,6 +56,26 @@ def test_a_second_call_changes_nothing(db, settings, tmp_path: Path, first_sampl
     before = (tmp_path / "logins.json").read_bytes(), load_estate(), User.objects.count()
     workspace.make_workspace(logins=tmp_path / "logins.json")
     assert ((tmp_path / "logins.json").read_bytes(), load_estate(), User.objects.count()) == before
+
+
+@pytest.mark.parametrize("service", ["prepare_proposal", "approve_proposal"])
+@pytest.mark.parametrize("somebody_came", [False, True])
+def test_a_first_start_that_was_killed_is_finished_by_the_next_unless_somebody_came_in(
+    db, settings, tmp_path: Path, first_sample, monkeypatch: pytest.MonkeyPatch, service: str, somebody_came: bool
+):
+    settings.DATA_DIR = tmp_path
+
+    def killed(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(workspace, service, killed)
+        workspace.make_workspace(logins=tmp_path / "logins.json")
+    before = Proposal.objects.get().status
+    if somebody_came:
+        User.objects.filter(username="carla").update(last_login=timezone.now())
+    workspace.make_workspace(logins=tmp_path / "logins.json")
+    assert Proposal.objects.get().status == (before if somebody_came else "executing")
 
 
 def test_an_installation_with_people_of_its_own_gets_no_sample_people(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.core import mail
+from django.test import Client
 from django.utils import timezone
 
 from dashboard.approvals import services
@@ -43,8 +45,15 @@ def proposed(world: World) -> Proposal:
 
 def test_those_who_may_approve_are_asked_once(addressed: World) -> None:
     proposal = proposed(addressed)
-    reviewers = {name for name, subject in mails() if "needs an approval of City" in subject}
+    reviewers = {name for name, subject in mails() if "waits for an approval by City" in subject}
     assert reviewers and reviewers.isdisjoint({"ana", "vera", "mo"})
+    client = Client()
+    client.force_login(addressed.abe)
+    page = client.get(f"/proposals/{proposal.pk}/").text
+    does = re.search(r'data-part="summary">([^<]+)<', page)[1]
+    assert re.search(r"1 step, reversible|\d+ steps, each reversible", page)
+    price = re.search(r"[^>]+ an hour for CPU", page)[0]
+    assert all(f"{does}; {price}." in row.payload["text"] for row in Delivery.objects.filter(channel="email"))
     before = Delivery.objects.count()
     ask_reviewers(proposal, demands_of(proposal, at=timezone.now()))
     assert Delivery.objects.count() == before

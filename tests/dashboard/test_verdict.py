@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -74,9 +75,10 @@ def an_alert_outlives_its_finding(world: World, record: DataflowRecord, monkeypa
 
 
 def told(client: Client, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """The verdict in every place that gives one, as a state or in words."""
+    """The verdict in every place that gives one, as a state or in words; and the words for states of its parts."""
     estate, wall, problems = (client.get(path).text for path in ("/", "/wall/", "/problems/"))
     call_command("estate")
+    lines = capsys.readouterr().out.splitlines()
     return {
         "estate": re.search(r'id="health" data-health="(\w+)"', estate)[1],
         "wall": re.search(r'id="wall-health" data-refresh data-health="(\w+)"', wall)[1],
@@ -85,7 +87,14 @@ def told(client: Client, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
             re.search(r'id="health-title">Health</h2><span class="chip[^"]*">([^<]+)<', estate)[1],
             re.search(r"<h1>Problems</h1><span class=\"chip[^\"]*\">([^<]+)<", problems)[1],
             re.search(r"<strong>([^<]+)</strong>", wall)[1],
-            capsys.readouterr().out.splitlines()[-1].rstrip(".")},
+            lines[-1].rstrip(".")},
+        "slots": (
+            re.findall(r'class="slot" aria-label="Slot ([^"]+)">.*?<span class="chip[^>]*>([^<]+)<', estate),
+            [tuple(re.match("slot ([^:]+): ([^,]+),", line).groups()) for line in lines if line.startswith("slot ")]),
+        "dataflows": (
+            re.findall(r'id="row-.*?</th>\s*<td><span class="chip[^>]*>([^<]+)<', estate, re.DOTALL),
+            [line.rpartition(": ")[2] for line in lines if line.startswith("dataflow ")]),
+        "problems": Counter(line.partition(":")[0] for line in lines if line.startswith(("problem:", "note:"))),
     }
 
 
@@ -106,6 +115,10 @@ def test_every_place_says_the_same(
 
     places = told(client, capsys)
 
+    for part in ("slots", "dataflows"):
+        page, command = places.pop(part)
+        assert page == command and page, part
+    assert places.pop("problems") == ({words.split()[1]: 1} if words != "All well" else {})
     assert places == {"estate": state, "wall": state, "readyz": state, "words": {words}}
     health = client.get("/api/estate").json()["health"]
     assert sum(row["severity"] != "note" for row in health.values()) == int(state in ("bad", "warn"))

@@ -71,8 +71,12 @@ def test_the_editor_is_told_what_a_document_would_reuse(world: World, client_of:
 
 
 def test_whoever_cannot_submit_is_told_what_is_missing(client_of: ClientOf) -> None:
-    assert "may-not-submit" in Markup(client_of("vera").get("/dataflows/new").text).notes
-    assert "may-not-submit" not in Markup(client_of("carla").get("/dataflows/new").text).notes
+    viewer, engineer = client_of("vera"), client_of("carla")
+    page = viewer.get("/dataflows/new").text
+    assert "may-not-submit" in Markup(page).notes and "Ask dev (City) for it." in page
+    assert "may-not-submit" not in Markup(engineer.get("/dataflows/new").text).notes
+    for path in ("/", "/dataflows/"):
+        assert ['data-place="new"' in client.get(path).text for client in (viewer, engineer)] == [False, True], path
 
 
 def test_another_person_approves_and_it_is_enacted(world: World, client_of: ClientOf) -> None:

@@ -289,6 +289,28 @@ def test_what_two_pages_tell_is_the_same(
             assert own <= pages or row["part"] == "query", "its own page says so, too; of a query with more detail"
 
 
+def test_a_finding_leads_to_its_cause_from_every_list(
+    world: World, client_of: ClientOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    things_go_wrong(world, filled(world, FEW), monkeypatch)
+    client = client_of("root")
+    slots = [slot.name for slot in load_estate().slots]
+
+    def leads(path: str) -> dict[str, str]:
+        """The first link of each finding of a page."""
+        return {element.attributes["data-finding"] or "": (element.values("href") or [""])[0]
+                for element in Markup(client.get(path).text).having("data-finding")}
+
+    on_estate = leads("/")
+    assert {key.partition("/")[0] for key in on_estate} >= {"slot", "channel", "limit"}, on_estate
+    for key, link in on_estate.items():
+        part, _, name = key.partition("/")
+        assert part != "alert" or link == f"/alerts/#alert-{name}"
+        assert part in ("worker", "broker") or client.get(link).status_code == 200, key
+    for path in ("/estate/nodes/n1", *(f"/estate/slots/{name}" for name in slots)):
+        assert (on_page := leads(path)).items() <= on_estate.items() and on_page, path
+
+
 def test_the_documents_tell_the_same_of_what_they_share(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

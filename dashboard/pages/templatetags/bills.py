@@ -7,23 +7,12 @@ from typing import Any
 
 from django import template
 
-from scheduler.model.cost_figures import CostFigure, money_text
+from scheduler.model.cost_figures import CostFigure, money_change, money_signed, money_text
 
 register = template.Library()
 register.filter("money_text", money_text)
-
-
-@register.filter
-def money_signed(value: float, error: float = 0.0) -> str:
-    """What an hour costs more or less, with its sign, and with as many digits as its error leaves."""
-    text = money_text(value, error=error)
-    return text if text.startswith("-") else f"+{text}"
-
-
-@register.filter
-def money_change(value: float, error: float = 0.0) -> str:
-    """The same with its error behind it, where there is one."""
-    return f"{money_signed(value, error)}{f' ± {money_text(error, error=error)}' if error else ''}"
+register.filter(money_signed)
+register.filter(money_change)
 
 
 @register.filter

@@ -20,8 +20,8 @@ from dashboard.operations.live_view.live_documents import MOVING
 from dashboard.pages.sections import PEOPLE, SECTIONS, Section, page_at, section_at
 from dashboard.pages.templatetags.weir import chip
 from dashboard.profiles import selectors as profiles
+from dashboard.teams import selectors as membership_selectors
 from dashboard.teams.models import Role
-from dashboard.teams.selectors import teams
 
 register = template.Library()
 URGENT = ("proposals", "alerts")  # what waits there is counted at its section, too
@@ -42,13 +42,13 @@ def nav_state(context: dict[str, Any]) -> dict[str, Any]:
     firing = sum(alerts.counts(request.viewer).values())
     suggested = profiles.suggested(request.viewer).count()
     counts = {"proposals": (waiting + mentions, _counted(waiting, mentions)),
-              "profiles": (suggested, f"{suggested} wait to be measured again"),
-              "alerts": (firing, f"{firing} fire, and nobody has acknowledged them")}
+              "profiles": (suggested, f"{suggested} to measure again"),
+              "alerts": (firing, f"{firing} to acknowledge")}
     here = section_at(request.path)
     shown = [_shown(section, here, request, counts) for section in SECTIONS]
     memberships = [
         {"team": team.name, "role": Role(request.viewer.roles[team.pk]).label}
-        for team in teams(request.viewer) if team.pk in request.viewer.roles
+        for team in membership_selectors.teams(request.viewer) if team.pk in request.viewer.roles
     ]
     return {"sections": shown, "here": next((section for section in shown if section["current"]), None),
             "memberships": memberships}
@@ -71,7 +71,7 @@ def _shown(
 
 def _counted(waiting: int, mentions: int) -> str:
     """What the number beside *Proposals* counts, in words."""
-    parts = [f"{waiting} wait for your review"] * bool(waiting) + [f"{mentions} mention you"] * bool(mentions)
+    parts = [f"{waiting} to review"] * bool(waiting) + [f"mentions of you: {mentions}"] * bool(mentions)
     return ", ".join(parts)
 
 
@@ -82,6 +82,18 @@ def waiting_for_me(context: dict[str, Any]) -> int:
     if not hasattr(request, "_weir_waiting"):
         request._weir_waiting = approvals.awaiting(request.viewer).count()
     return request._weir_waiting
+
+
+@register.simple_tag(takes_context=True)
+def may_submit(context: dict[str, Any]) -> bool:
+    """Whether the viewer may submit a dataflow for some team."""
+    return context["request"].viewer.has_role_anywhere(Role.ENGINEER)
+
+
+@register.simple_tag(takes_context=True)
+def admins_to_ask(context: dict[str, Any]) -> list[str]:
+    """Who may give the viewer another role."""
+    return membership_selectors.admins_to_ask(context["request"].viewer)
 
 
 @register.simple_tag(takes_context=True)

@@ -12,6 +12,7 @@ from django import template
 from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
+from dashboard.core.state_words import words
 from dashboard.operations.live_view.estate_view import NAMED_BY_ID, view_for
 from dashboard.plans.models import PlanRecord
 from scheduler.adaptation.adaptation_port import AdaptationProblem
@@ -33,16 +34,6 @@ _CHIPS = {
     "bad": {
         "failed", "rejected", "unplannable", "backoff", "gave_up", "silent", "lost", "reject", "stalled", "full",
         "away", "broken", "stuck", "critical", "dead", "missed", "impossible"},
-}
-_WORDS = {
-    "computing": "planning", "pending": "in review", "planned": "in review", "executing": "in progress",
-    "rolling_back": "rolling back", "rolled_back": "rolled back", "unplannable": "no plan possible",
-    "begun": "beginning", "asked": "waits for approval", "enacting": "in progress", "checking": "checking its promise",
-    "withdrawing": "being given up", "kept": "promise kept", "broken": "promise broken", "unchecked": "not checked",
-    "declined": "not done", "stuck": "cannot be taken back",
-    "taking": "being taken",
-    "approve": "approved", "reject": "rejected", "backoff": "failing", "gave_up": "failed",
-    "silent": "not reporting", "spill": "continues from disk", "pause": "is paused", "lose_oldest": "loses the oldest",
 }
 
 _ENDED = {"done": "finished", "failed": "could not finish, still retrying", "rolled_back": "was rolled back"}
@@ -141,6 +132,7 @@ def count(value: float | None) -> str:
 
 
 register.filter("threads", counted_threads)
+register.filter(words)
 
 
 @register.filter
@@ -261,12 +253,6 @@ def with_names(context: template.Context, text: str) -> str:
     if not hasattr(request, "names_of"):
         request.names_of = view_for(request.viewer)
     return request.names_of.in_words(text)
-
-
-@register.filter
-def words(value: str) -> str:
-    """``rolling_back`` as words."""
-    return _WORDS.get(value, str(value).replace("_", " ").replace(".", " "))
 
 
 @register.filter

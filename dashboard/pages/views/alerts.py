@@ -16,7 +16,7 @@ from dashboard.alerts.models import Alert
 from dashboard.catalog.permissions import is_uuid
 from dashboard.operations.live_view.recording import subject_of_part
 from dashboard.pages import flash
-from dashboard.pages.views.elements import element_url
+from dashboard.pages.finding_rows import element_url
 from dashboard.teams.models import Role
 from dashboard.teams.selectors import teams as teams_of
 from scheduler.alerting.alert_values import SEVERITIES

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -38,6 +37,7 @@ from dashboard.operations.services import try_again
 from dashboard.pages import flash, own_data_answers
 from dashboard.pages.editor_words import GUARD_LANGUAGE
 from dashboard.pages.event_table import event_table
+from dashboard.pages.finding_rows import finding_rows, moment_of
 from dashboard.pages.graphs import brought_along, dataflow_graph, pair_graph
 from dashboard.pages.line_changes import line_changes
 from dashboard.pages.value_charts import value_figure
@@ -140,11 +140,6 @@ def found_or_problem(read: Callable[[], list[Any]]) -> tuple[list[Any], WeirErro
         return [], error
 
 
-def moment_of(at_ms: int | None) -> datetime | None:
-    """A time in ms since the epoch."""
-    return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, tz=UTC)
-
-
 @require_safe
 @operations.one_look()
 def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
@@ -167,9 +162,9 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "versions": catalog.versions(record)[:catalog.VERSIONS_SHOWN],
         "entries": trail.entries_of(record, *proposals[:10])[:30],
         "failing": failures(request.viewer, dataflow_id), "may_try_again": may,
-        "findings": [
+        "findings": finding_rows(
             row for row in live["health"].values()
-            if row["severity"] != "note" and not (row["part"] == "query" and row["state"] in (FAILING, GAVE_UP))],
+            if row["severity"] != "note" and not (row["part"] == "query" and row["state"] in (FAILING, GAVE_UP))),
         "notable": operations.notable_events(request.viewer, dataflow_id),
         "shared": _sharing(tasks), "may_remove": may and record.status in {RUNNING, PAUSED},
         "may_change": may and record.status == RUNNING,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse
@@ -24,8 +24,8 @@ from dashboard.operations.live_view.survival import survival_in_words
 from dashboard.operations.services import NothingElsewhere, drain_node, undrain_node
 from dashboard.pages import flash
 from dashboard.pages.charts import CHARTS
-from dashboard.pages.views.dataflows import moment_of
-from scheduler.history.series import ESTATE, NODE, QUERY, SLOT, TASK
+from dashboard.pages.finding_rows import element_url, finding_rows, moment_of, slot_url, url_of_part
+from scheduler.history.series import ESTATE, QUERY
 from scheduler.model.errors import PermissionDenied
 
 LINKED = 12  # dataflows of a problem by name; of more only how many
@@ -60,7 +60,7 @@ def slot(request: HttpRequest, node: str, index: int) -> HttpResponse:
         if shown.report.has_spark_page and request.viewer.administers else "",
         "log_page": reverse("process_log", args=[node, str(index)]) if request.viewer.administers else "",
         "slot": shown, "report": shown.report, "since": moment_of(shown.report.since_ms),
-        "problems": _rows_of_findings(shown.findings), "live_topic": "estate"})
+        "problems": finding_rows(map(asdict, shown.findings)), "live_topic": "estate"})
 
 
 @require_safe
@@ -72,7 +72,7 @@ def node(request: HttpRequest, node: str) -> HttpResponse:
         "speed": told_speed(node),
         "slots": [{"name": key, "report": report, "url": slot_url(key)} for key, report in shown.slots],
         "drain": drain_of(node, request.viewer), "may_drain": request.viewer.administers,
-        "problems": _rows_of_findings(shown.findings), "live_topic": "estate"})
+        "problems": finding_rows(map(asdict, shown.findings)), "live_topic": "estate"})
 
 
 @require_POST
@@ -121,22 +121,6 @@ def wall(request: HttpRequest) -> HttpResponse:
         "wall_charts": [(chart.name, chart.title) for chart in CHARTS[ESTATE][:2]], "live_topic": "estate"})
 
 
-def slot_url(name: str) -> str:
-    """The page of a slot."""
-    node_name, _, index = name.rpartition("/")
-    return reverse("slot", args=[node_name, int(index)])
-
-
-def element_url(kind: str, subject: str) -> str:
-    """The page of what history knows something by; empty where it has none of its own."""
-    if not subject:
-        return ""
-    if kind == SLOT:
-        return slot_url(subject)
-    name = {QUERY: "query", TASK: "running_task", NODE: "node", "dataflow": "dataflow"}.get(kind)
-    return reverse(name, args=[subject]) if name else ""
-
-
 def _row(view: View, problem: EstateProblem) -> dict[str, Any]:
     finding, course = problem.finding, problem.course
     direction = "" if finding.severity == NOTE else problem.direction  # a note is no harm that grows
@@ -146,15 +130,11 @@ def _row(view: View, problem: EstateProblem) -> dict[str, Any]:
         "finding": finding, "since": moment_of(course.since_s and 1000 * course.since_s),
         "steady": STEADY[course.kind], "course": course, "way": WAYS.get(direction, ""),
         "name": named.get(problem.subject, problem.name),
-        "direction": direction, "url": element_url(problem.kind, problem.subject),
+        "direction": direction, "url": url_of_part(finding.part, finding.name),
         "causes": [{"name": named[query_id], "url": reverse("query", args=[query_id])} for query_id in problem.causes],
         "slot_url": slot_url(finding.slot) if finding.slot and finding.slot != finding.name else "",
         "dataflows": finding.dataflows[:LINKED], "more": max(0, len(finding.dataflows) - LINKED),
         "traceback": problem.traceback}
-
-
-def _rows_of_findings(findings: Iterable[Any]) -> list[dict[str, Any]]:
-    return [{"finding": finding, "since": moment_of(finding.since_ms)} for finding in findings]
 
 
 def _users(view: View, query_id: str) -> list[dict[str, str]]:

@@ -14,8 +14,7 @@ from dashboard.operations import selectors as operations
 from dashboard.operations.diagnosis.health import verdict_of
 from dashboard.operations.fragmentation_reader import fragmentations
 from dashboard.operations.latency_control.latency_view import worst_states
-from dashboard.operations.live_view.recording import subject_of_part
-from dashboard.pages.views.elements import element_url
+from dashboard.pages.finding_rows import finding_rows
 from scheduler.latency.limits_met import MET
 from scheduler.model.fragment import node_of
 
@@ -27,7 +26,6 @@ BOOKKEEPING = (
     "controller.asked", "controller.enacting", "controller.checking", "controller.withdrawing", "controller.carry_out",
     "estate.set")
 SPARK_MINUTES = 15
-NAMED = frozenset({"slot", "node", "disk", "package", "dataflow"})  # parts that people call by the name of a finding
 
 
 @require_safe
@@ -51,9 +49,7 @@ def estate(request: HttpRequest) -> HttpResponse:
                    "of_mb": _memory(document, key)}
                   for key, row in document["slots"].items()],
         "spares": [{"node": name, **node["spare"]} for name, node in document["nodes"].items() if node["spare"]],
-        "health": [
-            {**row, "url": element_url(*subject_of_part(row["part"], row["name"])), "is_named": row["part"] in NAMED}
-            for row in document["health"].values()],
+        "health": finding_rows(document["health"].values()),
         "failing": sum(1 for row in document["health"].values() if row["part"] == "query" and row["severity"] == "bad"),
         "verdict": verdict_of(document),
         "activity": _activity(request),
