@@ -158,9 +158,7 @@ def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_the_screen(
         page.emulate_media(color_scheme=theme)
         page.goto("about:blank")  # else an address that differs by its tab alone is not loaded
         page.goto(site.url + address)
-        if address != "/no-such-page":
-            settled(page)
-            drawn(page)
+        _is_there(page, address)
         if (over := page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")) > 0:
             too_wide[address] = over
         looks = [(WIDTHS[1], theme, options(contrast=not number % EVERY_CONTRAST))] if not number % EVERY else []
@@ -170,11 +168,21 @@ def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_the_screen(
         for width, theme, looked_at in looks:
             page.set_viewport_size({"width": width, "height": 860})
             page.emulate_media(color_scheme=theme)
+            if is_whole:  # as who comes with this theme: of a page that changes it, Chromium gives some of the old colours
+                page.reload()
+                _is_there(page, address)
             violations = axe.run(page, options=looked_at).response["violations"]
             failing |= {f"{address} {width} {theme} {violation['id']}": [node["target"] for node in violation["nodes"]]
                         for violation in violations}
+    print(*(f"{where}: {targets}" for where, targets in failing.items()), sep="\n")  # pytest shortens the comparison
     assert failing == {}
     assert too_wide == {}
+
+
+def _is_there(page: Page, address: str) -> None:
+    if address != "/no-such-page":
+        settled(page)
+        drawn(page)
 
 
 def _begin_own_data(page: Page, site: RunningSite) -> None:
