@@ -168,7 +168,7 @@ def test_axe_finds_nothing_on_any_page_and_none_is_wider_than_the_screen(
         for width, theme, looked_at in looks:
             page.set_viewport_size({"width": width, "height": 860})
             page.emulate_media(color_scheme=theme)
-            if is_whole:  # as who comes with this theme: of a page that changes it, Chromium gives some of the old colours
+            if is_whole:  # of a page that changes its theme Chromium gives some colours of the other one
                 page.reload()
                 _is_there(page, address)
             violations = axe.run(page, options=looked_at).response["violations"]
