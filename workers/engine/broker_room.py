@@ -90,18 +90,16 @@ def bound_largest(broker: redis.Redis) -> list[str]:
     if not (is_well_used or bound) or not broker.set(keys.WEIGHED, 1, nx=True, ex=WEIGHED_FOR_S):
         return []
     waiting = memory.too_large(_channel_sizes(broker), waiting=bound) if is_well_used else frozenset()
-    for channel in bound - waiting:
-        _set_bound(broker, _UNBOUND, channel)
-    now_bound = {channel for channel in waiting if _set_bound(broker, _BOUND, channel)}  # also who has begun again
+    now_bound = set()
+    for channel in bound | waiting:
+        of_channel = 2, keys.meta(channel), keys.LARGEST, channel, CROWDED_CAPACITY_BLOCKS
+        # What an intruder in a slot has put in place of a channel keeps no other from it.
+        with suppress(redis.exceptions.ResponseError):
+            if channel not in waiting:
+                broker.eval(_UNBOUND, *of_channel)
+            elif broker.eval(_BOUND, *of_channel):  # also who has begun again
+                now_bound.add(channel)
     return sorted(now_bound - bound)
-
-
-def _set_bound(broker: redis.Redis, script: str, channel: str) -> bool:
-    """Bound a channel, or let it go; whether it was bounded. What an intruder in a slot has put in place of a channel
-    keeps no other from it."""
-    with suppress(redis.exceptions.ResponseError):
-        return bool(broker.eval(script, 2, keys.meta(channel), keys.LARGEST, channel, CROWDED_CAPACITY_BLOCKS))
-    return False
 
 
 def _channel_sizes(broker: redis.Redis) -> dict[str, int]:
