@@ -140,7 +140,7 @@ def test_submitting_what_is_no_file(world: World, tmp_path: Path):
 def test_the_estates_summary(world: World):
     running(world.carla, world.city, document("traffic"), world.ana)
     output = run("estate")
-    assert "1 dataflows, 4 running tasks" in output and "traffic (City)" in output and "broker" in output
+    assert "1 dataflow: 4 tasks run, 4 without sharing." in output and "traffic (City)" in output and "broker" in output
     assert json.loads(run("estate", json=True))["counts"]["submitted"] == 1
 
 
