@@ -35,8 +35,6 @@ def render(text: str, *, address_of: Callable[[str], str | None]) -> SafeString:
     for token in tokens:
         if token.type == "inline" and token.children:
             token.children = _with_site_links(token.children, address_of)
-        if token.type == "table_open":
-            token.attrSet("tabindex", "0")  # wide ones are scrolled by the keyboard
     # The parser has escaped what the document says.
     return mark_safe(parser.renderer.render(tokens, parser.options, {}))
 

@@ -5,7 +5,7 @@ const KEPT = "weir-place";
 const AGO_MS = 60000;
 
 function mark() {
-  for (const wrap of document.querySelectorAll(".table-wrap, pre")) {
+  for (const wrap of document.querySelectorAll(".table-wrap, .prose table, pre")) {
     const scrolls = wrap.scrollWidth > wrap.clientWidth + 1 || (wrap.tagName === "PRE" && wrap.scrollHeight > wrap.clientHeight + 1);
     if (scrolls) wrap.tabIndex = 0;
     else if (!wrap.hasAttribute("role")) wrap.removeAttribute("tabindex");
@@ -31,4 +31,5 @@ export function startScrollers() {
   document.addEventListener("submit", leave);
   addEventListener("resize", mark);
   document.addEventListener("htmx:after:swap", mark);
+  document.addEventListener("weir:tab", mark); // what was hidden had no size
 }
