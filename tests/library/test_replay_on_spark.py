@@ -14,9 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scheduler.model.canonical import canonical_config
+from scheduler.model.dataflow import Task
 from workers.engine.channels.tick_schedule import read_schedule
+from workers.engine.spark.compile import due_ms
 from workers.library import replay as replay_module
 from workers.library.config import InvalidConfig
+from workers.library.registry import task_types
 from workers.library.replay import replay_schedule
 
 from .conftest import build
@@ -55,6 +59,13 @@ def test_a_rate_spaces_events_evenly(folder, data_dir):
     assert due == [250 * n for n in range(10)]
     assert times == [1_400_000_000_000 + 500 * n for n in range(10)]
     assert schedule.repeat_ms == 0
+
+
+def test_a_paused_recording_goes_on_at_the_number_that_is_due(folder, data_dir):
+    types, config = task_types(), {"path": "city.csv", "rate_per_s": 4.0, "repeat": True}
+    source = Task("s", "replay", canonical_config(types["replay"], config))
+    due = [due_ms(source, types["replay"], number, folder=data_dir) for number in range(25)]
+    assert due == [250 * number for number in range(25)]
 
 
 def test_queries_that_start_at_once_keep_one_recording(folder, data_dir):

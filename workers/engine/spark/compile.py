@@ -279,7 +279,8 @@ def _idle_ms(tasks: Sequence[Task]) -> int:
 def due_ms(source: Task, task_type: TaskType, number: int, *, folder: Path) -> int:
     """When a source's number is due, in ms after number 0; of one behind the last, when the last is."""
     pace = _pace(source, task_type, folder)
-    schedule = TickSchedule(file=pace.pop("schedule_file", None), **pace)
+    schedule = TickSchedule(
+        rate_per_s=pace.get("rate_per_s"), file=pace.get("schedule_file"), repeat_ms=pace.get("repeat_ms", 0))
     return schedule.due_of(number if schedule.size is None else min(number, max(0, schedule.size - 1)))
 
 
