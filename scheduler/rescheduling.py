@@ -78,15 +78,9 @@ def _is_alike(running: str, wanted: str, task_types: TaskTypes) -> bool:
 
 
 def bound(running: Mapping[str, Fragment], job: Job) -> dict[str, str]:
-    """The tasks that cannot leave their node, and its name: a checkpoint stays, and so does an order of events.
-
-    What is divided by key over several nodes stays as it is, or is refused (`keys_divided_anew`).
-    """
-    nodes = {
-        task: {node_of(bundle.slot) for bundle in working_bundles(fragment)} for task, fragment in running.items()
-        if task in job.one_slot or task in job.by_key}
-    return {
-        task: node_of(running[task].slot) for task, own in nodes.items() if task in job.one_slot or len(own) == 1}
+    """The tasks that cannot leave their node, and its name: a checkpoint stays, and so does an order of events. Keys
+    may go anywhere, with their states."""
+    return {task: node_of(fragment.slot) for task, fragment in running.items() if task in job.one_slot}
 
 
 def _division_of(task: str, parts: tuple[WantedBundle, ...], fragment: Fragment, job: Job) -> TaskDivision:

@@ -5,7 +5,7 @@ The values are in ``scheduler.contracts.desired``, their JSON Schema by ``schedu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
@@ -102,6 +102,7 @@ def desired_of(
         version=estate.generation, revision=estate.revision, node=node, generation=estate.generation,
         remote_heirs={other: tuple(fragments) for other, fragments in heirs.items()},
         slots={index: WantedSlot(tuple(fragments)) for index, fragments in slots.items()},
+        takers=tuple(_takers(estate, node)),
         kept_savepoints=None if kept_savepoints is None else tuple(kept_savepoints))
 
 
@@ -169,10 +170,24 @@ def _wanted(
         leaving=bundle.leaving,
         key_ranges=bundle.key_ranges if bundle.takes_keys else (),
         takes={giver: ranges for giver, ranges in bundle.taken.items() if ranges != bundle.key_ranges},
+        remote_givers=tuple(
+            other.id for other in fragment.bundles
+            if other.id in bundle.taken and node_of(other.slot) != node_of(bundle.slot)),
         writers=_writers(estate, fragment, bundle, tasks[0].parents)
         if bundle.leaving or any(bundle.id in other.taken for other in fragment.bundles) else {},
         restores=own.restores,
     )
+
+
+def _takers(estate: Estate, node: str) -> Iterator[WantedFragment]:
+    """The bundles of other nodes that take keys of this one's, as the givers need to know them."""
+    for fragment in sorted(estate.fragments.values(), key=lambda fragment: fragment.id):
+        here = {bundle.id for bundle in fragment.bundles if node_of(bundle.slot) == node}
+        for bundle in fragment.bundles:
+            if bundle.id not in here and (taken := {
+                    giver: ranges for giver, ranges in bundle.taken.items() if giver in here}):
+                yield WantedFragment(
+                    bundle.id, (), inherits=tuple(taken), key_ranges=bundle.key_ranges, takes=taken)
 
 
 def _taken_over(fragment: Fragment, bundle: RunningBundle) -> dict[int, str]:

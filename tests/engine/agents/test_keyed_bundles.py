@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from workers.engine.agents.reconciling import given_keys, inputs
 from workers.engine.agents.reconciling.input_selection import select_inputs
 
 from .divided_world import NUMBERS, World
-from .keyed_bundles import Plans, PlansOfJoin
+from .keyed_bundles import NEAR, Apart, Plans, PlansOfJoin
 from .played_keys import KEYS, key_of
 from .test_bundles import check_that_nothing_is_left, some_turns
 from .test_first_schedules import turn
@@ -20,10 +21,13 @@ from .test_first_schedules import turn
 histories = st.lists(st.integers(0, 60), min_size=1, max_size=4)  # turns until the next plan
 
 
-def play(turns_between: list[int], seed: int, patch: pytest.MonkeyPatch, kind: type[Plans] = Plans) -> int:
-    """Play a history; how many plans it had."""
+def play(
+    turns_between: list[int], seed: int, patch: pytest.MonkeyPatch, kind: type[Plans] = Plans, *,
+    near: Sequence[str] = NEAR,
+) -> int:
+    """Play a history of bundles on these slots; how many plans it had."""
     chance, made = random.Random(seed), 0
-    world, plans = World(chance, patch), kind(chance)
+    world, plans = (World if near is NEAR else Apart)(chance, patch), kind(chance, near)
     world.lasts = chance.choice(({}, {"t": 2, "u": 3}))  # of slow batches much is left to read when keys change hands
     world.want(plans.estate())
     for turns in turns_between:

@@ -132,6 +132,26 @@ class FoldStores:
             for giver, pointer in pointers.items() if pointer})
         return str(as_of(self.folder, store))
 
+    def given(self, states: States, ranges: KeyRanges, *, is_final: bool) -> States:
+        """States of the keys in some ranges, without pointers: for an heir of another node.
+
+        Parameters
+        ----------
+        is_final : bool
+            Whether who has left them works on, so that its store may be at any later version.
+
+        Raises
+        ------
+        StateLost
+            A store is gone, or does not have the version that was left.
+        """
+        def whole(text: str | None) -> str | None:
+            pointer = Pointer.read(text) if text and is_final else None
+            return self._whole(text if pointer is None else str(as_of(self.folder, pointer.store)))
+
+        return {
+            task: [states_of_keys([(whole(text), tuple(ranges))]) for text in texts] for task, texts in states.items()}
+
     def sweep(self, *, now_s: float, grace_s: float) -> None:
         """Delete the stores that nobody goes on with."""
         old = [

@@ -101,6 +101,7 @@ class Observer:
             is_held=run.is_held, has_lock=has_lock,
             has_handover_lock=has_handover_lock, records=records,
             savepoints=dict(self._savepoints(desired, action, records)),
+            taken=self._around.store.taken() if isinstance(action, Leave) and desired.takers else frozenset(),
             saved=parts, channels=channels, controls=controls,
             due_after_ms=self._due_after_ms(action, records, parts), ends=dict(run.ends),
             rounds=run.rounds, brought_ms=run.brought_ms,

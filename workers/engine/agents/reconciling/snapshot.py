@@ -79,6 +79,8 @@ class Snapshot:
         What others have left that hand over, by fragment.
     saved : Mapping[SavedTask, Savepoint]
         The parts of named savepoints that it is to begin with, by what it takes of them.
+    taken : frozenset[str]
+        The fragments of other nodes that have begun with keys of this node's; only where the action asks for them.
     channels : Mapping[str, ChannelInfo]
         The channels that the action asks for, those that are open.
     controls : Mapping[str, Control]
@@ -112,6 +114,7 @@ class Snapshot:
     records: Records = field(default_factory=Records)
     savepoints: Mapping[str, Savepoint] = field(default_factory=dict)
     saved: Mapping[SavedTask, Savepoint] = field(default_factory=dict)
+    taken: frozenset[str] = frozenset()
     channels: Mapping[str, ChannelInfo] = field(default_factory=dict)
     controls: Mapping[str, Control] = field(default_factory=dict)
     due_after_ms: int | None = None

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import redis
@@ -31,13 +32,13 @@ from .ahead import LIMITS, CopyLimits
 from .claims import CLAIM, claim
 from .copies_ahead import CopyReceiver, CopySender
 from .copy_takeover import go_on_from_copy
+from .gifts import BEGUN, LEFT_S, Gifts
 from .news import COPY, ENDED, Broken, News
 from .parcels import COMING, MANIFEST, PIECE_BYTES, Manifest, Manifests, Parcel, Parcels, fetch, offer, parcel_of
 
 READY_S = 5  # after which an heir that is not heard of counts as one that does not stand by
 QUICK_MS = 20_000  # for so long each moment counts, then the other node may be away
-LEFT_S = 7 * 24 * 3600  # after which a record goes that nobody has claimed: it is sent again, if it is still needed
-BEGUN, REFUSED = "begun", "refused"
+REFUSED = "refused"
 DIFFERENCE, RECEIVED = "difference", "received"  # kinds of files
 WHOLE = f"{COMING}-{RECEIVED}-whole"
 READY = b"ready"
@@ -69,6 +70,7 @@ class Carrier:
         self._parcels, self._manifests = Parcels(store.files, piece_bytes=piece_bytes), Manifests()
         self._leaving = CopySender(broker, store, self._news, self._parcels, limits=limits)
         self._coming = CopyReceiver(broker, store, self._news, self._manifests)
+        self._gifts = Gifts(broker, store, self._parcels, self._manifests)
         self._since_ms: dict[str, int] = {}  # of what is under way, by heir
         self._due_ms: dict[str, int] = {}
         self._ready: dict[str, bool] = {}  # heirs elsewhere, as they said last
@@ -93,12 +95,19 @@ class Carrier:
         leaving = [(fragment, heir) for fragment in mine for heir in remote_successors(desired, fragment.id)]
         coming = [
             fragment for fragment in (*desired.of_slot(slot), *mine) if desired.is_from_elsewhere(fragment)]
-        if not leaving and not coming and not desired.remote_heirs and not self._leaving.heirs:
+        given = [(fragment.id, taker) for fragment in desired.of_slot(slot) for taker in desired.takers
+                 if fragment.id in taker.taken]
+        taken = [(giver, heir) for heir in desired.of_slot(slot) for giver in heir.remote_givers]
+        is_moving = leaving or coming or desired.remote_heirs or self._leaving.heirs
+        if not is_moving and not given and not taken:
             self._forget(())
             return Elsewhere()
         under_way = [heir.id for _, heir in leaving if heir.id not in self._settled]
         under_way += [heir.id for heir in coming if heir.id not in self._settled]
-        self._forget(under_way)
+        sent, coming_gifts = ([
+            gift for giver, heir in pairs if (gift := keys.gift_name(giver, heir.id)) not in self._settled]
+            for pairs in (given, taken))
+        self._forget([*under_way, *sent, *coming_gifts])
         try:
             self._take_back_copies({heir.id for _, heir in leaving})
             for fragment, heir in leaving:
@@ -110,6 +119,10 @@ class Carrier:
                     with suppress(redis.ResponseError):
                         self._receive(desired, heir)
             self._say_nothing_is_left(desired)
+            for giver, taker in given:
+                self._pass(giver, taker, partial(self._gifts.send, sharing=len(sent)))
+            for giver, heir in taken:
+                self._pass(giver, heir, self._gifts.receive)
         except redis.RedisError:
             self._ready.clear()
         heirs = frozenset(desired.heirs_elsewhere)
@@ -118,6 +131,17 @@ class Carrier:
             begun=self._store.taken() & heirs,
             ready=frozenset(name for name in ready if self._leaving.is_over(name)),
             to_copy=frozenset(name for name in ready if self._leaving.is_asked_for(name)))
+
+    def _pass(self, giver: str, heir: WantedFragment, do: Callable[[str, WantedFragment], object | None]) -> None:
+        """Do what is due of a gift."""
+        gift = keys.gift_name(giver, heir.id)
+        if self._is_due(gift):
+            with suppress(redis.ResponseError):
+                so_far = do(giver, heir)
+                if so_far is None:
+                    self._settled.add(gift)
+                else:
+                    self._note(gift, so_far)
 
     # -- the node that a fragment leaves -------------------------------------------------------------------------------
 
