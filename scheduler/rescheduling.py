@@ -160,7 +160,7 @@ def plan_schedule(
             if fragment_id in changed or fragment_id not in change.after),
         promise=promise_of(schedule, currency=prices.currency, id_of=bundle_ids(now.values(), own)),
         notes=(
-            *_cut_notes(change), *_order_notes(running, now),
+            *_cut_notes(change), *_order_notes(running, now), *_far_notes(now),
             *_stays_fused(estate, dataflow_id, job.dataflow, task_types),
             *filter(None, [_unordered_note(estate, change, task_types)]),
             *notes_of(schedule, task_types=task_types), *remarks))
@@ -231,6 +231,14 @@ def _order_notes(running: Mapping[str, Fragment], now: Mapping[str, Fragment]) -
     return [
         f"{_named(tasks)} {'work' if len(tasks) > 1 else 'works'} on several slots from now on: events keep their "
         f"order within each {of}, not between {of}s." for tasks, of in ((by_key, "key"), (others, "slot")) if tasks]
+
+
+def _far_notes(now: Mapping[str, Fragment]) -> list[str]:
+    """What reviewers should know of tasks whose keys go to other nodes."""
+    far = [task for task, fragment in now.items() if fragment.far_takers]
+    return [
+        f"Keys of {_named(far)} continue on another node. Their states go there through the broker, and these keys "
+        "stand still meanwhile: the more state they have, the longer."] if far else []
 
 
 def _named(names: Sequence[str], most: int = 5) -> str:

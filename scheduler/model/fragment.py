@@ -201,6 +201,13 @@ class Fragment:
         return tuple(givers.values())
 
     @property
+    def far_takers(self) -> tuple[tuple[RunningBundle, RunningBundle], ...]:
+        """Its bundles that take keys of others on another node, each with such a giver: their states go there."""
+        return tuple(
+            (giver, bundle) for bundle in self.bundles for giver in self.bundles
+            if giver.id in bundle.taken and node_of(giver.slot) != node_of(bundle.slot))
+
+    @property
     def queries(self) -> tuple[RunningBundle, ...]:
         """What executes it: a bundle each, or itself as one where no schedule divides it."""
         return self.bundles or _whole(self.id, self.slot)

@@ -162,8 +162,6 @@ def keys_divided_anew(
 
     Parameters
     ----------
-    task : str
-        What errors call the fragment's task.
     works_on : bool
         Whether one that gives keys away may. Where its marks move on these keys' states are not final, so it may not.
     """

@@ -170,9 +170,7 @@ def _wanted(
         leaving=bundle.leaving,
         key_ranges=bundle.key_ranges if bundle.takes_keys else (),
         takes={giver: ranges for giver, ranges in bundle.taken.items() if ranges != bundle.key_ranges},
-        remote_givers=tuple(
-            other.id for other in fragment.bundles
-            if other.id in bundle.taken and node_of(other.slot) != node_of(bundle.slot)),
+        remote_givers=tuple(giver.id for giver, taker in fragment.far_takers if taker.id == bundle.id),
         writers=_writers(estate, fragment, bundle, tasks[0].parents)
         if bundle.leaving or any(bundle.id in other.taken for other in fragment.bundles) else {},
         restores=own.restores,
@@ -182,12 +180,15 @@ def _wanted(
 def _takers(estate: Estate, node: str) -> Iterator[WantedFragment]:
     """The bundles of other nodes that take keys of this one's, as the givers need to know them."""
     for fragment in sorted(estate.fragments.values(), key=lambda fragment: fragment.id):
-        here = {bundle.id for bundle in fragment.bundles if node_of(bundle.slot) == node}
+        takers: dict[str, list[str]] = {}
+        for giver, taker in fragment.far_takers:
+            if node_of(giver.slot) == node:
+                takers.setdefault(taker.id, []).append(giver.id)
         for bundle in fragment.bundles:
-            if bundle.id not in here and (taken := {
-                    giver: ranges for giver, ranges in bundle.taken.items() if giver in here}):
+            if givers := takers.get(bundle.id):
                 yield WantedFragment(
-                    bundle.id, (), inherits=tuple(taken), key_ranges=bundle.key_ranges, takes=taken)
+                    bundle.id, (), inherits=tuple(givers), key_ranges=bundle.key_ranges,
+                    takes={giver: bundle.taken[giver] for giver in givers})
 
 
 def _taken_over(fragment: Fragment, bundle: RunningBundle) -> dict[int, str]:
