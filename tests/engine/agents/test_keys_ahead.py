@@ -24,7 +24,7 @@ from workers.engine.agents.supervising.key_patterns import READ_ONLY, of_fragmen
 from workers.engine.channels import keys
 from workers.library.pieces import States
 from workers.library.state import fold_name
-from workers.library.state_store import Pointer, StoreLocation, read_whole
+from workers.library.state_store import VERSIONS, Pointer, StoreLocation, read_whole
 from workers.library.store_files import StateLost
 from workers.library.watermarks import start
 
@@ -96,6 +96,11 @@ def test_an_heir_takes_the_states_that_were_left_whatever_came_ahead(before, aft
                 for name, giver in givers.items()}
         for own, value, end in after:  # the first works on with keys that it has left, the other one has ended
             givers["f1-0"].batch([STAYS["f1-0"][place % len(LATE)] for place in own], value, end)
+        gifts = {}
+        for own in left.values():
+            [text] = stores.given(own.states, own.ranges, is_final=own.is_final)["t"]
+            gifts |= json.loads(text)
+        assert gifts == expected, "so much goes to an heir of another node"
         for _ in range(1 + taken_twice):  # a slot that was killed does it again
             [text] = stores.keys_taken("f2-0", left)["t"]
         assert json.loads(read_whole(Path(folder) / FOLDER, Pointer.read(text))) == expected
@@ -118,8 +123,12 @@ def test_states_that_are_texts_and_rows_are_taken_as_one_text(tmp_path: Path):
     stores, giver = FoldStores(tmp_path), Giver("f1-0", tmp_path)
     stores.bring_keys("f2-0", {"f1-0": RANGES["f1-0"]})
     text = json.dumps({key: {"held": {}, "n": 5} for key in KEYS})
+    left = str(giver.pointer)
+    for _ in range(VERSIONS + 2):  # it works on, and the text comes late, as from another node
+        giver.batch(LATE[:1], 1, "done")
     states = stores.keys_taken("f2-0", {
-        "f1-0": LeftKeys({"t": [str(giver.pointer)]}, RANGES["f1-0"]), "f1-1": LeftKeys({"t": [text]}, RANGES["f1-1"]),
+        "f1-0": LeftKeys({"t": [left]}, RANGES["f1-0"], is_final=True),
+        "f1-1": LeftKeys({"t": [text]}, RANGES["f1-1"]),
         "f1-2": LeftKeys({"t": [None]}, ((0, 1),))})
     taken = json.loads(states["t"][0])
     assert {key: state["n"] for key, state in taken.items()} == dict.fromkeys(EARLY, 0) | dict.fromkeys(LATE, 5)

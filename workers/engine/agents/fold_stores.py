@@ -124,8 +124,8 @@ class FoldStores:
             pointer is not None and is_by_key(self.folder, pointer.store) for pointer in pointers.values())
         if not is_rows:
             remove(self.folder / _keys_store(heir, fold))
-            whole = self.whole({"": list(texts.values())})[""]
-            return states_of_keys(zip(whole, (left[giver].ranges for giver in texts), strict=True))
+            return states_of_keys([
+                (self._whole(text, is_final=left[giver].is_final), left[giver].ranges) for giver, text in texts.items()])
         store = _keys_store(heir, fold)
         bring(self.folder, store, {
             giver: GivenRows(pointer.store, tuple(left[giver].ranges), None if left[giver].is_final else pointer)
@@ -145,12 +145,9 @@ class FoldStores:
         StateLost
             A store is gone, or does not have the version that was left.
         """
-        def whole(text: str | None) -> str | None:
-            pointer = Pointer.read(text) if text and is_final else None
-            return self._whole(text if pointer is None else str(as_of(self.folder, pointer.store)))
-
         return {
-            task: [states_of_keys([(whole(text), tuple(ranges))]) for text in texts] for task, texts in states.items()}
+            task: [states_of_keys([(self._whole(text, is_final=is_final), tuple(ranges))]) for text in texts]
+            for task, texts in states.items()}
 
     def sweep(self, *, now_s: float, grace_s: float) -> None:
         """Delete the stores that nobody goes on with."""
@@ -165,9 +162,11 @@ class FoldStores:
             if path.name not in named:
                 remove(path)
 
-    def _whole(self, text: str | None) -> str | None:
+    def _whole(self, text: str | None, *, is_final: bool = False) -> str | None:
         pointer = None if text is None else Pointer.read(text)
-        return text if pointer is None else read_whole(self.folder, pointer)
+        if pointer is None:
+            return text
+        return read_whole(self.folder, as_of(self.folder, pointer.store) if is_final else pointer)
 
     @property
     def _checkpoints(self) -> Path:

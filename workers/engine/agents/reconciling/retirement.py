@@ -50,16 +50,21 @@ def retire(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     infos = [info for name in streams_of(fragment) if (info := snapshot.channels.get(name)) is not None]
     is_read = all(
         offset >= info.last for info in infos for offset in info.readers.values())
-    takers = (taker.id for taker in snapshot.desired.takers if fragment.id in taker.taken)
-    is_given = all(taker in snapshot.taken for taker in takers)  # until then it is this node that has their states
+    may_go = is_read and has_given(snapshot, fragment)
     has_heirs = bool(successors(snapshot.desired, fragment.id)) and not snapshot.records.has_ended
     return (
         *(end(snapshot, fragment) if has_heirs else ()),
         TakeOn(snapshot.records.known or fragment),
         *(Unregister(name, fragment.id) for name in channels_of(inputs_of(fragment, snapshot.records))),
         MarkLeft(),
-        *((RecordLeft(), Release()) if is_read and is_given else (RetryAt(snapshot.now_ms + RETRY_MS),)),
+        *((RecordLeft(), Release()) if may_go else (RetryAt(snapshot.now_ms + RETRY_MS),)),
     )
+
+
+def has_given(snapshot: Snapshot, fragment: WantedFragment) -> bool:
+    """Whether bundles of other nodes have begun with all that a bundle leaves for them: until then it has that alone.
+    """
+    return all(taker.id in snapshot.taken for taker in snapshot.desired.takers if fragment.id in taker.taken)
 
 
 def writers_of(fragment: WantedFragment) -> tuple[str, ...]:
