@@ -16,7 +16,7 @@ from workers.engine.agents.reconciling.input_selection import select_inputs
 from workers.engine.agents.transport.gifts import Gifts
 
 from .divided_world import NUMBERS, World
-from .keyed_bundles import NEAR, Apart, Plans, PlansOfJoin
+from .keyed_bundles import FAR, NEAR, Apart, Plans, PlansOfJoin
 from .played_keys import KEYS, key_of
 from .test_bundles import check_that_nothing_is_left, some_turns
 from .test_first_schedules import turn

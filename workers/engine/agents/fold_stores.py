@@ -125,7 +125,8 @@ class FoldStores:
         if not is_rows:
             remove(self.folder / _keys_store(heir, fold))
             return states_of_keys([
-                (self._whole(text, is_final=left[giver].is_final), left[giver].ranges) for giver, text in texts.items()])
+                (self._whole(text, is_final=left[giver].is_final), left[giver].ranges)
+                for giver, text in texts.items()])
         store = _keys_store(heir, fold)
         bring(self.folder, store, {
             giver: GivenRows(pointer.store, tuple(left[giver].ranges), None if left[giver].is_final else pointer)
