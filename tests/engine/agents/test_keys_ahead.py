@@ -179,6 +179,8 @@ def test_who_waits_for_its_keys_brings_rows_meanwhile_and_stands_by():
     ({"rounds": (9 << 20, 5 << 20, 9_000)}, "ready"), ({"rounds": (9 << 20, 8 << 20)}, "ready"),
     ({"rounds": (9,), "brought_ms": 59_900, "controls": {"f2-0": {READY: "1"}}}, "nothing"),
     ({"rounds": (9,), "brought_ms": 59_000, "controls": {"f2-0": {READY: "1"}}}, "round"),
+    ({"rounds": (9,), "is_ahead": False}, "round"),
+    ({"rounds": (9,), "brought_ms": 59_900, "is_ahead": False}, "nothing"),
     ({"has_lock": False}, "nothing"), ({"standby": None, "since_ms": 60_000}, "nothing"),
     ({"standby": None, "records": Records(), "since_ms": 60_000 - STANDBY_MS}, "round"),
     ({"records": Records(progress=CheckpointProgress(0, False), standby=())}, "nothing"),

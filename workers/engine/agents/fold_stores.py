@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scheduler.contracts.savepoints import States
+from workers.engine.channels.keys import gift_name
 from workers.library.key_rows import GivenRows, as_of, bring, is_by_key
 from workers.library.key_states import KeyRanges, states_of_keys
 from workers.library.state import fold_name
@@ -127,11 +128,33 @@ class FoldStores:
             return states_of_keys([
                 (self._whole(text, is_final=left[giver].is_final), left[giver].ranges)
                 for giver, text in texts.items()])
+        [(giver, pointer), *others] = pointers.items()
+        if pointer and not others and pointer.store.startswith(f"{gift_name(giver, heir)}."):
+            return str(pointer)  # it came from another node, with these keys alone
         store = _keys_store(heir, fold)
         bring(self.folder, store, {
             giver: GivenRows(pointer.store, tuple(left[giver].ranges), None if left[giver].is_final else pointer)
             for giver, pointer in pointers.items() if pointer})
         return str(as_of(self.folder, store))
+
+    def newest(self, fragment_id: str) -> list[Pointer]:
+        """The newest versions of the stores that a fragment's folds work with; none where rows of any are not one key's
+        each.
+
+        Raises
+        ------
+        StateLost
+            A store is gone.
+        """
+        stores = sorted(self.works_with(fragment_id).values())
+        is_rows = all(is_by_key(self.folder, store) for store in stores)
+        return [as_of(self.folder, store) for store in stores] if is_rows else []
+
+    def at_newest(self, states: States) -> States:
+        """The states of a record with pointers to the newest versions of its stores."""
+        return {
+            task: [str(as_of(self.folder, pointer.store)) if text and (pointer := Pointer.read(text)) else text
+                   for text in texts] for task, texts in states.items()}
 
     def given(self, states: States, ranges: KeyRanges, *, is_final: bool) -> States:
         """States of the keys in some ranges, without pointers: for an heir of another node.

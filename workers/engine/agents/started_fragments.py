@@ -9,6 +9,7 @@
                                                       (what it began with); <fragment>.ended (what it left for others),
                                                       <giver>--<fragment>.ended (the states of keys given to it),
                                                       <fragment>--<heir>.gift (that as it goes to another node),
+                                                      <giver>--<fragment>.near (no more goes ahead of that),
                                                       <fragment>.paused, <fragment>.left (a bundle that is done),
                                                       <fragment>.standby (its query waits for its turn),
                                                       <fragment>.received (what came for it from another node),
@@ -90,7 +91,8 @@ class SlotStore:
         for what in ("json", "begun", "ended", "paused", "left", "folds", "standby", "received"):
             self._beside(fragment_id, what).unlink(missing_ok=True)
         self.files.drop(fragment_id, "copy", *self.files.kinds(fragment_id, COMING))
-        for pattern in (f"*--{fragment_id}.ended", f"{fragment_id}--*.ended", f"{fragment_id}--*.gift"):
+        for pattern in (*(f"*--{fragment_id}.{kind}" for kind in ("ended", "near", "copy")),
+                        *(f"{fragment_id}--*.{kind}" for kind in ("ended", "gift"))):
             for given in (self.data_dir / "checkpoints").glob(pattern):
                 given.unlink(missing_ok=True)
 

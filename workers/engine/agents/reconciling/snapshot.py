@@ -92,6 +92,8 @@ class Snapshot:
         How much the last rounds of rows brought of the keys that it takes, in this life of its slot.
     brought_ms : int
         When the last of them began.
+    is_ahead : bool
+        Whether all rows have come that go ahead from other nodes.
     ends : Mapping[str, Mapping[str, Offset]]
         Last entries of channels that it noted in this life of its slot, by what they are for: an heir or a channel.
     """
@@ -120,6 +122,7 @@ class Snapshot:
     due_after_ms: int | None = None
     rounds: tuple[int, ...] = ()
     brought_ms: int = 0
+    is_ahead: bool = True
     ends: Mapping[str, Mapping[str, Offset]] = field(default_factory=dict)
 
     @property

@@ -43,7 +43,8 @@ def _of_fragment(fragment: WantedFragment) -> Iterator[str]:
         yield READ_ONLY + escaped(keys.valve(fragment.id))
         remote_givers = fragment.inherits
     for giver in remote_givers:
-        yield escaped(keys.handover(keys.gift_name(giver, fragment.id)))
+        gift = keys.gift_name(giver, fragment.id)
+        yield from map(escaped, (keys.handover(gift), keys.ahead(gift)))
     if not fragment.tasks:
         return
     inherited = {name for heirs in fragment.heirs.values() for name in heirs}

@@ -32,14 +32,12 @@ from .ahead import LIMITS, CopyLimits
 from .claims import CLAIM, claim
 from .copies_ahead import CopyReceiver, CopySender
 from .copy_takeover import go_on_from_copy
-from .gifts import BEGUN, LEFT_S, Gifts
+from .gifts import BEGUN, DIFFERENCE, LEFT_S, RECEIVED, REFUSED, Gifts
 from .news import COPY, ENDED, Broken, News
 from .parcels import COMING, MANIFEST, PIECE_BYTES, Manifest, Manifests, Parcel, Parcels, fetch, offer, parcel_of
 
 READY_S = 5  # after which an heir that is not heard of counts as one that does not stand by
 QUICK_MS = 20_000  # for so long each moment counts, then the other node may be away
-REFUSED = "refused"
-DIFFERENCE, RECEIVED = "difference", "received"  # kinds of files
 WHOLE = f"{COMING}-{RECEIVED}-whole"
 READY = b"ready"
 _NOTHING = SAVEPOINTS.dumps(Savepoint()).encode()
@@ -70,7 +68,8 @@ class Carrier:
         self._parcels, self._manifests = Parcels(store.files, piece_bytes=piece_bytes), Manifests()
         self._leaving = CopySender(broker, store, self._news, self._parcels, limits=limits)
         self._coming = CopyReceiver(broker, store, self._news, self._manifests)
-        self._gifts = Gifts(broker, store, self._parcels, self._manifests)
+        self._gifts = Gifts(
+            broker, store, self._news, self._parcels, self._manifests, limits=limits, note=self._note)
         self._since_ms: dict[str, int] = {}  # of what is under way, by heir
         self._due_ms: dict[str, int] = {}
         self._ready: dict[str, bool] = {}  # heirs elsewhere, as they said last
@@ -132,16 +131,13 @@ class Carrier:
             ready=frozenset(name for name in ready if self._leaving.is_over(name)),
             to_copy=frozenset(name for name in ready if self._leaving.is_asked_for(name)))
 
-    def _pass(self, giver: str, heir: WantedFragment, do: Callable[[str, WantedFragment], object | None]) -> None:
-        """Do what is due of a gift."""
+    def _pass(self, giver: str, heir: WantedFragment, do: Callable[[str, WantedFragment], bool]) -> None:
+        """Do what is due of a gift, until it is over."""
         gift = keys.gift_name(giver, heir.id)
         if self._is_due(gift):
             with suppress(redis.ResponseError):
-                so_far = do(giver, heir)
-                if so_far is None:
+                if do(giver, heir):
                     self._settled.add(gift)
-                else:
-                    self._note(gift, so_far)
 
     # -- the node that a fragment leaves -------------------------------------------------------------------------------
 
