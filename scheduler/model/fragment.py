@@ -203,9 +203,10 @@ class Fragment:
     @property
     def far_takers(self) -> tuple[tuple[RunningBundle, RunningBundle], ...]:
         """Its bundles that take keys of others on another node, each with such a giver: their states go there."""
+        own = {bundle.id: bundle for bundle in self.bundles}
         return tuple(
-            (giver, bundle) for bundle in self.bundles for giver in self.bundles
-            if giver.id in bundle.taken and node_of(giver.slot) != node_of(bundle.slot))
+            (own[name], bundle) for bundle in self.bundles if bundle.takes_keys for name in bundle.taken
+            if name in own and node_of(own[name].slot) != node_of(bundle.slot))
 
     @property
     def queries(self) -> tuple[RunningBundle, ...]:

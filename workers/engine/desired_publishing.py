@@ -170,7 +170,8 @@ def _wanted(
         leaving=bundle.leaving,
         key_ranges=bundle.key_ranges if bundle.takes_keys else (),
         takes={giver: ranges for giver, ranges in bundle.taken.items() if ranges != bundle.key_ranges},
-        remote_givers=tuple(giver.id for giver, taker in fragment.far_takers if taker.id == bundle.id),
+        remote_givers=tuple(giver.id for giver, taker in fragment.far_takers if taker is bundle)
+        if bundle.takes_keys else (),
         writers=_writers(estate, fragment, bundle, tasks[0].parents)
         if bundle.leaving or any(bundle.id in other.taken for other in fragment.bundles) else {},
         restores=own.restores,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.model.ring import KEY_GROUPS, Ring, key_group
 from workers.engine.agents.checkpoint import CheckpointProgress
 from workers.engine.agents.fold_stores import FOLDER, FoldStores, LeftKeys
@@ -20,7 +21,7 @@ from workers.engine.agents.reconciling.decisions import decide
 from workers.engine.agents.reconciling.delays import STANDBY_MS
 from workers.engine.agents.reconciling.reconcile import BringKeys, DivideStream, FragmentState, Start
 from workers.engine.agents.reconciling.snapshot import READY, Records
-from workers.engine.agents.supervising.key_patterns import READ_ONLY, of_fragments
+from workers.engine.agents.supervising.key_patterns import READ_ONLY, known_fragments, of_fragments
 from workers.engine.channels import keys
 from workers.library.pieces import States
 from workers.library.state import fold_name
@@ -211,6 +212,15 @@ def test_writers_may_read_whether_bundles_on_other_nodes_are_ready():
     patterns = of_fragments([writer])
     assert {f"{READ_ONLY}{keys.valve(name)}" for name in ("f2-0", "f1-5", "f1-1")} <= patterns
     assert keys.valve("f2-0") not in patterns
+
+
+def test_slots_touch_gifts_of_their_nodes_and_read_whether_takers_are_ready():
+    taker = WantedFragment("f2-0", (), inherits=("f1-0",), key_ranges=((0, HALF),))
+    gift = keys.gift_name("f1-0", "f2-0")
+    of_gift = {keys.handover(gift), keys.ahead(gift)}
+    given_here = of_fragments(known_fragments(DesiredState(node="n1", takers=(taker,))).values())
+    assert given_here == {*of_gift, f"{READ_ONLY}{keys.valve('f2-0')}"}
+    assert of_gift <= of_fragments([replace(HEIR, key_ranges=((0, HALF),), remote_givers=("f1-0",))])
 
 
 def test_a_writer_that_starts_again_divides_as_before_until_who_takes_keys_is_ready():
