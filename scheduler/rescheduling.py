@@ -237,8 +237,8 @@ def _far_notes(now: Mapping[str, Fragment]) -> list[str]:
     """What reviewers should know of tasks whose keys go to other nodes."""
     far = [task for task, fragment in now.items() if fragment.far_takers]
     return [
-        f"Keys of {_named(far)} continue on another node. Their states go there through the broker, so these keys stand "
-        "still longer than keys that stay on their node."] if far else []
+        f"Keys of {_named(far)} continue on another node. Their states go there through the broker, so these keys "
+        "stand still longer than keys that stay on their node."] if far else []
 
 
 def _named(names: Sequence[str], most: int = 5) -> str:
