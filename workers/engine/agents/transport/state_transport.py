@@ -94,19 +94,18 @@ class Carrier:
         leaving = [(fragment, heir) for fragment in mine for heir in remote_successors(desired, fragment.id)]
         coming = [
             fragment for fragment in (*desired.of_slot(slot), *mine) if desired.is_from_elsewhere(fragment)]
-        given = [(fragment.id, taker) for fragment in desired.of_slot(slot) for taker in desired.takers
-                 if fragment.id in taker.taken]
-        taken = [(giver, heir) for heir in desired.of_slot(slot) for giver in heir.remote_givers]
+        own = desired.of_slot(slot)
+        given = self._unsettled(
+            (fragment.id, taker) for fragment in own for taker in desired.takers if fragment.id in taker.taken)
+        taken = self._unsettled((giver, heir) for heir in own for giver in heir.remote_givers)
         is_moving = leaving or coming or desired.remote_heirs or self._leaving.heirs
         if not is_moving and not given and not taken:
             self._forget(())
             return Elsewhere()
         under_way = [heir.id for _, heir in leaving if heir.id not in self._settled]
         under_way += [heir.id for heir in coming if heir.id not in self._settled]
-        sent, coming_gifts = ([
-            gift for giver, heir in pairs if (gift := keys.gift_name(giver, heir.id)) not in self._settled]
-            for pairs in (given, taken))
-        self._forget([*under_way, *sent, *coming_gifts])
+        under_way += [keys.gift_name(giver, heir.id) for giver, heir in (*given, *taken)]
+        self._forget(under_way)
         try:
             self._take_back_copies({heir.id for _, heir in leaving})
             for fragment, heir in leaving:
@@ -119,7 +118,7 @@ class Carrier:
                         self._receive(desired, heir)
             self._say_nothing_is_left(desired)
             for giver, taker in given:
-                self._pass(giver, taker, partial(self._gifts.send, sharing=len(sent)))
+                self._pass(giver, taker, partial(self._gifts.send, sharing=len(given)))
             for giver, heir in taken:
                 self._pass(giver, heir, self._gifts.receive)
         except redis.RedisError:
@@ -130,6 +129,9 @@ class Carrier:
             begun=self._store.taken() & heirs,
             ready=frozenset(name for name in ready if self._leaving.is_over(name)),
             to_copy=frozenset(name for name in ready if self._leaving.is_asked_for(name)))
+
+    def _unsettled(self, gifts: Iterable[tuple[str, WantedFragment]]) -> list[tuple[str, WantedFragment]]:
+        return [(giver, heir) for giver, heir in gifts if keys.gift_name(giver, heir.id) not in self._settled]
 
     def _pass(self, giver: str, heir: WantedFragment, do: Callable[[str, WantedFragment], bool]) -> None:
         """Do what is due of a gift, until it is over."""
