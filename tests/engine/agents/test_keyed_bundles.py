@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.engine.agents.reconciling import given_keys, inputs, retirement, savepoint_decisions
+from workers.engine.agents.reconciling import given_keys, inputs, savepoint_decisions
 from workers.engine.agents.reconciling.handover_stages import predecessors
 from workers.engine.agents.reconciling.input_selection import select_inputs
 from workers.engine.agents.transport.gifts import Gifts
@@ -156,11 +156,9 @@ def never_says_that_it_has_begun(gifts, giver, heir, receive=Gifts.receive):
     (inputs, "select_inputs", lambda *chosen, later=(), **more: select_inputs(*chosen, **more), NEAR),
     (savepoint_decisions, "predecessors",
      lambda desired, heir: predecessors(desired, replace(heir, remote_givers=())), FAR),
-    (retirement, "has_given", lambda *_: True, FAR),
     (Gifts, "receive", never_says_that_it_has_begun, FAR),
 ], ids=["a giver reads its keys' last events first", "a reader reads the giver's channel first",
-        "an heir waits for what comes from elsewhere", "who leaves stays until that is in use",
-        "a giver hears that it is"])
+        "an heir waits for what comes from elsewhere", "a giver hears that that is in use"])
 def test_worlds_go_wrong_where_a_part_of_that_is_left_out(module, name, instead, near):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(AssertionError):
         patch.setattr(module, name, instead)

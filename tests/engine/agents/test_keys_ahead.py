@@ -19,7 +19,7 @@ from workers.engine.agents.reconciling import broker_instructions as on
 from workers.engine.agents.reconciling import instructions as do
 from workers.engine.agents.reconciling.decisions import decide
 from workers.engine.agents.reconciling.delays import STANDBY_MS
-from workers.engine.agents.reconciling.reconcile import BringKeys, DivideStream, FragmentState, Start
+from workers.engine.agents.reconciling.reconcile import BringKeys, DivideStream, FragmentState, Leave, Start
 from workers.engine.agents.reconciling.snapshot import READY, Records
 from workers.engine.agents.supervising.key_patterns import READ_ONLY, known_fragments, of_fragments
 from workers.engine.channels import keys
@@ -212,6 +212,16 @@ def test_writers_may_read_whether_bundles_on_other_nodes_are_ready():
     patterns = of_fragments([writer])
     assert {f"{READ_ONLY}{keys.valve(name)}" for name in ("f2-0", "f1-5", "f1-1")} <= patterns
     assert keys.valve("f2-0") not in patterns
+
+
+def test_who_leaves_has_left_once_other_nodes_have_begun_with_what_it_gave():
+    leaving = replace(READER, leaving=True)
+    taker = WantedFragment("f2-0", (), inherits=(READER.id,), key_ranges=((0, HALF),))
+    ended = snapshot(
+        leaving, records=Records(progress=CheckpointProgress(3, True), has_ended=True),
+        desired=replace(wanting(leaving), takers=(taker,)))
+    assert not of_kind(decide(ended, Leave(leaving)), do.RecordLeft)
+    assert of_kind(decide(replace(ended, taken=frozenset({"f2-0"})), Leave(leaving)), do.RecordLeft)
 
 
 def test_slots_touch_gifts_of_their_nodes_and_read_whether_takers_are_ready():
