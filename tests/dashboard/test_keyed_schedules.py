@@ -121,7 +121,7 @@ def test_keys_go_to_another_node_where_theirs_has_too_few_slots_and_all_are_told
     assert any("Keys of mean continue on another node" in note for note in plan_of(proposal.plan).notes)
     assert approved(proposal, keyed.ana).status == "executing"
     whole, types = load_estate(), registry.task_types()
-    told = {node: desired_of(load_part_of(node), node, types) for node in ("n1", "n2")}
-    assert told == {node: desired_of(whole, node, types) for node in ("n1", "n2")}
-    assert {taker.id for taker in told["n1"].takers} == {
-        taker.id for _, taker in mean(record).far_takers} and not told["n2"].takers
+    states = {node: desired_of(load_part_of(node), node, types) for node in ("n1", "n2")}
+    assert states == {node: desired_of(whole, node, types) for node in ("n1", "n2")}
+    assert {taker.id for taker in states["n1"].takers} == {
+        taker.id for _, taker in mean(record).far_takers} and not states["n2"].takers

@@ -18,7 +18,7 @@ from scheduler.key_division import divisible_by_key, key_of, ranges_of, whole_gr
 from scheduler.model.encoding import plan_from_json, plan_to_json
 from scheduler.model.errors import NothingToChange
 from scheduler.model.estate import Estate
-from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot, node_of
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.profile import Point, Profile, Profiles
 from scheduler.model.resources import Supply
 from scheduler.model.ring import KEY_GROUPS, Ring
@@ -35,6 +35,7 @@ from workers.engine.desired_publishing import desired_of
 
 from .catalogue import PRICES, flow
 from .catalogue import TYPES as PLAIN_TYPES
+from .keys_told import TWO_NODES, check_told
 from .schedules import BUY
 from .test_rescheduling import supply_of
 
@@ -57,7 +58,6 @@ PROFILES = Profiles([
 SUMS = flow("air", {"in": "sensors", "sum": "sum_by", "again": "sum_by", "out": "archive"}, "in > sum > again > out",
             rates={"in": 250})
 SAM = ("MBA", "SAM")
-TWO_NODES = tuple(Slot(node, index) for node in ("n1", "n2") for index in range(3))
 ONE_NODE = Estate(slots=tuple(Slot("n1", index) for index in range(10)))
 
 
@@ -289,7 +289,7 @@ def test_only_ranges_that_change_hands_do(data):
         assert is_cut_so(parts, live) and sum(bundle.key_groups for bundle in live) == KEY_GROUPS
         if not any(step.kind == "hand_over_bundle" for step in change.steps):
             check_hands(fragment, after)
-        check_told(after)
+        check_told(after, TYPES)
         works = [bundle for bundle in fragment.bundles if not bundle.leaving]
         apart = len({bundle.slot for bundle in works}) == len(works) and len(set(slots)) == len(slots)
         assert works_on or all(it in works for it in live if it.id in {own.id for own in works}), "nobody has fewer"
@@ -309,51 +309,6 @@ def test_a_chain_with_state_is_cut_into_keys_while_it_runs():
         first = next(bundle for bundle in fragment.bundles if bundle.id == fragment.id)
         assert first.leaving and fragment.inherits == (chain.id,), "it takes over from the chain, and leaves the states"
         assert all(bundle.inherits == (fragment.id,) for bundle in fragment.bundles if bundle is not first)
-
-
-def check_told(fragment: Fragment) -> None:
-    """The node of a giver is told who on another node takes what of it, and that node whose states come from elsewhere;
-    nobody is told anything else, and no query leaves its node."""
-    estate = Estate(tasks={"t": RunningTask("t", "sum_by", {}, ())}, fragments={fragment.id: fragment}, slots=TWO_NODES)
-    told = {node: DESIRED_STATES.loads(DESIRED_STATES.dumps(desired_of(estate, node, TYPES))) for node in ("n1", "n2")}
-    places = {bundle.id: node_of(bundle.slot) for bundle in fragment.bundles}
-    far = {(places[giver], giver, bundle.id, ranges) for bundle in fragment.bundles
-           for giver, ranges in bundle.taken.items() if places.get(giver, places[bundle.id]) != places[bundle.id]}
-    assert {(node, giver, taker.id, ranges) for node, state in told.items() for taker in state.takers
-            for giver, ranges in taker.taken.items()} == far
-    assert {(wanted.id, giver) for state in told.values() for wanted in state.wanted.values()
-            for giver in wanted.remote_givers} == {(taker, giver) for _, giver, taker, _ in far}
-    assert not any(state.remote_heirs for state in told.values())
-
-
-def test_one_that_keeps_its_part_and_goes_to_another_node_has_its_keys_taken_there():
-    ids = (f"f2-{number}" for number in itertools.count())
-    apart = Fragment("f1-1", ("t",), "n1/0", 1, bundles=tuple(keyed_bundles(
-        [WantedBundle("n1/0", 1, 0.5), WantedBundle("n2/0", 1, 0.5)], ids, inherits=())))
-    same = keys_divided_anew("t", apart, [WantedBundle("n2/0", 1, 0.5), WantedBundle("n1/1", 1, 0.5)], ids=ids)
-    assert [step.kind for step in same.steps] == ["hand_over_bundle"], "one goes to another slot of its node, whole"
-    other = keys_divided_anew("t", apart, [WantedBundle("n2/0", 1, 0.5), WantedBundle("n2/1", 1, 0.5)], ids=ids)
-    assert [step.kind for step in other.steps] == ["take_keys", "route", "leave_bundle"]
-    assert apart.bundles[1] in other.after["f1-1"].bundles, "the other one is not touched"
-
-
-def test_a_schedule_takes_keys_to_another_node_and_back():
-    """Where a node has too few slots; reviewers are told."""
-    empty = Estate(slots=tuple(Slot(node, index) for node in ("n1", "n2") for index in range(5)))
-    estate = apply_plan(empty, submitted(empty, rate_per_s=90))
-    assert not keyed(estate, "sum").divided
-    plan = rescheduled(estate, rate_per_s=390)
-    after = apply_plan(estate, plan)
-    for task in ("sum", "again"):
-        check_hands(keyed(estate, task), keyed(after, task))
-        check_ring(after, keyed(after, task))
-    assert keyed(after, "sum").far_takers or keyed(after, "again").far_takers
-    assert any("continue on another node" in note for note in plan.notes)
-    assert any(entry.between_nodes for entry in interruptions_of(plan))
-    again = apply_plan(after, plan_schedule_back(after, plan))
-    check_ring(again, keyed(again, "sum"))
-    [home] = [bundle for bundle in keyed(again, "sum").bundles if not bundle.leaving]
-    assert home.slot == keyed(estate, "sum").slot
 
 
 def test_a_bundle_that_works_on_is_not_waited_for():
