@@ -78,15 +78,9 @@ def _is_alike(running: str, wanted: str, task_types: TaskTypes) -> bool:
 
 
 def bound(running: Mapping[str, Fragment], job: Job) -> dict[str, str]:
-    """The tasks that cannot leave their node, and its name: a checkpoint stays, and so does an order of events.
-
-    What is divided by key over several nodes stays as it is, or is refused (`keys_divided_anew`).
-    """
-    nodes = {
-        task: {node_of(bundle.slot) for bundle in working_bundles(fragment)} for task, fragment in running.items()
-        if task in job.one_slot or task in job.by_key}
-    return {
-        task: node_of(running[task].slot) for task, own in nodes.items() if task in job.one_slot or len(own) == 1}
+    """The tasks that cannot leave their node, and its name: a checkpoint stays, and so does an order of events. Keys
+    may go anywhere, with their states."""
+    return {task: node_of(fragment.slot) for task, fragment in running.items() if task in job.one_slot}
 
 
 def _division_of(task: str, parts: tuple[WantedBundle, ...], fragment: Fragment, job: Job) -> TaskDivision:
@@ -166,7 +160,7 @@ def plan_schedule(
             if fragment_id in changed or fragment_id not in change.after),
         promise=promise_of(schedule, currency=prices.currency, id_of=bundle_ids(now.values(), own)),
         notes=(
-            *_cut_notes(change), *_order_notes(running, now),
+            *_cut_notes(change), *_order_notes(running, now), *_far_notes(now),
             *_stays_fused(estate, dataflow_id, job.dataflow, task_types),
             *filter(None, [_unordered_note(estate, change, task_types)]),
             *notes_of(schedule, task_types=task_types), *remarks))
@@ -237,6 +231,14 @@ def _order_notes(running: Mapping[str, Fragment], now: Mapping[str, Fragment]) -
     return [
         f"{_named(tasks)} {'work' if len(tasks) > 1 else 'works'} on several slots from now on: events keep their "
         f"order within each {of}, not between {of}s." for tasks, of in ((by_key, "key"), (others, "slot")) if tasks]
+
+
+def _far_notes(now: Mapping[str, Fragment]) -> list[str]:
+    """What reviewers should know of tasks whose keys go to other nodes."""
+    far = [task for task, fragment in now.items() if fragment.far_takers]
+    return [
+        f"Keys of {_named(far)} continue on another node. Their states go there through the broker, so these keys "
+        "stand still longer than keys that stay on their node."] if far else []
 
 
 def _named(names: Sequence[str], most: int = 5) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +10,11 @@ from dataclasses import dataclass
 from scheduler.allocation.acquisition import Acquisition
 from scheduler.enactment import wanted_of, weights_of
 from scheduler.model.errors import MissingProfile, WeirError
-from scheduler.model.fragment import RunningBundle, node_of
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.placement import Bound
 from scheduler.model.resources import HOURS_PER_MONTH
 from scheduler.pairs import PAIRS, Pair, about, key_of
-from scheduler.reuse.division import is_cut_so
+from scheduler.reuse.division import is_cut_so, keys_divided_anew
 from scheduler.scheduling import Comparison, Schedule
 
 Today = Mapping[str, Sequence[RunningBundle]]  # bundles by the submitted task that they execute
@@ -60,6 +61,7 @@ class ComparisonRow:
     schedule: Schedule | None = None
     machines: tuple[Machines, ...] = ()
     changes: Changes | None = None
+    far: tuple[str, ...] = ()  # tasks whose keys would go to other nodes
     error: WeirError | None = None
 
     @property
@@ -104,9 +106,12 @@ class ComparisonRow:
 
     @property
     def note(self) -> str:
-        """Which other mapping made the placement, where one did: the exact mapping needs slots that are alike."""
+        """Which other mapping made the placement, where one did: the exact mapping needs slots that are alike. And of
+        which tasks keys would go to other nodes, which takes longer."""
         made_by = self.schedule.placement.algorithm if self.schedule else self.pair[1]
-        return "" if made_by == self.pair[1] else f"placed as by {made_by}: others have part of its slots"
+        placed = "" if made_by == self.pair[1] else f"placed as by {made_by}: others have part of its slots"
+        far = f"keys of {', '.join(self.far)} go to another node and stand still longer" if self.far else ""
+        return "; ".join(filter(None, (placed, far)))
 
     @property
     def unmeasured(self) -> int:
@@ -143,7 +148,8 @@ def rows_of(comparison: Comparison, *, today: Today | None = None) -> tuple[Comp
     """A row for each pair that was asked for, in the order of all pairs."""
     machines = {
         schedule.pair: ComparisonRow(
-            schedule.pair, schedule, machines_of(schedule.acquisition), changes(schedule, today or {}))
+            schedule.pair, schedule, machines_of(schedule.acquisition), changes(schedule, today or {}),
+            far_of(schedule, today or {}))
         for schedule in comparison.schedules}
     machines |= {pair: ComparisonRow(pair, error=error) for pair, error in comparison.errors.items()}
     return tuple(machines[pair] for pair in PAIRS if pair in machines)
@@ -212,6 +218,19 @@ def changes(schedule: Schedule, today: Today) -> Changes:
         count["start"] += len(wanted) - moved
         count["leave"] += len(running) - moved
     return Changes(**count)
+
+
+def far_of(schedule: Schedule, today: Today) -> tuple[str, ...]:
+    """The tasks of which some keys would go to other nodes."""
+    far = []
+    for task in sorted(schedule.job.by_key & schedule.placement.counts.keys()):
+        own = [bundle for bundle in today.get(task, ()) if not bundle.leaving]
+        parts = wanted_of(schedule, task)
+        if own and (own[0].key_ranges or len(parts) > 1):
+            fragment = Fragment(own[0].id, (task,), own[0].slot, 1, bundles=tuple(own))
+            change = keys_divided_anew(task, fragment, parts, ids=map(str, itertools.count()))
+            far += [task] if change.after[fragment.id].far_takers else []
+    return tuple(far)
 
 
 def missing_of(error: WeirError | None) -> tuple[str, ...]:

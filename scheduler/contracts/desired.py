@@ -62,8 +62,9 @@ class WantedFragment:
     ``leaving`` reads what it has to its end, and goes: ``writers`` says who wrote it. One with ``key_ranges`` (the
     first group of each, and how many) begins with the states of the keys there, out of what all that it inherits
     from have left, or of those ranges that it ``takes`` of each: they read what they have of these keys to its end,
-    and it reads parts of its own. It leaves a part of each of these named ``savepoints`` while it works. Of tasks
-    in ``restores`` it begins with what a named savepoint has: states, and the next number of its source.
+    and it reads parts of its own; of ``remote_givers`` the states come from other nodes. It leaves a part of each of
+    these named ``savepoints`` while it works. Of tasks in ``restores`` it begins with what a named savepoint has:
+    states, and the next number of its source.
     """
 
     id: str
@@ -83,6 +84,7 @@ class WantedFragment:
     leaving: bool = False
     key_ranges: tuple[tuple[int, int], ...] = ()
     takes: Mapping[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)  # where it is not all of its own
+    remote_givers: tuple[str, ...] = ()  # of those whose keys it takes
     writers: Mapping[str, ChannelWriter] = field(default_factory=dict)  # by channel
     real_time: bool = False  # its batches stay open, where its chain can be worked on so
     alternates: Mapping[int, str] = field(default_factory=dict)  # position of a dynamic task -> `warm_up.working`
@@ -149,7 +151,8 @@ class DesiredState:
     """The desired state of a node: fragments by slot; and, by slot, those that end for others.
 
     Of two states of one ``version`` the one with the higher ``revision`` is newer: settings alone have changed.
-    ``remote_heirs`` are, by node, the fragments of other nodes that go on with the work of this one's. ``handing_over``
+    ``remote_heirs`` are, by node, the fragments of other nodes that go on with the work of this one's; ``takers`` those
+    that only take keys of this one's bundles, with what they take here and nothing else of them. ``handing_over``
     is the agent's own: fragments that are no longer wanted, and that others inherit from. ``kept_savepoints`` are the
     named savepoints of which the node keeps its parts; it deletes others'. None: it was told nothing of them.
     """
@@ -159,6 +162,7 @@ class DesiredState:
     generation: int = 0
     slots: Mapping[str, WantedSlot] = field(default_factory=dict)
     remote_heirs: Mapping[str, tuple[WantedFragment, ...]] = field(default_factory=dict)
+    takers: tuple[WantedFragment, ...] = ()
     handing_over: Mapping[str, tuple[WantedFragment, ...]] = field(default_factory=dict)
     revision: int = 0
     kept_savepoints: tuple[str, ...] | None = None

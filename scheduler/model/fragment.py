@@ -201,6 +201,14 @@ class Fragment:
         return tuple(givers.values())
 
     @property
+    def far_takers(self) -> tuple[tuple[RunningBundle, RunningBundle], ...]:
+        """Its bundles that take keys of others on another node, each with such a giver: their states go there."""
+        own = {bundle.id: bundle for bundle in self.bundles}
+        return tuple(
+            (own[name], bundle) for bundle in self.bundles if bundle.takes_keys for name in bundle.taken
+            if name in own and node_of(own[name].slot) != node_of(bundle.slot))
+
+    @property
     def queries(self) -> tuple[RunningBundle, ...]:
         """What executes it: a bundle each, or itself as one where no schedule divides it."""
         return self.bundles or _whole(self.id, self.slot)

@@ -166,8 +166,6 @@ def _placed(piece: Fragment, wanted_head: TaskDivision, ids: Iterator[str]) -> F
     if wanted_head.serial:
         return replace(piece, slot=wanted_head.parts[0].slot)
     if wanted_head.by_key:  # the piece ends at once, and leaves the states of its keys
-        if any(node_of(part.slot) != node_of(home) for part in wanted_head.parts):
-            raise cannot_leave(wanted_head.name, home)
         bundles = keyed_bundles(wanted_head.parts, ids, inherits=(piece.id,))
         return replace(piece, slot=bundles[0].slot, bundles=(*bundles, RunningBundle(piece.id, home, 1, 0.0)))
     heir = near if piece.inherits else wanted_head.parts[0]

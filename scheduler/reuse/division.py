@@ -155,37 +155,28 @@ def keys_divided_anew(
 ) -> FragmentChange:
     """A fragment with state whose keys these parts have in place of its bundles.
 
-    Where each part has a bundle's ranges, or is as large as a bundle, they stay, or hand over to other slots of their
-    node. Else a bundle works on whose slot has a part with ranges of its own, or of its size or a smaller one: it gives
-    away what is too much. Other parts are new bundles, which begin with the states of the keys that they take. A bundle
-    that has no part, or a larger one, leaves.
+    Where each part has a bundle's ranges, or is as large as a bundle, and is on its node, they stay, or hand over to
+    other slots. Else a bundle works on whose slot has a part with ranges of its own, or of its size or a smaller one:
+    it gives away what is too much. Other parts are new bundles, of any node, which begin with the states of the keys
+    that they take. A bundle that has no part, or a larger one, leaves.
 
     Parameters
     ----------
-    task : str
-        What errors call the fragment's task.
     works_on : bool
         Whether one that gives keys away may. Where its marks move on these keys' states are not final, so it may not.
-
-    Raises
-    ------
-    NotEnactable
-        States would leave their node, or they are on several.
     """
     own = working_bundles(fragment)
     already = [bundle for bundle in fragment.queries if bundle.leaving and bundle.id not in left]
     stays = fragment.divided_by_key and is_cut_so(parts, own)
-    if stays and is_changing_hands(fragment):  # who has not begun has nothing to hand over
-        stays = all(part.slot == bundle.slot for part, bundle in zip(_homes(parts, own), own, strict=True))
-    ends_at = _homes(parts, own) if stays else [parts[0]] * len(own)
-    for bundle, part in zip(own, ends_at, strict=True):
-        if {node_of(bundle.slot)} != {node_of(other.slot) for other in ([part] if stays else parts)}:
-            raise cannot_leave(task, bundle.slot)
+    homes = _homes(parts, own) if stays else []
+    near_of = str if is_changing_hands(fragment) else node_of  # who has not begun has nothing to hand over
+    stays = stays and all(
+        near_of(part.slot) == near_of(bundle.slot) for part, bundle in zip(homes, own, strict=True))
     leaving: list[RunningBundle] = []
     if stays:
         bundles = [
             bundle if part.slot == bundle.slot else _moved_on(bundle, next(ids), part.slot)
-            for part, bundle in zip(ends_at, own, strict=True)]
+            for part, bundle in zip(homes, own, strict=True)]
     else:
         bundles = _with_keys_of(own, parts, ids, works_on=works_on and not is_changing_hands(fragment))
         working = {bundle.id for bundle in bundles}

@@ -14,7 +14,7 @@ from dashboard.operations.services import register_node
 from dashboard.plans.scheduling_problem import problem_of
 from dashboard.plans.selectors import plan_of
 from dashboard.profiles.services.importing import import_profiles
-from dashboard.schedules.comparison import changes
+from dashboard.schedules.comparison import changes, rows_of
 from dashboard.schedules.options import basis_of
 from dashboard.teams.permissions import viewer_of
 from scheduler.applying import apply_plan
@@ -108,3 +108,20 @@ def test_a_comparison_counts_keys_that_change_hands_as_starts_and_ends(keyed: Wo
     others = len(fewer.placement.counts) - 1
     assert changes(fewer, today).leave == count > bundles and changes(fewer, today).start == bundles + others
     assert changes(same, today).leave == 0
+
+
+def test_keys_go_to_another_node_where_theirs_has_too_few_slots_and_all_are_told(keyed: World):
+    register_node(name="n1", slots=2)
+    record = run(keyed, 8)
+    assert not mean(record).divided
+    register_node(name="n2", slots=8)
+    rows = rows_of(problem_of(record).compare(50), today={"mean": mean(record).queries})
+    assert "keys of mean go to another node" in next(row.note for row in rows if row.pair == ("MBA", "SAM"))
+    proposal = rescheduled(keyed, record, at(50))
+    assert any("Keys of mean continue on another node" in note for note in plan_of(proposal.plan).notes)
+    assert approved(proposal, keyed.ana).status == "executing"
+    whole, types = load_estate(), registry.task_types()
+    states = {node: desired_of(load_part_of(node), node, types) for node in ("n1", "n2")}
+    assert states == {node: desired_of(whole, node, types) for node in ("n1", "n2")}
+    assert {taker.id for taker in states["n1"].takers} == {
+        taker.id for _, taker in mean(record).far_takers} and not states["n2"].takers

@@ -16,7 +16,7 @@ from scheduler.contracts.reports import Reports
 from scheduler.interruptions import interruptions_of
 from scheduler.key_division import divisible_by_key, key_of, ranges_of, whole_groups
 from scheduler.model.encoding import plan_from_json, plan_to_json
-from scheduler.model.errors import NotEnactable, NothingToChange
+from scheduler.model.errors import NothingToChange
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.profile import Point, Profile, Profiles
@@ -35,6 +35,7 @@ from workers.engine.desired_publishing import desired_of
 
 from .catalogue import PRICES, flow
 from .catalogue import TYPES as PLAIN_TYPES
+from .keys_told import TWO_NODES, check_told
 from .schedules import BUY
 from .test_rescheduling import supply_of
 
@@ -269,14 +270,15 @@ def check_hands(was: Fragment, now: Fragment) -> None:
 
 @given(data=st.data())
 def test_only_ranges_that_change_hands_do(data):
-    """From plan to plan on one node: with as many slots more, bundles work on; who keeps its part is not touched."""
+    """From plan to plan on two nodes: with as many slots more, bundles work on; who keeps its part is not touched. What
+    goes to the other node is told to both."""
     ids = (f"f2-{number}" for number in itertools.count())
     fragment = Fragment("f1-1", ("t",), "n1/0", 1)
     for _ in range(data.draw(st.integers(1, 4))):
         slots = data.draw(st.lists(st.integers(0, 5), min_size=1, max_size=5))
         shares = whole_groups({place: data.draw(st.integers(1, 4)) / 4 / len(slots) for place in range(len(slots))})
         named = ranges_of(data.draw(st.permutations(list(shares.values())))) if data.draw(st.booleans()) else ()
-        parts = [WantedBundle(f"n1/{slot}", 1, part, named[place:place + 1])
+        parts = [WantedBundle(TWO_NODES[slot].name, 1, part, named[place:place + 1])
                  for (place, part), slot in zip(shares.items(), slots, strict=True)]
         left = {bundle.id for bundle in fragment.bundles if bundle.leaving} if data.draw(st.booleans()) else set()
         change = keys_divided_anew(
@@ -287,6 +289,7 @@ def test_only_ranges_that_change_hands_do(data):
         assert is_cut_so(parts, live) and sum(bundle.key_groups for bundle in live) == KEY_GROUPS
         if not any(step.kind == "hand_over_bundle" for step in change.steps):
             check_hands(fragment, after)
+        check_told(after, TYPES)
         works = [bundle for bundle in fragment.bundles if not bundle.leaving]
         apart = len({bundle.slot for bundle in works}) == len(works) and len(set(slots)) == len(slots)
         assert works_on or all(it in works for it in live if it.id in {own.id for own in works}), "nobody has fewer"
@@ -306,21 +309,6 @@ def test_a_chain_with_state_is_cut_into_keys_while_it_runs():
         first = next(bundle for bundle in fragment.bundles if bundle.id == fragment.id)
         assert first.leaving and fragment.inherits == (chain.id,), "it takes over from the chain, and leaves the states"
         assert all(bundle.inherits == (fragment.id,) for bundle in fragment.bundles if bundle is not first)
-
-
-def test_states_do_not_leave_their_node():
-    nodes = Estate(slots=tuple(Slot(node, index) for node in ("n1", "n2") for index in range(3)))
-    ids = (f"f2-{number}" for number in itertools.count())
-    whole = Fragment("f1-1", ("t",), "n1/0", 1)
-    with pytest.raises(NotEnactable, match="cannot leave n1"):
-        keys_divided_anew("t", whole, [WantedBundle("n1/0", 1, 0.5), WantedBundle("n2/0", 1, 0.5)], ids=ids)
-    apart = replace(whole, bundles=tuple(keyed_bundles(
-        [WantedBundle("n1/0", 1, 0.5), WantedBundle("n2/0", 1, 0.5)], ids, inherits=())))
-    with pytest.raises(NotEnactable, match="cannot leave"):
-        keys_divided_anew("t", apart, [WantedBundle("n1/0", 1, 1.0)], ids=ids)
-    same = keys_divided_anew("t", apart, [WantedBundle("n2/0", 1, 0.5), WantedBundle("n1/1", 1, 0.5)], ids=ids)
-    assert [step.kind for step in same.steps] == ["hand_over_bundle"], "one goes to another slot of its node, whole"
-    assert nodes.slots
 
 
 def test_a_bundle_that_works_on_is_not_waited_for():

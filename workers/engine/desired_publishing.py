@@ -5,7 +5,7 @@ The values are in ``scheduler.contracts.desired``, their JSON Schema by ``schedu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from types import MappingProxyType
@@ -102,6 +102,7 @@ def desired_of(
         version=estate.generation, revision=estate.revision, node=node, generation=estate.generation,
         remote_heirs={other: tuple(fragments) for other, fragments in heirs.items()},
         slots={index: WantedSlot(tuple(fragments)) for index, fragments in slots.items()},
+        takers=tuple(_takers(estate, node)),
         kept_savepoints=None if kept_savepoints is None else tuple(kept_savepoints))
 
 
@@ -169,10 +170,26 @@ def _wanted(
         leaving=bundle.leaving,
         key_ranges=bundle.key_ranges if bundle.takes_keys else (),
         takes={giver: ranges for giver, ranges in bundle.taken.items() if ranges != bundle.key_ranges},
+        remote_givers=tuple(giver.id for giver, taker in fragment.far_takers if taker is bundle)
+        if bundle.takes_keys else (),
         writers=_writers(estate, fragment, bundle, tasks[0].parents)
         if bundle.leaving or any(bundle.id in other.taken for other in fragment.bundles) else {},
         restores=own.restores,
     )
+
+
+def _takers(estate: Estate, node: str) -> Iterator[WantedFragment]:
+    """The bundles of other nodes that take keys of this one's, as the givers need to know them."""
+    for fragment in sorted(estate.fragments.values(), key=lambda fragment: fragment.id):
+        takers: dict[str, list[str]] = {}
+        for giver, taker in fragment.far_takers:
+            if node_of(giver.slot) == node:
+                takers.setdefault(taker.id, []).append(giver.id)
+        for bundle in fragment.bundles:
+            if givers := takers.get(bundle.id):
+                yield WantedFragment(
+                    bundle.id, (), inherits=tuple(givers), key_ranges=bundle.key_ranges,
+                    takes={giver: bundle.taken[giver] for giver in givers})
 
 
 def _taken_over(fragment: Fragment, bundle: RunningBundle) -> dict[int, str]:

@@ -33,7 +33,7 @@ from workers.engine.agents.reconciling.handover_stages import HandoverStage
 from workers.engine.agents.reconciling.named_savepoints import unsaved
 from workers.engine.agents.reconciling.reconcile import FragmentState, reconcile
 from workers.engine.agents.reconciling.standby import Patience, stages_of
-from workers.engine.agents.transport import copies_ahead, state_transport
+from workers.engine.agents.transport import copies_ahead, gifts, state_transport
 from workers.engine.agents.transport.state_transport import Carrier
 from workers.engine.spark.failure_messages import FragmentFailed, explain_error
 
@@ -68,13 +68,14 @@ class World:
     of some ``lasts`` for some turns of its slot."""
 
     DEADLINESS = 0.004  # of a slot, at every step on the broker
+    slots: tuple[Slot, ...] = SLOTS
     may_rest: frozenset[str] = frozenset()
     lasts: Mapping[str, int] = MappingProxyType({})
 
     def __init__(self, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
         self.chance, self.deadly, self.now_ms, self.limit, self.gaps = chance, True, 0, NUMBERS, 0
         quiet = SimpleNamespace(info=lambda *_, **__: None, warning=self._warned)
-        for module in (state_transport, copies_ahead, executor, query_actuator, record_actuator):
+        for module in (state_transport, copies_ahead, gifts, executor, query_actuator, record_actuator):
             patch.setattr(module, "logger", lambda: quiet)
         patch.setattr(query_actuator, "causes_of", lambda _query: [])
         self.broker = Broker(self.may_die)
@@ -84,15 +85,19 @@ class World:
         self.said: dict[str, DesiredState] = {}
         self.latest: dict[str, DesiredState] = {}  # that a node has heard of
         stores: dict[str, Store] = {}
-        for slot in SLOTS:
+        for slot in self.slots:
             first = stores.get(f"{slot.node}/0")
             stores[slot.name] = first.of_slot(slot.name) if first else Store({}, slot.name)
             stores[slot.name].files.may_die = self.may_die
         self.stores = stores
-        self.slots = {slot.name: self._executor(slot.name) for slot in SLOTS}
-        self.patience = {slot.name: Patience() for slot in SLOTS}
-        self.carriers = {slot.name: self._carrier(slot.name) for slot in SLOTS}
-        self.runs: dict[str, dict[str, FragmentRun]] = {slot.name: {} for slot in SLOTS}
+        self.executors = {slot.name: self._executor(slot.name) for slot in self.slots}
+        self.patience = {slot.name: Patience() for slot in self.slots}
+        self.carriers = {slot.name: self._carrier(slot.name) for slot in self.slots}
+        self.runs: dict[str, dict[str, FragmentRun]] = {slot.name: {} for slot in self.slots}
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(slot.node for slot in self.slots))
 
     def _link(self) -> Broker | MortalBroker:
         """By which slots reach the broker."""
@@ -124,7 +129,7 @@ class World:
 
     def want(self, estate: Estate) -> None:
         """A new desired state of every node, which hears of it some time later."""
-        for node in ("n1", "n2"):
+        for node in self.nodes:
             self.said[node] = wishes.desired_of(estate, node, TYPES)
 
     def hear(self, node: str) -> None:
@@ -141,7 +146,7 @@ class World:
     def left(self) -> frozenset[str]:
         """The bundles that the nodes report to have left."""
         return frozenset(
-            fragment.id for slot in SLOTS for fragment in self.desired(slot.name).of_slot(str(slot.index))
+            fragment.id for slot in self.slots for fragment in self.desired(slot.name).of_slot(str(slot.index))
             if fragment.leaving and fragment.id in self.stores[slot.name].having("left"))
 
     def may_die(self) -> None:
@@ -177,7 +182,7 @@ class World:
         for name, fragment_actions in itertools.groupby(actions, key=lambda action: action.fragment_id):
             run = runs.setdefault(name, FragmentRun(name, now_ms=self.now_ms))
             run.begin(None, now_ms=self.now_ms)
-            if self.slots[slot].perform(run, wanted, list(fragment_actions)):
+            if self.executors[slot].perform(run, wanted, list(fragment_actions)):
                 runs.pop(name)
             self.may_die()
 
@@ -222,7 +227,7 @@ class World:
                 query.stop()
         for name in [name for name, holder in store.locks.items() if holder == slot]:
             del store.locks[name]
-        self.slots[slot], self.carriers[slot] = self._executor(slot), self._carrier(slot)
+        self.executors[slot], self.carriers[slot] = self._executor(slot), self._carrier(slot)
         self.runs[slot] = {name: FragmentRun(name, now_ms=self.now_ms) for name in store.records()}
 
 

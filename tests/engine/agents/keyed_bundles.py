@@ -1,27 +1,29 @@
 """Tasks with state that are divided by key: plans for the played world of ``divided_world.py``.
 
 A source feeds a task that counts by key, that feeds another one, and an output collects. Their keys change hands again
-and again: each is one query at first, or several bundles; then others have them, on any slot of their node; and plans
-are taken back before they are in force. A bundle moves beside that.
+and again: each is one query at first, or several bundles; then others have them, on any slot of one node, or of two or
+three; and plans are taken back before they are in force. A bundle moves beside that.
 """
 
 from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
 from scheduler.key_division import ranges_of, whole_groups
 from scheduler.model.estate import Estate
-from scheduler.model.fragment import Fragment, RunningTask
+from scheduler.model.fragment import Fragment, RunningTask, Slot
 from scheduler.moving import why_not_moved
 from scheduler.reuse.activity import Activity, adjust
 from scheduler.reuse.division import WantedBundle, divided_back, keyed_bundles, keys_divided_anew
 from scheduler.reuse.handover import moved_in
+from workers.engine.agents.transport.state_transport import still_leaving
 
 from .divided_world import EVERYTHING, NUMBERS, SLOTS, TYPES, World
+from .test_moves_between_nodes import Nodes
 
 TASKS = {
     "s": RunningTask("s", "src", {}, ()), "t": RunningTask("t", "tally", {}, ("s",)),
@@ -30,6 +32,15 @@ TASKS = {
 OUT = "f1-3.0"
 KEYED = ("f1-1", "f1-2")
 NEAR = ("n1/0", "n1/1")
+
+
+class Apart(Nodes):
+    """Three nodes, and a broker that dies, too."""
+
+    slots = (*SLOTS, Slot("n3", 0))
+
+
+FAR = tuple(slot.name for slot in Apart.slots)
 
 
 class Plans:
@@ -41,8 +52,8 @@ class Plans:
     events: ClassVar[int] = NUMBERS
     works_on: ClassVar[bool] = True  # whether who gives keys away does
 
-    def __init__(self, chance: random.Random) -> None:
-        self.chance, self.generation = chance, 1
+    def __init__(self, chance: random.Random, near: Sequence[str] = NEAR) -> None:
+        self.chance, self.generation, self.near = chance, 1, near
         self.fragments = self.at_first()
         ids = (f"f1-{number}" for number in itertools.count(len(self.tasks)))
         for name in self.keyed:
@@ -56,17 +67,17 @@ class Plans:
         """Each task as a query."""
         chance = self.chance
         return {
-            "f1-0": Fragment("f1-0", ("s",), chance.choice(NEAR), 1, {"s": ("f1-1",)}),
-            "f1-1": Fragment("f1-1", ("t",), chance.choice(NEAR), 1, {"t": ("f1-2",)}),
-            "f1-2": Fragment("f1-2", ("u",), chance.choice(NEAR), 1, {"u": ("f1-3",)}),
+            "f1-0": Fragment("f1-0", ("s",), chance.choice(self.near), 1, {"s": ("f1-1",)}),
+            "f1-1": Fragment("f1-1", ("t",), chance.choice(self.near), 1, {"t": ("f1-2",)}),
+            "f1-2": Fragment("f1-2", ("u",), chance.choice(self.near), 1, {"u": ("f1-3",)}),
             "f1-3": Fragment("f1-3", ("o",), chance.choice([slot.name for slot in SLOTS]), 1),
         }
 
     def estate(self) -> Estate:
-        return Estate(generation=self.generation, tasks=self.tasks, fragments=dict(self.fragments), slots=SLOTS)
+        return Estate(generation=self.generation, tasks=self.tasks, fragments=dict(self.fragments), slots=Apart.slots)
 
     def parts(self) -> list[WantedBundle]:
-        slots = self.chance.choices(NEAR, k=self.chance.randint(1, 3))
+        slots = self.chance.choices(self.near, k=self.chance.randint(1, 3))
         weights = [self.chance.randint(1, 3) for _ in slots]
         groups = whole_groups({place: weight / sum(weights) for place, weight in enumerate(weights)})
         named = ranges_of(list(groups.values())) if self.chance.random() < 0.5 else ()  # as where loads are known
@@ -93,7 +104,7 @@ class Plans:
         self.before = {}
 
     def move(self) -> None:
-        """A bundle goes to any slot of its node."""
+        """A bundle goes to another slot."""
         self.before = {}
         bundles = [
             (fragment, bundle) for name in self.keyed if (fragment := self.fragments[name]).divided_by_key
@@ -102,7 +113,7 @@ class Plans:
         if not bundles:
             return
         fragment, bundle = self.chance.choice(bundles)
-        slot = next(slot for slot in NEAR if slot != bundle.slot)
+        slot = self.chance.choice([slot for slot in self.near if slot != bundle.slot])
         self.fragments |= moved_in(
             self.estate(), {bundle.id: slot}, outputs={"o"}, homes={bundle.id: fragment}).after
         self.generation += 1
@@ -137,7 +148,9 @@ class Plans:
 
     def is_calm(self, world: World) -> bool:
         """Whether what was planned last is in force, as the site knows it: only then does it plan again."""
-        return not world.said and self.wanted() == set(world.running) and world.left() == self.leaving()
+        return (
+            not world.said and self.wanted() == set(world.running) and world.left() == self.leaving()
+            and not any(still_leaving(desired, world.stores[f"{node}/0"]) for node, desired in world.heard.items()))
 
 
 class PlansOfJoin(Plans):
@@ -154,7 +167,7 @@ class PlansOfJoin(Plans):
 
     def at_first(self) -> dict[str, Fragment]:
         anywhere = [slot.name for slot in SLOTS]
-        near = self.chance.choice(NEAR)
+        near = self.chance.choice(self.near)
         readers = {"s": ("f1-1", "f1-2"), "a": ("f1-3",), "b": ("f1-3",), "t": ("f1-4",)}
         return {
             f"f1-{number}": Fragment(

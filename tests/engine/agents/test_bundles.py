@@ -60,8 +60,8 @@ def play_with_pauses(turns_between: list[int], seed: int, patch: pytest.MonkeyPa
 def some_turns(world: World, turns: int) -> None:
     for _ in range(turns):
         if world.chance.random() < 0.3:
-            world.hear(world.chance.choice(["n1", "n2"]))
-        world.turn(world.chance.choice(SLOTS).name)
+            world.hear(world.chance.choice(world.nodes))
+        world.turn(world.chance.choice(world.slots).name)
 
 
 def come_to_rest(world: World, made: Plans, *, all_came: bool = True) -> None:
@@ -83,7 +83,7 @@ def come_to_rest(world: World, made: Plans, *, all_came: bool = True) -> None:
 
 
 def check_that_nothing_is_left(world: World, outputs: Collection[str] = ()) -> None:
-    entries = {entry.id: entry for slot in SLOTS for entry in world.desired(slot.name).of_slot(str(slot.index))}
+    entries = {entry.id: entry for slot in world.slots for entry in world.desired(slot.name).of_slot(str(slot.index))}
     assert set(world.running) == set(entries), "it did not come to what is planned"
     for name, entry in entries.items():
         assert set(world.running[name].fragment.inputs) == set(entry.inputs)

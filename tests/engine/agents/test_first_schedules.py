@@ -79,9 +79,9 @@ def begin(seed: int, patch: pytest.MonkeyPatch, *, ordered: bool = False) -> tup
 
 
 def turn(world: World) -> None:
-    for node in ("n1", "n2"):
+    for node in world.nodes:
         world.hear(node)
-    for slot in SLOTS:
+    for slot in world.slots:
         world.turn(slot.name)
 
 

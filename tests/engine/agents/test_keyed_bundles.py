@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workers.engine.agents.reconciling import given_keys, inputs
+from workers.engine.agents.reconciling import given_keys, inputs, savepoint_decisions
+from workers.engine.agents.reconciling.handover_stages import predecessors
 from workers.engine.agents.reconciling.input_selection import select_inputs
+from workers.engine.agents.transport.gifts import Gifts
 
 from .divided_world import NUMBERS, World
-from .keyed_bundles import Plans, PlansOfJoin
+from .keyed_bundles import FAR, NEAR, Apart, Plans, PlansOfJoin
 from .played_keys import KEYS, key_of
 from .test_bundles import check_that_nothing_is_left, some_turns
 from .test_first_schedules import turn
@@ -20,10 +24,13 @@ from .test_first_schedules import turn
 histories = st.lists(st.integers(0, 60), min_size=1, max_size=4)  # turns until the next plan
 
 
-def play(turns_between: list[int], seed: int, patch: pytest.MonkeyPatch, kind: type[Plans] = Plans) -> int:
-    """Play a history; how many plans it had."""
+def play(
+    turns_between: list[int], seed: int, patch: pytest.MonkeyPatch, kind: type[Plans] = Plans, *,
+    near: Sequence[str] = NEAR,
+) -> int:
+    """Play a history of bundles on these slots; how many plans it had."""
     chance, made = random.Random(seed), 0
-    world, plans = World(chance, patch), kind(chance)
+    world, plans = (World if near is NEAR else Apart)(chance, patch), kind(chance, near)
     world.lasts = chance.choice(({}, {"t": 2, "u": 3}))  # of slow batches much is left to read when keys change hands
     world.want(plans.estate())
     for turns in turns_between:
@@ -125,29 +132,46 @@ def test_keys_change_hands_and_keep_their_events_states_and_order_whoever_dies(t
         play(turns_between, seed, patch)
 
 
+@settings(max_examples=30, deadline=None)
+@given(turns_between=histories, seed=st.integers(0, 2**32), kind=st.sampled_from([Plans, PlansOfJoin]),
+       near=st.sampled_from([FAR, FAR[:4]]))
+def test_keys_change_hands_between_nodes_whoever_dies(turns_between, seed, kind, near):
+    with pytest.MonkeyPatch.context() as patch:
+        play(turns_between, seed, patch, kind, near=near)
+
+
 def test_most_histories_have_plans():
     with pytest.MonkeyPatch.context() as patch:
-        assert play([60, 200, 200, 200], 3, patch) > 2
+        assert play([60, 200, 200, 200], 3, patch, near=FAR) > 2
     with pytest.MonkeyPatch.context() as patch:
         assert play([60, 200, 200, 200], 3, patch, PlansOfJoin) > 2
 
 
-@pytest.mark.parametrize(("module", "name", "instead"), [
-    (given_keys, "is_unread", lambda *_: False),
-    (inputs, "select_inputs", lambda *chosen, later=(), **more: select_inputs(*chosen, **more)),
-], ids=["a giver reads its keys' last events first", "a reader reads the giver's channel first"])
-def test_worlds_go_wrong_where_a_part_of_that_is_left_out(module, name, instead):
+def never_says_that_it_has_begun(gifts, giver, heir, receive=Gifts.receive):
+    return None if gifts._store.has(heir.id, "begun") else receive(gifts, giver, heir)
+
+
+@pytest.mark.parametrize(("module", "name", "instead", "near"), [
+    (given_keys, "is_unread", lambda *_: False, NEAR),
+    (inputs, "select_inputs", lambda *chosen, later=(), **more: select_inputs(*chosen, **more), NEAR),
+    (savepoint_decisions, "predecessors",
+     lambda desired, heir: predecessors(desired, replace(heir, remote_givers=())), FAR),
+    (Gifts, "receive", never_says_that_it_has_begun, FAR),
+], ids=["a giver reads its keys' last events first", "a reader reads the giver's channel first",
+        "an heir waits for what comes from elsewhere", "a giver hears that that is in use"])
+def test_worlds_go_wrong_where_a_part_of_that_is_left_out(module, name, instead, near):
     with pytest.MonkeyPatch.context() as patch, pytest.raises(AssertionError):
         patch.setattr(module, name, instead)
         for seed in range(40):
             with pytest.MonkeyPatch.context() as inner:
-                play([25, 20, 20], seed, inner)
+                play([25, 20, 20], seed, inner, near=near)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(1_800)
 @settings(max_examples=2_000, deadline=None)
-@given(turns_between=histories, seed=st.integers(0, 2**32), kind=st.sampled_from([Plans, PlansOfJoin]))
-def test_thousands_of_histories_keep_every_key_whole(turns_between, seed, kind):
+@given(turns_between=histories, seed=st.integers(0, 2**32), kind=st.sampled_from([Plans, PlansOfJoin]),
+       near=st.sampled_from([NEAR, FAR]))
+def test_thousands_of_histories_keep_every_key_whole(turns_between, seed, kind, near):
     with pytest.MonkeyPatch.context() as patch:
-        play(turns_between, seed, patch, kind)
+        play(turns_between, seed, patch, kind, near=near)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.model.ring import KEY_GROUPS, Ring, key_group
 from workers.engine.agents.checkpoint import CheckpointProgress
 from workers.engine.agents.fold_stores import FOLDER, FoldStores, LeftKeys
@@ -18,13 +19,13 @@ from workers.engine.agents.reconciling import broker_instructions as on
 from workers.engine.agents.reconciling import instructions as do
 from workers.engine.agents.reconciling.decisions import decide
 from workers.engine.agents.reconciling.delays import STANDBY_MS
-from workers.engine.agents.reconciling.reconcile import BringKeys, DivideStream, FragmentState, Start
+from workers.engine.agents.reconciling.reconcile import BringKeys, DivideStream, FragmentState, Leave, Start
 from workers.engine.agents.reconciling.snapshot import READY, Records
-from workers.engine.agents.supervising.key_patterns import READ_ONLY, of_fragments
+from workers.engine.agents.supervising.key_patterns import READ_ONLY, known_fragments, of_fragments
 from workers.engine.channels import keys
 from workers.library.pieces import States
 from workers.library.state import fold_name
-from workers.library.state_store import Pointer, StoreLocation, read_whole
+from workers.library.state_store import VERSIONS, Pointer, StoreLocation, read_whole
 from workers.library.store_files import StateLost
 from workers.library.watermarks import start
 
@@ -96,6 +97,11 @@ def test_an_heir_takes_the_states_that_were_left_whatever_came_ahead(before, aft
                 for name, giver in givers.items()}
         for own, value, end in after:  # the first works on with keys that it has left, the other one has ended
             givers["f1-0"].batch([STAYS["f1-0"][place % len(LATE)] for place in own], value, end)
+        gifts = {}
+        for own in left.values():
+            [text] = stores.given(own.states, own.ranges, is_final=own.is_final)["t"]
+            gifts |= json.loads(text)
+        assert gifts == expected, "so much goes to an heir of another node"
         for _ in range(1 + taken_twice):  # a slot that was killed does it again
             [text] = stores.keys_taken("f2-0", left)["t"]
         assert json.loads(read_whole(Path(folder) / FOLDER, Pointer.read(text))) == expected
@@ -118,8 +124,12 @@ def test_states_that_are_texts_and_rows_are_taken_as_one_text(tmp_path: Path):
     stores, giver = FoldStores(tmp_path), Giver("f1-0", tmp_path)
     stores.bring_keys("f2-0", {"f1-0": RANGES["f1-0"]})
     text = json.dumps({key: {"held": {}, "n": 5} for key in KEYS})
+    left = str(giver.pointer)
+    for _ in range(VERSIONS + 2):  # it works on, and the text comes late, as from another node
+        giver.batch(LATE[:1], 1, "done")
     states = stores.keys_taken("f2-0", {
-        "f1-0": LeftKeys({"t": [str(giver.pointer)]}, RANGES["f1-0"]), "f1-1": LeftKeys({"t": [text]}, RANGES["f1-1"]),
+        "f1-0": LeftKeys({"t": [left]}, RANGES["f1-0"], is_final=True),
+        "f1-1": LeftKeys({"t": [text]}, RANGES["f1-1"]),
         "f1-2": LeftKeys({"t": [None]}, ((0, 1),))})
     taken = json.loads(states["t"][0])
     assert {key: state["n"] for key, state in taken.items()} == dict.fromkeys(EARLY, 0) | dict.fromkeys(LATE, 5)
@@ -170,6 +180,8 @@ def test_who_waits_for_its_keys_brings_rows_meanwhile_and_stands_by():
     ({"rounds": (9 << 20, 5 << 20, 9_000)}, "ready"), ({"rounds": (9 << 20, 8 << 20)}, "ready"),
     ({"rounds": (9,), "brought_ms": 59_900, "controls": {"f2-0": {READY: "1"}}}, "nothing"),
     ({"rounds": (9,), "brought_ms": 59_000, "controls": {"f2-0": {READY: "1"}}}, "round"),
+    ({"rounds": (9,), "is_ahead": False}, "round"),
+    ({"rounds": (9,), "brought_ms": 59_900, "is_ahead": False}, "nothing"),
     ({"has_lock": False}, "nothing"), ({"standby": None, "since_ms": 60_000}, "nothing"),
     ({"standby": None, "records": Records(), "since_ms": 60_000 - STANDBY_MS}, "round"),
     ({"records": Records(progress=CheckpointProgress(0, False), standby=())}, "nothing"),
@@ -200,6 +212,25 @@ def test_writers_may_read_whether_bundles_on_other_nodes_are_ready():
     patterns = of_fragments([writer])
     assert {f"{READ_ONLY}{keys.valve(name)}" for name in ("f2-0", "f1-5", "f1-1")} <= patterns
     assert keys.valve("f2-0") not in patterns
+
+
+def test_who_leaves_has_left_once_other_nodes_have_begun_with_what_it_gave():
+    leaving = replace(READER, leaving=True)
+    taker = WantedFragment("f2-0", (), inherits=(READER.id,), key_ranges=((0, HALF),))
+    ended = snapshot(
+        leaving, records=Records(progress=CheckpointProgress(3, True), has_ended=True),
+        desired=replace(wanting(leaving), takers=(taker,)))
+    assert not of_kind(decide(ended, Leave(leaving)), do.RecordLeft)
+    assert of_kind(decide(replace(ended, taken=frozenset({"f2-0"})), Leave(leaving)), do.RecordLeft)
+
+
+def test_slots_touch_gifts_of_their_nodes_and_read_whether_takers_are_ready():
+    taker = WantedFragment("f2-0", (), inherits=("f1-0",), key_ranges=((0, HALF),))
+    gift = keys.gift_name("f1-0", "f2-0")
+    of_gift = {keys.handover(gift), keys.ahead(gift)}
+    given_here = of_fragments(known_fragments(DesiredState(node="n1", takers=(taker,))).values())
+    assert given_here == {*of_gift, f"{READ_ONLY}{keys.valve('f2-0')}"}
+    assert of_gift <= of_fragments([replace(HEIR, key_ranges=((0, HALF),), remote_givers=("f1-0",))])
 
 
 def test_a_writer_that_starts_again_divides_as_before_until_who_takes_keys_is_ready():

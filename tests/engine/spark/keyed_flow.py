@@ -20,7 +20,7 @@ from scheduler.reuse.handover import moved_in
 from workers.library.operators import window_fold
 from workers.library.repetitions import Deduplicated
 
-from .rig import NODE, Rig, estate_of
+from .rig import Hosts, Rig, estate_of
 from .test_moved_bundles import kill
 
 SENSORS, READINGS, RATE_PER_S, WITHIN_S, BEGAN_MS = 11, 3, 60.0, 3, 1_700_000_000_000
@@ -59,7 +59,7 @@ class KeyedFlow:
     def sensor_of(number: int) -> str:
         return f"s{number % SENSORS}"
 
-    def __init__(self, rig: Rig, seed: int, outputs: Sequence[str]) -> None:
+    def __init__(self, rig: Rig | Hosts, seed: int, outputs: Sequence[str]) -> None:
         self.rig, self.chance, self.outputs = rig, random.Random(seed), tuple(outputs)
         self.before: dict[str, Fragment] = {}  # the last plan by which keys changed hands takes these fragments back
         self.pauses = 0
@@ -92,7 +92,7 @@ class KeyedFlow:
         return [*itertools.pairwise(("observed", *BRANCHES[output], output))]
 
     def slot(self) -> str:
-        return f"{NODE}/{self.chance.randint(0, 1)}"
+        return self.chance.choice(self.rig.slots).name
 
     def estate(self) -> Estate:
         return replace(estate_of(list(self.fragments.values()), self.tasks, slots=self.rig.slots),

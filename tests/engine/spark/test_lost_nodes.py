@@ -12,12 +12,16 @@ from pathlib import Path
 import pytest
 import redis
 
+from scheduler.key_division import whole_groups
 from scheduler.model.fragment import Fragment, node_of
+from scheduler.reuse.division import WantedBundle
 from workers.engine.channels import keys
 
 from .conftest import NODES
+from .keyed_flow import KeyedFlow
 from .own_broker import own_broker
 from .rig import Hosts, catalogue, running_agent
+from .test_moved_bundles import kill
 from .test_moves_between_nodes import Moving, check
 
 pytestmark = [pytest.mark.spark, pytest.mark.broker, pytest.mark.xdist_group("nodes")]
@@ -108,6 +112,23 @@ def test_a_lost_machine_changes_no_output(nodes: Hosts) -> None:
         copied.is_over(copied.move(task))
     copied.grows()
     check(copied)
+    nodes.end()
+
+
+@pytest.mark.timeout(1_500)
+def test_keys_change_hands_between_nodes_and_slots_die_in_between(nodes: Hosts) -> None:
+    """Of two tasks in a row, and of one whose states are in stores: from one query to three bundles, and to two."""
+    flow = KeyedFlow(nodes, 4, ["averaged", "summed"])
+    flow.grows()
+    for count, dies in ((3, "n2"), (2, "n1")):
+        parts = whole_groups(dict.fromkeys(range(count), 1 / count))
+        flow.divide([WantedBundle(f"{NODES[place % 2]}/0", 1, part) for place, part in parts.items()], *flow.keyed)
+        kill(nodes.nodes[dies], "0")
+        flow.is_over()
+        flow.grows()
+    assert all({node_of(own.slot) for own in flow.fragments[flow.ids[task]].bundles} == set(NODES)
+               for task in flow.keyed)
+    flow.check()
     nodes.end()
 
 

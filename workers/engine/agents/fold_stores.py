@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scheduler.contracts.savepoints import States
+from workers.engine.channels.keys import gift_name
 from workers.library.key_rows import GivenRows, as_of, bring, is_by_key
 from workers.library.key_states import KeyRanges, states_of_keys
 from workers.library.state import fold_name
@@ -124,13 +125,53 @@ class FoldStores:
             pointer is not None and is_by_key(self.folder, pointer.store) for pointer in pointers.values())
         if not is_rows:
             remove(self.folder / _keys_store(heir, fold))
-            whole = self.whole({"": list(texts.values())})[""]
-            return states_of_keys(zip(whole, (left[giver].ranges for giver in texts), strict=True))
+            return states_of_keys([
+                (self._whole(text, is_final=left[giver].is_final), left[giver].ranges)
+                for giver, text in texts.items()])
+        [(giver, pointer), *others] = pointers.items()
+        if pointer and not others and pointer.store.startswith(f"{gift_name(giver, heir)}."):
+            return str(pointer)  # it came from another node, with these keys alone
         store = _keys_store(heir, fold)
         bring(self.folder, store, {
             giver: GivenRows(pointer.store, tuple(left[giver].ranges), None if left[giver].is_final else pointer)
             for giver, pointer in pointers.items() if pointer})
         return str(as_of(self.folder, store))
+
+    def newest(self, fragment_id: str) -> list[Pointer]:
+        """The newest versions of the stores that a fragment's folds work with; none where rows of any are not one key's
+        each.
+
+        Raises
+        ------
+        StateLost
+            A store is gone.
+        """
+        stores = sorted(self.works_with(fragment_id).values())
+        is_rows = all(is_by_key(self.folder, store) for store in stores)
+        return [as_of(self.folder, store) for store in stores] if is_rows else []
+
+    def at_newest(self, states: States) -> States:
+        """The states of a record with pointers to the newest versions of its stores."""
+        return {
+            task: [str(as_of(self.folder, pointer.store)) if text and (pointer := Pointer.read(text)) else text
+                   for text in texts] for task, texts in states.items()}
+
+    def given(self, states: States, ranges: KeyRanges, *, is_final: bool) -> States:
+        """States of the keys in some ranges, without pointers: for an heir of another node.
+
+        Parameters
+        ----------
+        is_final : bool
+            Whether who has left them works on, so that its store may be at any later version.
+
+        Raises
+        ------
+        StateLost
+            A store is gone, or does not have the version that was left.
+        """
+        return {
+            task: [states_of_keys([(self._whole(text, is_final=is_final), tuple(ranges))]) for text in texts]
+            for task, texts in states.items()}
 
     def sweep(self, *, now_s: float, grace_s: float) -> None:
         """Delete the stores that nobody goes on with."""
@@ -145,9 +186,11 @@ class FoldStores:
             if path.name not in named:
                 remove(path)
 
-    def _whole(self, text: str | None) -> str | None:
+    def _whole(self, text: str | None, *, is_final: bool = False) -> str | None:
         pointer = None if text is None else Pointer.read(text)
-        return text if pointer is None else read_whole(self.folder, pointer)
+        if pointer is None:
+            return text
+        return read_whole(self.folder, as_of(self.folder, pointer.store) if is_final else pointer)
 
     @property
     def _checkpoints(self) -> Path:

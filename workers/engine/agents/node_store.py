@@ -113,7 +113,8 @@ class NodeStore:
             return False
         write_atomically(self.desired_path, text)
         heirs = whole.heirs_elsewhere
-        for folder, known in ((TAKEN, heirs), (LET_GO, heirs), (VOID, desired.wanted)):
+        takers = {taker.id: taker for taker in whole.takers}
+        for folder, known in ((TAKEN, heirs | takers), (LET_GO, heirs), (VOID, desired.wanted)):
             for name in names_in(self.folder / folder) - known.keys():
                 remove_anything(self.folder / folder / name)
         return True

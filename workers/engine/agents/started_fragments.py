@@ -8,6 +8,8 @@
                                                       goes on with the work of others, or had a pause, <fragment>.begun
                                                       (what it began with); <fragment>.ended (what it left for others),
                                                       <giver>--<fragment>.ended (the states of keys given to it),
+                                                      <fragment>--<heir>.gift (that as it goes to another node),
+                                                      <giver>--<fragment>.near (no more goes ahead of that),
                                                       <fragment>.paused, <fragment>.left (a bundle that is done),
                                                       <fragment>.standby (its query waits for its turn),
                                                       <fragment>.received (what came for it from another node),
@@ -89,8 +91,10 @@ class SlotStore:
         for what in ("json", "begun", "ended", "paused", "left", "folds", "standby", "received"):
             self._beside(fragment_id, what).unlink(missing_ok=True)
         self.files.drop(fragment_id, "copy", *self.files.kinds(fragment_id, COMING))
-        for given in (self.data_dir / "checkpoints").glob(f"*--{fragment_id}.ended"):
-            given.unlink(missing_ok=True)
+        for pattern in (*(f"*--{fragment_id}.{kind}" for kind in ("ended", "near", "copy")),
+                        *(f"{fragment_id}--*.{kind}" for kind in ("ended", "gift"))):
+            for given in (self.data_dir / "checkpoints").glob(pattern):
+                given.unlink(missing_ok=True)
 
     def clear_checkpoint(self, fragment_id: str) -> None:
         """Delete Spark's part of a checkpoint alone: the fragment goes on from what is recorded beside it."""

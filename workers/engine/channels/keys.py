@@ -9,7 +9,7 @@ PUSH = f"{PREFIX}push"
 EVENTS = f"{PREFIX}events"
 WORKER = f"{PREFIX}worker"  # is there while a worker does what is due
 COPIED = "copied"  # the field of a channel's meta with the last block number that all copies of its writer have
-COPY_MARK = "--"  # in the name of a copy, between fragment and node
+COPY_MARK = "--"  # in the name of a copy, between fragment and node; and of a gift, between giver and heir
 _COPIES = "~copies"  # as in ``unregister.lua``
 SINK = "sink"  # the reader of a channel that is written to another system
 LOST = f"{PREFIX}lost"  # the hash of nodes whose queries go on elsewhere, from copies of their state
@@ -124,6 +124,11 @@ def copies_at(node: str) -> str:
 def copy_name(fragment: str, node: str) -> str:
     """The name under which a copy of a fragment's state goes to a node, and is kept there."""
     return f"{fragment}{COPY_MARK}{node}"
+
+
+def gift_name(giver: str, heir: str) -> str:
+    """What the states are called that a bundle leaves for an heir that takes keys of it."""
+    return f"{giver}{COPY_MARK}{heir}"
 
 
 def copies_reader(fragment: str) -> str:

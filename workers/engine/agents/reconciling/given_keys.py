@@ -3,18 +3,20 @@
 From the boundary on at which all its writers divide by the new ring, no event of these keys comes to it. So once it has
 read what was there then, their states are final, and whichever batch is the next: they are left for the heir in a
 record of their own, ``<giver>--<heir>.ended``, between two batches. They stay in the giver's state, too, and count no
-more: whoever takes over from it takes other ranges.
+more: whoever takes over from it takes other ranges. Where the heir is on another node, the record goes there
+(``transport/gifts.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from scheduler.contracts.desired import DesiredState, WantedFragment, made_in
 from scheduler.contracts.partitioning import Partitioning
 from scheduler.contracts.savepoints import Savepoint
 from scheduler.model.ring import KEY_GROUPS, Ring
+from workers.engine.channels.keys import gift_name
 
 from .broker_instructions import Resume
 from .delays import RETRY_MS, SOON_MS
@@ -29,29 +31,32 @@ if TYPE_CHECKING:
     from ..started_fragments import SlotStore
 
 
-def gift_of(giver: str, heir: str) -> str:
-    """What the record is called of what a bundle has given to an heir."""
-    return f"{giver}--{heir}"
-
-
 def given_to(store: SlotStore, giver: str, heir: str) -> Savepoint | None:
     """What another has left for an heir: of the keys that it gave away, or of all when it ended; None while neither."""
-    return store.ended(gift_of(giver, heir)) or store.ended(giver)
+    return store.ended(gift_name(giver, heir)) or store.ended(giver)
 
 
 def not_given(desired: DesiredState, wanted: Iterable[WantedFragment], store: SlotStore) -> tuple[CopyState, ...]:
     """The keys that some fragments have still to give away while they work on."""
     givers = {fragment.id: fragment for fragment in wanted if not fragment.leaving and not fragment.paused}
     return tuple(
-        CopyState(givers[name], heir=heir) for heir in desired.wanted.values() for name in heir.taken
-        if name in givers and not store.has(heir.id, "begun") and store.ended(gift_of(name, heir.id)) is None)
+        CopyState(givers[name], heir=heir) for heir, names in _waiting(desired, store) for name in names
+        if name in givers and store.ended(gift_name(name, heir.id)) is None)
 
 
 def gives(desired: DesiredState, slot: str, store: SlotStore) -> bool:
     """Whether others are to take keys of any fragment of a slot, which works on or leaves, and have not."""
     own = {fragment.id for fragment in desired.of_slot(slot)}
-    return any(
-        name in own and not store.has(heir.id, "begun") for heir in desired.wanted.values() for name in heir.taken)
+    return any(name in own for _, names in _waiting(desired, store) for name in names)
+
+
+def _waiting(desired: DesiredState, store: SlotStore) -> Iterator[tuple[WantedFragment, Iterable[str]]]:
+    """The fragments of any node that have not begun and take keys of this one's, and those whose keys they take."""
+    yield from ((heir, heir.taken) for heir in desired.wanted.values()
+                if heir.key_ranges and not store.has(heir.id, "begun"))
+    if desired.takers:
+        begun = store.taken()
+        yield from ((heir, heir.taken) for heir in desired.takers if heir.id not in begun)
 
 
 def give(snapshot: Snapshot, action: CopyState, heir: WantedFragment) -> Instructions:

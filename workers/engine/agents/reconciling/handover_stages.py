@@ -39,6 +39,7 @@ def predecessors(desired: DesiredState, fragment: WantedFragment) -> tuple[str, 
     is_from_elsewhere = desired.is_from_elsewhere(fragment)
     wanted = {name: desired.wanted[name] for name in fragment.inherits if name in desired.wanted}
     givers = {name for name, other in wanted.items() if other.leaving or name in fragment.taken}
+    givers.update(fragment.remote_givers)
     known = [name for name in fragment.inherits if name in desired.outgoing or is_from_elsewhere or name in givers]
     others = {**desired.heirs_elsewhere, **desired.outgoing}
     earlier = {older for name in known if name in others for older in others[name].inherits}
@@ -47,8 +48,9 @@ def predecessors(desired: DesiredState, fragment: WantedFragment) -> tuple[str, 
 
 def successors(desired: DesiredState, fragment_id: str) -> tuple[WantedFragment, ...]:
     """The fragments that go on with this one, on whatever node."""
+    here = (*desired.wanted.values(), *desired.outgoing.values())
     return tuple(
-        heir for heir in (*desired.wanted.values(), *desired.outgoing.values(), *desired.heirs_elsewhere.values())
+        heir for heir in (*here, *desired.heirs_elsewhere.values(), *desired.takers)
         if fragment_id in heir.inherits and fragment_id in predecessors(desired, heir)
     )
 

@@ -2,7 +2,8 @@
 
 Once the bundle stands by, and has rows of these keys, it is ready: from then on its writers divide by the new ring.
 What is still to come then is what the givers' last batches change. A round reads the givers' stores on this node, and
-nobody rests for it. It comes again and again until the bundle takes over, so that the last one is short.
+nobody rests for it. It comes again and again until the bundle takes over, so that the last one is short. Rows of givers
+on other nodes are sent by these (``transport/gifts.py``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ def bring(snapshot: Snapshot, action: BringKeys) -> Instructions:
     if not snapshot.has_lock or not _is_due(snapshot):
         return (later,)
     is_near = bool(snapshot.rounds) and not is_worth_another(snapshot.rounds, LIMITS)
-    if is_near and READY not in snapshot.control:
+    if is_near and snapshot.is_ahead and READY not in snapshot.control:
         return (MarkReady(), later)
     if is_near and snapshot.now_ms - snapshot.brought_ms < RETRY_MS:
         return (later,)

@@ -15,6 +15,7 @@ from scheduler.model.ring import Ring
 from scheduler.model.saved_states import SavedTask
 from workers.engine.channels import keys
 
+from ..transport.gifts import NEAR
 from .context import SlotContext
 from .fragment_run import FragmentRun
 from .given_keys import given_to
@@ -101,9 +102,12 @@ class Observer:
             is_held=run.is_held, has_lock=has_lock,
             has_handover_lock=has_handover_lock, records=records,
             savepoints=dict(self._savepoints(desired, action, records)),
+            taken=self._around.store.taken() if isinstance(action, Leave) and desired.takers else frozenset(),
             saved=parts, channels=channels, controls=controls,
             due_after_ms=self._due_after_ms(action, records, parts), ends=dict(run.ends),
             rounds=run.rounds, brought_ms=run.brought_ms,
+            is_ahead=not isinstance(action, BringKeys) or all(
+                self._around.store.has(keys.gift_name(giver, run.id), NEAR) for giver in action.fragment.remote_givers),
         )
 
     def _savepoints(

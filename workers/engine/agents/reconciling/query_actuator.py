@@ -178,9 +178,10 @@ class QueryActuator:
         self._log.info("fragment started", fragment=run.id, resumed=launch.is_resumed, took_ms=took_ms)
         if run.left_ms is not None:
             gap_ms, run.left_ms = max(0, now_ms - run.left_ms), None
+            is_moved = self._around.desired().is_from_elsewhere(run.fragment)
             self._on_event(
                 "handed_over", at_ms=now_ms, fragment=run.id, from_=list(run.fragment.inherits), stood_by=stood_by,
-                gap_ms=gap_ms, between_nodes=self._around.desired().is_from_elsewhere(run.fragment))
+                gap_ms=gap_ms, between_nodes=is_moved or bool(run.fragment.remote_givers))
 
     def _open_gate(self, run: FragmentRun, standby: Standby) -> Any:
         begun = self._around.store.begun(run.id) or RestorePoint()

@@ -7,6 +7,7 @@ from collections.abc import Container, Iterable, Mapping
 from dataclasses import replace
 
 from scheduler.contracts.savepoints import Savepoint, States
+from workers.engine.channels.keys import gift_name
 from workers.library.key_states import states_of_keys
 from workers.library.state_store import Pointer
 
@@ -15,7 +16,6 @@ from ..fold_stores import LeftKeys
 from ..transport.copying import make_copies
 from .context import SlotContext
 from .fragment_run import FragmentRun
-from .given_keys import gift_of
 from .instructions import (
     BringRows,
     ClearCheckpoint,
@@ -61,7 +61,7 @@ class RecordActuator:
                     restore_point = replace(restore_point, states=self._keys_taken(run.id, restore_point.states, takes))
                 store.record_begun(run.id, restore_point)
                 for giver in takes:
-                    store.record_ended(gift_of(giver, run.id), None)
+                    store.record_ended(gift_name(giver, run.id), None)
                 self._log.info("fragment takes over", fragment=run.id, from_=predecessors)
             case BringRows(takes, now_ms):
                 run.brought(store.fold_stores.bring_keys(run.id, takes), now_ms=now_ms)
@@ -90,7 +90,7 @@ class RecordActuator:
                     task: [
                         text if text and Pointer.read(text) else states_of_keys([(text, ranges)]) for text in texts]
                     for task, texts in copied.items()}
-                store.record_ended(gift_of(run.id, heir), Savepoint(states=states))
+                store.record_ended(gift_name(run.id, heir), Savepoint(states=states))
                 self._log.info("keys given", fragment=run.id, heir=heir)
             case DropSavepoint():
                 store.record_ended(run.id, None)
@@ -124,7 +124,7 @@ class RecordActuator:
         """What others have left of these tasks for an heir, of the keys in these ranges."""
         store, left = self._around.store, dict[str, LeftKeys]()
         for name, ranges in takes.items():
-            given = store.ended(gift_of(name, heir))
+            given = store.ended(gift_name(name, heir))
             is_final = given is not None
             if given := given or store.ended(name):
                 states = {task: texts for task, texts in given.states.items() if task in tasks}
@@ -135,7 +135,7 @@ class RecordActuator:
         """When the last of those whose work a fragment goes on with recorded what it left; where that was on another
         node, by that node's clock."""
         store = self._around.store
-        left = (name for other in predecessors for name in (other, gift_of(other, heir)))
+        left = (name for other in predecessors for name in (other, gift_name(other, heir)))
         times_ms = (store.received_ms(heir), *map(store.ended_ms, left))
         return max((at_ms for at_ms in times_ms if at_ms is not None), default=None)
 

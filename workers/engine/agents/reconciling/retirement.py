@@ -43,20 +43,28 @@ def has_read_all(snapshot: Snapshot, fragment: WantedFragment) -> bool:
 def retire(snapshot: Snapshot, fragment: WantedFragment) -> Instructions:
     """Release the places of a bundle at rest. It is retired once every reader has consumed its output.
 
-    Where others have its keys from now on, it leaves the states of these first. Its places in channels say how far it
+    Where others have its keys from now on, it leaves the states of these first, and stays until those of other nodes
+    have begun with them. Its places in channels say how far it
     had come before its last batch.
     """
     infos = [info for name in streams_of(fragment) if (info := snapshot.channels.get(name)) is not None]
     is_read = all(
         offset >= info.last for info in infos for offset in info.readers.values())
+    may_go = is_read and has_given(snapshot, fragment)
     has_heirs = bool(successors(snapshot.desired, fragment.id)) and not snapshot.records.has_ended
     return (
         *(end(snapshot, fragment) if has_heirs else ()),
         TakeOn(snapshot.records.known or fragment),
         *(Unregister(name, fragment.id) for name in channels_of(inputs_of(fragment, snapshot.records))),
         MarkLeft(),
-        *((RecordLeft(), Release()) if is_read else (RetryAt(snapshot.now_ms + RETRY_MS),)),
+        *((RecordLeft(), Release()) if may_go else (RetryAt(snapshot.now_ms + RETRY_MS),)),
     )
+
+
+def has_given(snapshot: Snapshot, fragment: WantedFragment) -> bool:
+    """Whether bundles of other nodes have begun with all that a bundle leaves for them: until then it has that alone.
+    """
+    return all(taker.id in snapshot.taken for taker in snapshot.desired.takers if fragment.id in taker.taken)
 
 
 def writers_of(fragment: WantedFragment) -> tuple[str, ...]:

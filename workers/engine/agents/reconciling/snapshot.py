@@ -79,6 +79,8 @@ class Snapshot:
         What others have left that hand over, by fragment.
     saved : Mapping[SavedTask, Savepoint]
         The parts of named savepoints that it is to begin with, by what it takes of them.
+    taken : frozenset[str]
+        The fragments of other nodes that have begun with keys of this node's; only where the action asks for them.
     channels : Mapping[str, ChannelInfo]
         The channels that the action asks for, those that are open.
     controls : Mapping[str, Control]
@@ -90,6 +92,8 @@ class Snapshot:
         How much the last rounds of rows brought of the keys that it takes, in this life of its slot.
     brought_ms : int
         When the last of them began.
+    is_ahead : bool
+        Whether all rows have come that go ahead from other nodes.
     ends : Mapping[str, Mapping[str, Offset]]
         Last entries of channels that it noted in this life of its slot, by what they are for: an heir or a channel.
     """
@@ -112,11 +116,13 @@ class Snapshot:
     records: Records = field(default_factory=Records)
     savepoints: Mapping[str, Savepoint] = field(default_factory=dict)
     saved: Mapping[SavedTask, Savepoint] = field(default_factory=dict)
+    taken: frozenset[str] = frozenset()
     channels: Mapping[str, ChannelInfo] = field(default_factory=dict)
     controls: Mapping[str, Control] = field(default_factory=dict)
     due_after_ms: int | None = None
     rounds: tuple[int, ...] = ()
     brought_ms: int = 0
+    is_ahead: bool = True
     ends: Mapping[str, Mapping[str, Offset]] = field(default_factory=dict)
 
     @property

@@ -26,7 +26,8 @@ def known_fragments(*states: DesiredState, earlier: Iterable[WantedFragment] = (
     """All fragments that a node works for, by id: wanted, coming to an end, or not cleared away yet."""
     known = {fragment.id: fragment for fragment in earlier}
     for state in states:
-        known |= {**state.outgoing, **state.heirs_elsewhere, **state.wanted}
+        takers = {fragment.id: fragment for fragment in state.takers}
+        known |= {**takers, **state.outgoing, **state.heirs_elsewhere, **state.wanted}
     return known
 
 
@@ -37,6 +38,15 @@ def of_fragments(fragments: Collection[WantedFragment]) -> frozenset[str]:
 
 
 def _of_fragment(fragment: WantedFragment) -> Iterator[str]:
+    remote_givers = fragment.remote_givers
+    if not fragment.tasks:  # of another node, and takes keys of this one's: whether it is ready, and what it is given
+        yield READ_ONLY + escaped(keys.valve(fragment.id))
+        remote_givers = fragment.inherits
+    for giver in remote_givers:
+        gift = keys.gift_name(giver, fragment.id)
+        yield from map(escaped, (keys.handover(gift), keys.ahead(gift)))
+    if not fragment.tasks:
+        return
     inherited = {name for heirs in fragment.heirs.values() for name in heirs}
     for name in {fragment.id, *fragment.inherits, *inherited}:
         yield from named_after(name)

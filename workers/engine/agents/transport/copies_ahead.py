@@ -30,7 +30,7 @@ Note = Callable[[str, object], int]  # how far something is on its way to an hei
 
 
 class CopySender:
-    """What goes ahead from one slot."""
+    """What goes ahead from one slot; ``sharing`` is how many parcels share one window."""
 
     def __init__(
         self, broker: redis.Redis, store: Any, news: News, parcels: Parcels, *, limits: CopyLimits
@@ -39,6 +39,7 @@ class CopySender:
         self._how_far: dict[str, Ahead] = {}
         self._copies: Counter[str] = Counter()  # that each heir has
         self._lengths: dict[str, tuple[tuple[str, int], ...]] = {}  # by heir, of the last copy and rounds
+        self.sharing = 1
         self._given_up: set[str] = set()  # heirs for which no copy came about in time
         self._log = logger()
 
@@ -104,7 +105,7 @@ class CopySender:
             self._lengths[heir] = lengths = ((copy.makes, copy.length),)
         going, taken = newer if is_there else copy, 0
         if going is not None and stored != OF_NO_USE:
-            taken = offer(self._broker, keys.ahead(heir), going, expires_s=AHEAD_S)
+            taken = offer(self._broker, keys.ahead(heir), going, expires_s=AHEAD_S, sharing=self.sharing)
         sent = Sent(
             has_copy=copy is not None, is_stored=is_there and newer is None, is_refused=stored == OF_NO_USE,
             copies=self._copies[heir], lengths=tuple(length for _, length in lengths))

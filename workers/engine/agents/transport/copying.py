@@ -9,6 +9,7 @@ import hashlib
 from typing import Any
 
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
+from workers.library.key_states import KeyRanges
 from workers.library.store_files import StateLost
 
 from .ahead import LIMITS, CopyLimits
@@ -17,7 +18,9 @@ from .parcels import PIECE_BYTES, Files
 from .store_copies import MOST_OF_HEAD, StoreCopies, is_of_stores, points_to_stores
 
 
-def make_copies(store: Any, heirs: tuple[str, ...], saved: Savepoint, *, limits: CopyLimits = LIMITS) -> None:
+def make_copies(
+    store: Any, heirs: tuple[str, ...], saved: Savepoint, *, limits: CopyLimits = LIMITS, ranges: KeyRanges = (),
+) -> None:
     """Make a copy of state for each heir that has none, and for the others a round.
 
     One may be on its way, or there already: that is not made anew. And a copy may have what came after it was asked
@@ -29,8 +32,10 @@ def make_copies(store: Any, heirs: tuple[str, ...], saved: Savepoint, *, limits:
         Fragments of other nodes that are to go on with the state, or names of copies.
     saved : Savepoint
         The state; of a copy that may be gone on with by itself, also where that is (``repeats``).
+    ranges : iterable of (int, int), optional
+        Of keys whose rows alone go; by default all do.
     """
-    files, stores = store.files, StoreCopies(store.fold_stores.folder)
+    files, stores = store.files, StoreCopies(store.fold_stores.folder, tuple(ranges))
     whole: bytes | None = None
     for heir in heirs:
         has_copy = files.size(heir, AHEAD) is not None

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scheduler.contracts.savepoints import Savepoint
+from workers.library.key_states import KeyRanges
 from workers.library.store_files import StateLost
 
 from ..agent_logs import logger
@@ -81,6 +83,12 @@ class News:
         whole = files.read(fragment_id, ENDED)
         change = difference(files.read(heir, AHEAD), whole)
         return StateDelta(change, check_of(whole)) if len(change) <= self._most_share * len(whole) else None
+
+    def rows_since_copy(self, heir: str, record: Savepoint, ranges: KeyRanges) -> bytes | None:
+        """What is new in a record, of the keys in some ranges, since what went ahead to an heir last; None where that
+        cannot be told."""
+        head = self._store.files.read(heir, AHEAD, 0, MOST_OF_HEAD)
+        return StoreCopies(self._store.fold_stores.folder, tuple(ranges)).change(head, record)
 
     def advance(self, heir: str) -> None:
         """The heir has the round: what is newer from now on is newer than that. Where what is here is broken, all of it

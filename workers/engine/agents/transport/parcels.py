@@ -213,13 +213,15 @@ def check_of(text: bytes) -> dict[str, Any]:
     return {"length": len(text), "sha256": hashlib.sha256(text).hexdigest()}
 
 
-def offer(broker: redis.Redis, key: str, parcel: Parcel, *, expires_s: int) -> int:
+def offer(broker: redis.Redis, key: str, parcel: Parcel, *, expires_s: int, sharing: int = 1) -> int:
     """Put the pieces there that the receiver takes next, and are missing; how many it has. Repeating it is safe.
 
     Parameters
     ----------
     expires_s : int
         After how many seconds it goes, where nobody offers it again.
+    sharing : int, optional
+        How many parcels share the window.
     """
     manifest, taken = broker.hmget(key, MANIFEST, NEXT)
     first = count_of(taken) or 0
@@ -229,7 +231,7 @@ def offer(broker: redis.Redis, key: str, parcel: Parcel, *, expires_s: int) -> i
         broker.hset(key, MANIFEST, parcel.manifest)
         first = 0
     broker.expire(key, expires_s)
-    numbers = range(first, min(first + WINDOW, len(parcel.lengths)))
+    numbers = range(first, min(first + max(1, WINDOW // sharing), len(parcel.lengths)))
     pipeline = broker.pipeline(transaction=False)
     for number in numbers:
         pipeline.hexists(key, _piece(number))

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import redis
@@ -31,14 +32,12 @@ from .ahead import LIMITS, CopyLimits
 from .claims import CLAIM, claim
 from .copies_ahead import CopyReceiver, CopySender
 from .copy_takeover import go_on_from_copy
+from .gifts import BEGUN, DIFFERENCE, LEFT_S, RECEIVED, REFUSED, Gifts
 from .news import COPY, ENDED, Broken, News
 from .parcels import COMING, MANIFEST, PIECE_BYTES, Manifest, Manifests, Parcel, Parcels, fetch, offer, parcel_of
 
 READY_S = 5  # after which an heir that is not heard of counts as one that does not stand by
 QUICK_MS = 20_000  # for so long each moment counts, then the other node may be away
-LEFT_S = 7 * 24 * 3600  # after which a record goes that nobody has claimed: it is sent again, if it is still needed
-BEGUN, REFUSED = "begun", "refused"
-DIFFERENCE, RECEIVED = "difference", "received"  # kinds of files
 WHOLE = f"{COMING}-{RECEIVED}-whole"
 READY = b"ready"
 _NOTHING = SAVEPOINTS.dumps(Savepoint()).encode()
@@ -69,6 +68,8 @@ class Carrier:
         self._parcels, self._manifests = Parcels(store.files, piece_bytes=piece_bytes), Manifests()
         self._leaving = CopySender(broker, store, self._news, self._parcels, limits=limits)
         self._coming = CopyReceiver(broker, store, self._news, self._manifests)
+        self._gifts = Gifts(
+            broker, store, self._news, self._parcels, self._manifests, limits=limits, note=self._note)
         self._since_ms: dict[str, int] = {}  # of what is under way, by heir
         self._due_ms: dict[str, int] = {}
         self._ready: dict[str, bool] = {}  # heirs elsewhere, as they said last
@@ -93,11 +94,17 @@ class Carrier:
         leaving = [(fragment, heir) for fragment in mine for heir in remote_successors(desired, fragment.id)]
         coming = [
             fragment for fragment in (*desired.of_slot(slot), *mine) if desired.is_from_elsewhere(fragment)]
-        if not leaving and not coming and not desired.remote_heirs and not self._leaving.heirs:
+        own = desired.of_slot(slot)
+        given = self._unsettled(
+            (fragment.id, taker) for fragment in own for taker in desired.takers if fragment.id in taker.taken)
+        taken = self._unsettled((giver, heir) for heir in own for giver in heir.remote_givers)
+        is_moving = leaving or coming or desired.remote_heirs or self._leaving.heirs
+        if not is_moving and not given and not taken:
             self._forget(())
             return Elsewhere()
         under_way = [heir.id for _, heir in leaving if heir.id not in self._settled]
         under_way += [heir.id for heir in coming if heir.id not in self._settled]
+        under_way += [keys.gift_name(giver, heir.id) for giver, heir in (*given, *taken)]
         self._forget(under_way)
         try:
             self._take_back_copies({heir.id for _, heir in leaving})
@@ -110,6 +117,10 @@ class Carrier:
                     with suppress(redis.ResponseError):
                         self._receive(desired, heir)
             self._say_nothing_is_left(desired)
+            for giver, taker in given:
+                self._pass(giver, taker, partial(self._gifts.send, sharing=len(given)))
+            for giver, heir in taken:
+                self._pass(giver, heir, self._gifts.receive)
         except redis.RedisError:
             self._ready.clear()
         heirs = frozenset(desired.heirs_elsewhere)
@@ -118,6 +129,17 @@ class Carrier:
             begun=self._store.taken() & heirs,
             ready=frozenset(name for name in ready if self._leaving.is_over(name)),
             to_copy=frozenset(name for name in ready if self._leaving.is_asked_for(name)))
+
+    def _unsettled(self, gifts: Iterable[tuple[str, WantedFragment]]) -> list[tuple[str, WantedFragment]]:
+        return [(giver, heir) for giver, heir in gifts if keys.gift_name(giver, heir.id) not in self._settled]
+
+    def _pass(self, giver: str, heir: WantedFragment, do: Callable[[str, WantedFragment], bool]) -> None:
+        """Do what is due of a gift, until it is over."""
+        gift = keys.gift_name(giver, heir.id)
+        if self._is_due(gift):
+            with suppress(redis.ResponseError):
+                if do(giver, heir):
+                    self._settled.add(gift)
 
     # -- the node that a fragment leaves -------------------------------------------------------------------------------
 

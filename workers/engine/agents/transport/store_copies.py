@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint, States
+from scheduler.model.ring import key_group
+from workers.library.key_states import table_of
 from workers.library.state_store import SUFFIX, Pointer
 from workers.library.store_changes import StoreRow, StoreVersion, changed, copied, put_changes, put_copy
 
@@ -40,16 +42,17 @@ def is_round(head: bytes) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class StoreCopies:
-    """Copies of the stores in a folder, and those that become stores there."""
+    """Copies of the stores in a folder, and those that become stores there: of the keys in some ``ranges``, or all."""
 
     folder: Path
+    ranges: tuple[tuple[int, int], ...] = ()
 
     def copy(self, states: States) -> bytes | None:
         """A copy of the newest versions of the stores that states point to; None where they point to none."""
         names, stands, lines = [], [], []
         for pointer in _pointers(states):
             stand, rows = copied(self.folder, pointer)
-            lines += _lines(len(names), rows)
+            lines += _lines(len(names), self._own(rows))
             names.append(pointer.store)
             stands.append(astuple(stand))
         return _joined({"stores": names, "marks": stands}, lines) if names else None
@@ -147,6 +150,12 @@ class StoreCopies:
             local[str(pointer)] = str(to)
         return _record_of(ended, local)
 
+    def _own(self, rows: Iterable[StoreRow]) -> Iterable[StoreRow]:
+        if not self.ranges:
+            return rows
+        table = table_of(self.ranges)
+        return [row for row in rows if table[key_group(row.owner)]]
+
     def _news(self, head: Mapping[str, Any], states: States) -> tuple[list[tuple[int, int]], list[str]] | None:
         """As of when the stores of a copy are now, and the rows that are new; None where that cannot be told."""
         stands, lines = [tuple(stand) for stand in head["marks"]], []
@@ -158,7 +167,7 @@ class StoreCopies:
             if change is None:
                 return None
             stand, rows = change
-            lines += _lines(number, rows)
+            lines += _lines(number, self._own(rows))
             stands[number] = astuple(stand)
         return stands, lines
 
