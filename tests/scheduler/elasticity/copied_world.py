@@ -142,7 +142,7 @@ class CopiedWorld:
         own = BatchCopy(run.node, run.batch, {self.inputs[query]: run.place})
         if not self.faults.counts_the_querys_own_place:
             own = replace(own, places={self.inputs[query]: (10**6, 0)})
-        return copied_places(own, self.copies_of(query), self.living, freed_to=self._freed(query))
+        return copied_places(own, self.copies_of(query), self.living, kept_from=self._kept_from(query))
 
     def survives(self) -> int:
         return min(self.stand(query).survives if self.runs[query].node in self.living else 0 for query in self.inputs)
@@ -185,7 +185,7 @@ class CopiedWorld:
         before = self.runs[query]
         if before.node in self.living:
             return
-        copy = copy_to_go_on_with(self.copies_of(query), self.living, freed_to=self._freed(query))
+        copy = copy_to_go_on_with(self.copies_of(query), self.living, kept_from=self._kept_from(query))
         if copy is None:
             raise Wrong(f"the state of {query} is lost")
         counts = next(dict(counts) for each, counts in self.disks[copy.holder][query] if each == copy)

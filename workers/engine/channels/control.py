@@ -116,7 +116,7 @@ def begin_batch(connection: redis.Redis, fragment: str, batch_id: int) -> dict[s
     forgotten.
     """
     state = _fetch(connection, fragment)
-    unset = _without_boundary(state)
+    unset = without_boundary(state)
     for name in unset:
         connection.hsetnx(keys.valve(fragment), name, batch_id + 1)
     over = _overtaken(state, batch_id)
@@ -129,7 +129,13 @@ def _fetch(connection: redis.Redis, fragment: str) -> dict[str, str]:
     return {name.decode(): value.decode() for name, value in connection.hgetall(keys.valve(fragment)).items()}
 
 
-def _without_boundary(state: Mapping[str, str]) -> list[str]:
+def is_route(field: str) -> bool:
+    """Whether a field of a control hash is a change of a route."""
+    return _ROUTE.fullmatch(field) is not None
+
+
+def without_boundary(state: Mapping[str, str]) -> list[str]:
+    """The boundaries that changes in a control hash have still to get."""
     names = [
         name.replace(":outlet", ":from") for name, value in state.items()
         if name.endswith(":outlet") and value == "open"

@@ -25,6 +25,7 @@ from .reconcile import (
     Action,
     ActivateRoutes,
     BringKeys,
+    CloseTail,
     CopyState,
     DivideStream,
     End,
@@ -151,6 +152,8 @@ def _asks_records(run: FragmentRun, action: Action) -> bool:
     match action:
         case Start() | Restart() | End() | CopyState() | BringKeys() | Pause() | Leave():
             return True
+        case DivideStream() | OpenTail() | CloseTail() | Unroute() if run.fragment.inherits:
+            return True  # it may repeat another's batches
         case DivideStream() | ActivateRoutes() | OpenOutlet() | OpenTail():
             return run.is_held is not None
         case Stop(_, keep):

@@ -148,11 +148,14 @@ def has_read_to_the_end(snapshot: Snapshot, fragment: WantedFragment) -> bool:
 
 
 def has_repeated(snapshot: Snapshot, fragment: WantedFragment) -> bool:
-    """Whether a fragment that goes on from a copy has come to the last batch that another had published anything of:
-    until then its next batches must be those of the other one, and nobody else's."""
+    """Whether a fragment that goes on from a copy has come to the last batch that another had recorded: until then its
+    next batches must be those of the other one, and nobody else's."""
     begun, batch = snapshot.records.begun, snapshot.records.progress.batch
     if begun is None or not begun.repeats:
         return True
+    if batch + 1 < begun.recorded:
+        return False
+    # Agents of earlier versions did not say how many were recorded, and published no parts.
     infos = {channel: snapshot.channels.get(channel) for channel in fragment.written}
     return all(
         info is None or info.last.block <= begun.batch_bases.get(channel, 0) + batch + 1

@@ -6,15 +6,30 @@ Each step can be repeated. Whoever has the claim goes on; the predecessor finds 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 import redis
 
 from scheduler.contracts.desired import WantedFragment
+from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import SAVEPOINTS
 from workers.engine.channels import keys
-from workers.engine.channels.batch_ranges import take_ranges
+from workers.engine.channels.batch_ranges import (
+    TICKS,
+    are_recorded,
+    entries_of,
+    kept_from,
+    place_of,
+    recorded_behind,
+    take_ranges,
+)
 from workers.engine.channels.channel_info import texts
 from workers.engine.channels.channel_registry import Channels
+from workers.engine.channels.control import is_route, without_boundary
 
+from ..reconciling.inputs import channels_of
+from ..reconciling.snapshot import PART
 from .claims import CLAIM
 from .parcels import COMING, Files
 
@@ -31,36 +46,55 @@ def go_on_from_copy(broker: redis.Redis, files: Files, before: str, heir: Wanted
         files.write(heir.id, _ON_ITS_WAY, files.read(copy, HELD))
     if files.size(heir.id, _ON_ITS_WAY) is None:
         return False
+    saved = SAVEPOINTS.loads(files.read(heir.id, _ON_ITS_WAY))
+    owner = heir.id if are_recorded(broker, heir.id) else before
+    ends = recorded_behind(broker, owner, place_of(saved))
+    if ends is None or max(saved.batch_bases.values(), default=0) < kept_from(broker, owner):
+        return False  # what comes behind it is freed
     broker.hsetnx(keys.handover(before), CLAIM, heir.id)
     broker.expire(keys.handover(before), KEPT_S)
     if broker.hget(keys.handover(before), CLAIM) != heir.id.encode() or not take_ranges(broker, before, heir.id):
         return False
-    saved = SAVEPOINTS.loads(files.read(heir.id, _ON_ITS_WAY))
+    ends = recorded_behind(broker, heir.id, place_of(saved))
+    if ends is None:
+        return False
     channels = Channels(broker)
-    for channel, offset in saved.offsets.items():
+    for channel in channels_of(heir.inputs):
         # What comes next for the oldest copy may be needed by another holder, should this one be lost, too.
-        place = broker.hget(keys.readers(channel), keys.copies_reader(before))
-        channels.join(channel, keys.copies_reader(heir.id), where=place.decode() if place else offset)
-        channels.join(channel, heir.id, where=offset)
+        text = broker.hget(keys.readers(channel), keys.copies_reader(before))
+        kept = Offset(text.decode()) if text else saved.offsets.get(channel)
+        # A channel that the copy lacks came behind it: then no input is freed there until all copies have read of it.
+        place = saved.offsets.get(channel, kept)
+        if kept is not None and place is not None:
+            channels.join(channel, keys.copies_reader(heir.id), where=kept)
+            channels.join(channel, heir.id, where=place)
         channels.unregister(channel, before)
-    moved = moved_on(texts(broker.hgetall(keys.valve(before))), batches=saved.repeats or 0)
+    control = texts(broker.hgetall(keys.valve(before)))
+    moved = moved_on(control, batches=saved.repeats or 0, recorded=len(ends))
     if moved:
         broker.hset(keys.valve(heir.id), mapping=moved)
     broker.expire(keys.copies(before), KEPT_S)
+    reads = sorted({*saved.offsets, *(channel for end in ends for channel in entries_of(end) if channel != TICKS)})
+    whole = replace(saved, recorded=len(ends), reads=tuple(reads))
+    files.write(heir.id, _ON_ITS_WAY, SAVEPOINTS.dumps(whole).encode())
     files.rename(heir.id, _ON_ITS_WAY, RECEIVED)
     return True
 
 
-def moved_on(control: dict[str, str], *, batches: int) -> dict[str, str]:
-    """The boundaries of a control hash for a query whose first batch is the one after so many."""
+def moved_on(control: Mapping[str, str], *, batches: int, recorded: int) -> dict[str, str]:
+    """The boundaries of a control hash for a query whose first batch is the one after so many.
+
+    What has no boundary yet gets the first batch behind those that are ``recorded``: no other could have been set.
+    """
     moved: dict[str, str] = {}
     waves: dict[int, str] = {}
     for name, value in control.items():
         if name.endswith(":from"):
             moved[name] = str(max(0, int(value) - batches))
-        elif name.endswith(":outlet") or name in ("tail", "tail:was"):
-            moved[name] = value
         elif name.startswith(_WAVE):
             waves[int(name.removeprefix(_WAVE)) - batches] = value
+        elif name.endswith(":outlet") or name in ("tail", "tail:was", "routes") or PART in name or is_route(name):
+            moved[name] = value
+    moved |= dict.fromkeys(without_boundary(moved), str(recorded))
     before = max((batch for batch in waves if batch <= 0), default=None)
     return moved | {f"{_WAVE}{max(0, batch)}": value for batch, value in waves.items() if batch > 0 or batch == before}
