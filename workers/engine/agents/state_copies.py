@@ -23,6 +23,7 @@ from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import TICKS, entry_of, forget_ranges, free_to, kept_from, place_of
 from workers.engine.channels.channel_info import texts
 from workers.engine.channels.channel_registry import Channels
+from workers.engine.channels.control import forget_before
 from workers.engine.worker_settings import Settings
 from workers.library.registry import task_types
 
@@ -157,7 +158,8 @@ class QueryCopies:
         copies = [BatchCopy(node, report.batch, report.places) for node, report in reports.items()]
         own = BatchCopy(
             self._node_store.node, self._batches_before(fragment.id) + progress.batch + progress.is_done, places)
-        stand = copied_places(own, copies, living, kept_from=kept_from(self._broker, fragment.id))
+        kept = kept_from(self._broker, fragment.id)
+        stand = copied_places(own, copies, living, kept_from=kept)
         newest_ms = max(report.at_ms for report in reports.values())
         lacking = {"not_copied": why} if stand.survives < self._most else {}
         self._told[fragment.id] = {
@@ -166,6 +168,8 @@ class QueryCopies:
             free_to(
                 self._broker, self._channels, fragment.id, stand.freed_to, kept_from=stand.kept_from,
                 needed=stand.needed)
+            if stand.kept_from > kept:
+                forget_before(self._broker, fragment.id, stand.kept_from - self._batches_before(fragment.id))
             self._let_go(fragment, needed=stand.needed.union(read))
             for channel in fragment.written:
                 bases = [report.bases.get(channel, 0) for report in reports.values()]

@@ -54,6 +54,7 @@ def begin_ranges(
     key = keys.ranges(fragment)
     if broker.hsetnx(key, _NEXT, place):
         broker.hsetnx(key, _OWNER, fragment)
+    broker.hset(keys.valve(fragment), keys.COPIED, 1)  # changes of its routes are kept, too
 
 
 def keep_inputs(channels: Channels, fragment: str, offsets: Mapping[str, Offset]) -> None:
@@ -83,6 +84,7 @@ def forget_ranges(
     for channel in names:
         channels.unregister(channel, keys.copies_reader(fragment))
     if owner == fragment.encode():
+        broker.hdel(keys.valve(fragment), keys.COPIED)
         broker.delete(keys.ranges(fragment), keys.copies(fragment))
     return True
 

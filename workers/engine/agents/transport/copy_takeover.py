@@ -26,7 +26,7 @@ from workers.engine.channels.batch_ranges import (
 )
 from workers.engine.channels.channel_info import texts
 from workers.engine.channels.channel_registry import Channels
-from workers.engine.channels.control import is_route, without_boundary
+from workers.engine.channels.control import WAVE, is_route, restored, without_boundary
 
 from ..reconciling.inputs import channels_of
 from ..reconciling.snapshot import PART
@@ -35,8 +35,8 @@ from .parcels import COMING, Files
 
 HELD, RECEIVED = "held", "received"  # kinds of files
 _ON_ITS_WAY = f"{COMING}-{HELD}"
+_PASSED_ON = ("tail", "tail:was", "routes", keys.COPIED)  # of a control hash, beside outlets, parts and routes
 KEPT_S = 7 * 24 * 3600  # for so long a node that is back hears that others go on
-_WAVE = "wave:"
 
 
 def go_on_from_copy(broker: redis.Redis, files: Files, before: str, heir: WantedFragment, *, node: str) -> bool:
@@ -55,19 +55,17 @@ def go_on_from_copy(broker: redis.Redis, files: Files, before: str, heir: Wanted
     broker.expire(keys.handover(before), KEPT_S)
     if broker.hget(keys.handover(before), CLAIM) != heir.id.encode() or not take_ranges(broker, before, heir.id):
         return False
-    ends = recorded_behind(broker, heir.id, place_of(saved))
-    if ends is None:
-        return False
+    ends = recorded_behind(broker, heir.id, place_of(saved)) or []
     channels = Channels(broker)
     for channel in channels_of(heir.inputs):
-        # What comes next for the oldest copy may be needed by another holder, should this one be lost, too.
-        text = broker.hget(keys.readers(channel), keys.copies_reader(before))
-        kept = Offset(text.decode()) if text else saved.offsets.get(channel)
-        # A channel that the copy lacks came behind it: then no input is freed there until all copies have read of it.
-        place = saved.offsets.get(channel, kept)
-        if kept is not None and place is not None:
+        # What comes next for the oldest copy may be needed by another holder, should this one be lost, too. A channel
+        # that the copy lacks came behind it: nothing is freed there until all copies have read of it. In one that was
+        # not read at all there is a place alone.
+        places = broker.hmget(keys.readers(channel), keys.copies_reader(before), before)
+        kept = next((Offset(place.decode()) for place in places if place), saved.offsets.get(channel))
+        if kept is not None:
             channels.join(channel, keys.copies_reader(heir.id), where=kept)
-            channels.join(channel, heir.id, where=place)
+            channels.join(channel, heir.id, where=saved.offsets.get(channel, kept))
         channels.unregister(channel, before)
     control = texts(broker.hgetall(keys.valve(before)))
     moved = moved_on(control, batches=saved.repeats or 0, recorded=len(ends))
@@ -88,13 +86,13 @@ def moved_on(control: Mapping[str, str], *, batches: int, recorded: int) -> dict
     """
     moved: dict[str, str] = {}
     waves: dict[int, str] = {}
-    for name, value in control.items():
+    for name, value in restored(control).items():
         if name.endswith(":from"):
             moved[name] = str(max(0, int(value) - batches))
-        elif name.startswith(_WAVE):
-            waves[int(name.removeprefix(_WAVE)) - batches] = value
-        elif name.endswith(":outlet") or name in ("tail", "tail:was", "routes") or PART in name or is_route(name):
+        elif name.startswith(WAVE):
+            waves[int(name.removeprefix(WAVE)) - batches] = value
+        elif name in _PASSED_ON or name.endswith(":outlet") or PART in name or is_route(name):
             moved[name] = value
     moved |= dict.fromkeys(without_boundary(moved), str(recorded))
     before = max((batch for batch in waves if batch <= 0), default=None)
-    return moved | {f"{_WAVE}{max(0, batch)}": value for batch, value in waves.items() if batch > 0 or batch == before}
+    return moved | {f"{WAVE}{max(0, batch)}": value for batch, value in waves.items() if batch > 0 or batch == before}
