@@ -183,7 +183,8 @@ class DividedWorld:
         saved = Savepoint(
             offsets=dict(run.places), batch_bases={f"{run.query}.0": run.base + run.batches},
             states={"t": [json.dumps(run.counts)]}, repeats=run.batches)
-        begin_ranges(self.broker, self.channels, run.id, place_of(saved), saved.offsets)
+        unread = {name: self._registered(run, name) for name in run.reads if name not in run.places}
+        begin_ranges(self.broker, self.channels, run.id, place_of(saved), {**saved.offsets, **unread})
         held = [node for node in sorted(self.living) if self.broker.hexists(keys.copies(run.id), node)]
         others = [*held, *sorted(self.living - {run.node, *held})]
         self.coming += [(node, run.id, saved) for node in others[:self.copies] if node != run.node]

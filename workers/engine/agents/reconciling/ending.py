@@ -113,7 +113,10 @@ def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
     progress = snapshot.records.progress
     left = replace(left, last_offsets={}, offsets=dict(progress.offsets), repeats=progress.batch + 1)
     names = tuple(keys.copy_name(fragment.id, node) for node in action.holders)
-    return (read, BeginRanges(place_of(left), left.offsets), Resume(), RecordCopy(names, left))
+    unread = {item.channel: snapshot.offset_registered(item.channel) for item in snapshot.running.inputs
+              if item.channel not in left.offsets}
+    kept = {**left.offsets, **{channel: offset for channel, offset in unread.items() if offset is not None}}
+    return (read, BeginRanges(place_of(left), kept), Resume(), RecordCopy(names, left))
 
 
 def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:

@@ -177,6 +177,9 @@ def _wishes(
             return _to_end(run, desired, action, fragment, records)
         case CopyState(fragment, heir=heir) if heir is not None:
             return Wishes(tuple(channels_of(inputs_of(fragment, records))), (*writers_of(fragment), heir.id))
+        case CopyState():
+            read = records.progress.offsets
+            return Wishes(tuple(item.channel for item in run.fragment.inputs if item.channel not in read))
         case BringKeys():
             return Wishes(controls=(run.id,))
         case DivideStream(_, position, _, partitioning):
