@@ -100,8 +100,9 @@ class QueryCopies:
                         due.append(CopyState(fragment, holders=holders))
                     self._free(fragment, nodes, wishes.living, read={item.channel for item in run.inputs})
                     if self._is_changing_hands(desired, fragment):
-                        told = self._told.get(fragment.id, {"copies": self._most})
-                        self._told[fragment.id] = {**told, "survives": 0, "not_copied": CHANGING_HANDS}
+                        self._told[fragment.id] = {
+                            "copies": self._most, **self._told.get(fragment.id, {}), "survives": 0,
+                            "not_copied": CHANGING_HANDS}
             self._drop(desired, wishes)
             if self._slot == FIRST_SLOT:
                 self._hold(desired, wishes)
@@ -158,8 +159,8 @@ class QueryCopies:
         copies = [BatchCopy(node, report.batch, report.places) for node, report in reports.items()]
         own = BatchCopy(
             self._node_store.node, self._batches_before(fragment.id) + progress.batch + progress.is_done, places)
-        kept = kept_from(self._broker, fragment.id)
-        stand = copied_places(own, copies, living, kept_from=kept)
+        oldest = kept_from(self._broker, fragment.id)
+        stand = copied_places(own, copies, living, kept_from=oldest)
         newest_ms = max(report.at_ms for report in reports.values())
         lacking = {"not_copied": why} if stand.survives < self._most else {}
         self._told[fragment.id] = {
@@ -168,7 +169,7 @@ class QueryCopies:
             free_to(
                 self._broker, self._channels, fragment.id, stand.freed_to, kept_from=stand.kept_from,
                 needed=stand.needed)
-            if stand.kept_from > kept:
+            if stand.kept_from > oldest:
                 forget_before(self._broker, fragment.id, stand.kept_from - self._batches_before(fragment.id))
             self._let_go(fragment, needed=stand.needed.union(read))
             for channel in fragment.written:

@@ -22,6 +22,7 @@ from . import keys
 _ROUTE = re.compile(r"(?P<position>\d+):(?:route:(?P<reader>[^:]+)|(?P<of>alternate|keys)):(?P<number>\d+)")
 WAS = "was:"  # before the field of a change that was forgotten, while there are copies of the query's state
 WAVE = "wave:"  # and the first batch of it
+PART = ":part:"  # between position and bundle: a part of a stream that was opened
 # In the place of a reader: which alternate works at an element is a route, too, with one part; or for which key.
 _ELEMENT, _KEYS = "", ":"
 

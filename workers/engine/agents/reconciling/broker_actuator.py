@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import are_recorded, begin_ranges, forget_ranges, keep_inputs
 from workers.engine.channels.channel_config import CAPACITY_BLOCKS, OPEN_CAPACITY_BLOCKS
+from workers.engine.channels.control import PART
 from workers.engine.keyed_choices import read_choices
 from workers.engine.spark.failure_messages import FragmentFailed
 
@@ -46,7 +47,7 @@ from .broker_instructions import (
 from .context import SlotContext
 from .delays import METERS_KEPT_S, PARTS_KEPT_S
 from .fragment_run import FragmentRun
-from .snapshot import LEFT, PART, READY
+from .snapshot import LEFT, READY
 
 
 class BrokerActuator:

@@ -115,8 +115,8 @@ def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
     names = tuple(keys.copy_name(fragment.id, node) for node in action.holders)
     unread = {item.channel: snapshot.offset_registered(item.channel) for item in snapshot.running.inputs
               if item.channel not in left.offsets}
-    kept = {**left.offsets, **{channel: offset for channel, offset in unread.items() if offset is not None}}
-    return (read, BeginRanges(place_of(left), kept), Resume(), RecordCopy(names, left))
+    places = {**left.offsets, **{channel: offset for channel, offset in unread.items() if offset is not None}}
+    return (read, BeginRanges(place_of(left), places), Resume(), RecordCopy(names, left))
 
 
 def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:

@@ -15,6 +15,7 @@ from scheduler.model.alternates import BY, is_dynamic
 from scheduler.model.ring import Ring
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import KEEP_EVENTS
+from workers.engine.channels.control import PART
 
 from .broker_instructions import (
     Activate,
@@ -49,7 +50,7 @@ from .reconcile import (
     Unroute,
 )
 from .savepoint_decisions import has_repeated
-from .snapshot import LEFT, PART, READY, Control, Snapshot
+from .snapshot import LEFT, READY, Control, Snapshot
 
 # -- before its query starts -------------------------------------------------------------------------------------------
 

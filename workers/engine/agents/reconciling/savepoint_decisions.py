@@ -13,6 +13,7 @@ from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from workers.engine.channels import keys
+from workers.engine.channels.control import PART
 
 from .broker_instructions import Commit, DropControl, ForgetRanges, Join, Withdraw
 from .handover_stages import offset_of, predecessors, remote_successors, restore_point_of, successors
@@ -29,7 +30,7 @@ from .instructions import (
     RecordPause,
     TakeOver,
 )
-from .snapshot import PART, Records, Snapshot
+from .snapshot import Records, Snapshot
 from .standby import taken_over_in
 
 # -- beginning ---------------------------------------------------------------------------------------------------------

@@ -26,10 +26,8 @@ from workers.engine.channels.batch_ranges import (
 )
 from workers.engine.channels.channel_info import texts
 from workers.engine.channels.channel_registry import Channels
-from workers.engine.channels.control import WAVE, is_route, restored, without_boundary
+from workers.engine.channels.control import PART, WAVE, is_route, restored, without_boundary
 
-from ..reconciling.inputs import channels_of
-from ..reconciling.snapshot import PART
 from .claims import CLAIM
 from .parcels import COMING, Files
 
@@ -57,15 +55,16 @@ def go_on_from_copy(broker: redis.Redis, files: Files, before: str, heir: Wanted
         return False
     ends = recorded_behind(broker, heir.id, place_of(saved)) or []
     channels = Channels(broker)
-    for channel in channels_of(heir.inputs):
+    read = [item.channel for item in heir.inputs]
+    for channel in dict.fromkeys((*read, *(keys.whole_of(name) for name in read if keys.is_part(name)))):
         # What comes next for the oldest copy may be needed by another holder, should this one be lost, too. A channel
         # that the copy lacks came behind it: nothing is freed there until all copies have read of it. In one that was
         # not read at all there is a place alone.
         places = broker.hmget(keys.readers(channel), keys.copies_reader(before), before)
-        kept = next((Offset(place.decode()) for place in places if place), saved.offsets.get(channel))
-        if kept is not None:
-            channels.join(channel, keys.copies_reader(heir.id), where=kept)
-            channels.join(channel, heir.id, where=saved.offsets.get(channel, kept))
+        oldest = next((Offset(place.decode()) for place in places if place), saved.offsets.get(channel))
+        if oldest is not None:
+            channels.join(channel, keys.copies_reader(heir.id), where=oldest)
+            channels.join(channel, heir.id, where=saved.offsets.get(channel, oldest))
         channels.unregister(channel, before)
     control = texts(broker.hgetall(keys.valve(before)))
     moved = moved_on(control, batches=saved.repeats or 0, recorded=len(ends))
