@@ -15,7 +15,15 @@ from scheduler.contracts.desired import DesiredState, Input, WantedFragment, Wan
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.reports import NodeReport, Reports
 from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
-from scheduler.elasticity.copied_queries import NO_BATCH, NO_ROOM, ON_ITS_WAY, TOO_FEW_NODES, why_fewer, why_not_copied
+from scheduler.elasticity.copied_queries import (
+    CHANGING_HANDS,
+    NO_BATCH,
+    NO_ROOM,
+    ON_ITS_WAY,
+    TOO_FEW_NODES,
+    why_fewer,
+    why_not_copied,
+)
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
 from workers.engine import observed
@@ -106,7 +114,8 @@ def test_who_goes_on_from_a_copy_repeats_the_recorded_batches(tmp_path: Path) ->
     assert SAVEPOINTS.loads(files.read("f2-0", RECEIVED)) == replace(COPIED, recorded=2, reads=("f1-0.0",))
     seen = channels.info("f1-0.0")
     assert seen.readers == {"f2-0": "4-0", "f2-0~copies": "4-0"}, "nobody waits for who is gone"
-    assert channels.control("f2-0") == {"0:outlet": "open", "0:from": "1", "wave:0": "8"}
+    assert channels.control("f2-0") == {
+        "0:outlet": "open", "0:from": "1", "wave:0": "8", keys.COPIED: "1"}
     assert planned(broker, "f2-0", "4-0", "5-0") == "6-0" and planned(broker, "f2-0", "6-0", "40-0") == "9-0"
     assert planned(broker, "f2-0", "9-0", "11-0") == "11-0", "from there on it plans by itself"
     with pytest.raises(redis.ResponseError, match="WEIROVERTAKEN f1-1: f2-0 goes on with it"):
@@ -313,6 +322,14 @@ def test_a_copy_counts_once_all_of_it_is_there_and_inputs_are_kept_behind_it(tmp
     assert channels.info("f1-0.0").readers["f1-1~copies"] == "5-0" and kept_from(broker, BEFORE.id) == 2
     assert SAVEPOINTS.loads(holder.store.files.read("f1-1--n2", HELD)).states == {"t": ['{"a": 1}']}
     assert broker.hget(keys.meta("f1-1.0"), keys.COPIED) == b"2"
+    heir = WantedFragment("f3-0", BEFORE.tasks, inherits=(BEFORE.id,), key_ranges=((0, 9),))
+    for expected in ({"survives": 0, "not_copied": CHANGING_HANDS}, {"survives": 1}):
+        owner.now_ms += 1_000
+        owner.copies.turn(
+            DesiredState(slots={"0": WantedSlot((BEFORE, heir))}),
+            {BEFORE.id: Actual(BEFORE.id, FragmentState.RUNNING)}, ())
+        assert owner.copies.told(BEFORE.id) == {"copies": 1, "copied_at_ms": holder.now_ms, **expected}
+        owner.store.record_begun(heir.id, RestorePoint())
     shared = replace(BEFORE, inputs=(replace(BEFORE.inputs[0], shared=True),))
     broker.hset(keys.meta("f1-0.0"), keys.spill(BEFORE.id), "9-0")
     assert owner.turn(shared, later_ms=20_000) == [] and not channels.info("f1-0.0").readers, "it holds nobody back"

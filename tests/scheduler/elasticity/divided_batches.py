@@ -65,7 +65,7 @@ class Run:
     recorded: int = 0
     begun: Savepoint = field(default_factory=Savepoint)
     reads: tuple[str, ...] = ()
-    noted: dict[str, Offset] = field(default_factory=dict)  # by channel that came: where that ended which is before it
+    noted: dict[str, Offset] = field(default_factory=dict)  # ends of channels that come before others
     steps: Iterator[None] = field(default_factory=lambda: iter(()))
     rests: bool = True
     is_dead: bool = False

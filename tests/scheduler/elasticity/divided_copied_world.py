@@ -38,7 +38,7 @@ class DividedWorld(DividedTask):
         self.coming: list[tuple[str, str, Savepoint]] = []  # copies under way: to which node, of which fragment
         self.overtaken: list[Run] = []
         self.change: Change | None = None
-        self.after: dict[str, str] = {}  # by channel: whose keys it goes on with
+        self.after: dict[str, tuple[str, ...]] = {}  # by channel: whose keys it goes on with
         self.leaving: set[str] = set()
         self.ring = Ring(("k",), {0: "A", KEY_GROUPS // 2: "B"})
         self.taken_over = self.changed = 0
@@ -165,15 +165,17 @@ class DividedWorld(DividedTask):
         """The channels that a query can read now: one that comes after another once that is read so far."""
         readable = []
         for channel in self.reads(run.query):
-            before = self.after.get(channel)
-            if channel not in {*run.places, *read} and before in self.reads(run.query):
-                info = self.channels.info(before)
-                end = run.noted.setdefault(channel, info.last)
-                if (run.places.get(before) or self._registered(run, before) or START) < end:
-                    continue
+            is_new, befores = channel not in {*run.places, *read}, set(self.after.get(channel, ()))
+            if is_new and any(self._is_unread(run, before, channel) for before in befores & {*self.reads(run.query)}):
+                continue
             if self._registered(run, channel) is not None:
                 readable.append(channel)
         return tuple(readable)
+
+    def _is_unread(self, run: Run, before: str, channel: str) -> bool:
+        """Whether something is left in a channel of what was there when one that comes after it was seen first."""
+        end = run.noted.setdefault(f"{before} {channel}", self.channels.info(before).last)
+        return (run.places.get(before) or self._registered(run, before) or START) < end
 
     def restart(self, run: Run) -> None:
         """Read other channels from the next batch on, where there are others."""
@@ -243,7 +245,7 @@ class DividedWorld(DividedTask):
                  if self.ring.owner(key_group(key)) == change.heir}
         self.lines[change.heir] = [change.heir]
         self._open(change.heir, giver.node, taken)
-        self.after[f"{change.heir}.0"] = f"{change.giver}.0"
+        self.after[f"{change.heir}.0"] = (f"{change.giver}.0", *self.after.get(f"{change.giver}.0", ()))
         if self.ring.leaving:
             self.leaving.add(change.giver)
         self.change = None
