@@ -34,7 +34,8 @@ class RestorePoint:
     """What a fragment begins with: ``source_offset`` (where its source begins), ``offsets`` (entries up to which it
     leaves out what a channel holds, after a pause), ``batch_bases`` (what its block numbers begin with, by channel),
     and state. It ``repeats`` the batches of another, whose copy that is: its own first one is the next of those, begins
-    at just these offsets, and so many of them are ``recorded``. They read the channels that it ``reads``."""
+    at just these offsets, and so many of them are ``recorded``. They read the channels that it ``reads``; of those that are ``gone``
+    there was nothing left to read."""
 
     source_offset: Mapping[str, int] | None = None
     offsets: Mapping[str, Offset] = field(default_factory=dict)
@@ -43,6 +44,7 @@ class RestorePoint:
     repeats: bool = False
     recorded: int = 0
     reads: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 # What fields are called in the files: it stays, for those files are opened after upgrades.

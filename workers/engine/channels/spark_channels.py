@@ -62,6 +62,7 @@ def read_channels(
     writes: Sequence[str] = (), begin: Mapping[str, Offset] = MappingProxyType({}), threads: int = 1, gate: str = "",
     real_time: bool = False, idle_ms: int = 0, source: str = "", marks: bool = False,
     numbered: bool = False, key: Sequence[str] = (), repeats: bool = False,
+    gone: Sequence[str] = (),
 ) -> DataFrame:
     """The interleaved events of some streams, as one streaming DataFrame.
 
@@ -97,6 +98,8 @@ def read_channels(
         Columns by which parts were divided: each stream has them, of one type, for its writer knows no other.
     repeats : bool
         Whether it repeats batches of another, from ``begin`` on, in whichever channels those read.
+    gone : sequence of str
+        Channels that these read to their end, and that are not there for it any more.
 
     Raises
     ------
@@ -124,7 +127,7 @@ def read_channels(
             "threads": threads, "spill": str(config.spill or config.data_dir / "spill"),
             "begin": json.dumps({channel: begin[channel] for channel in group if channel in begin}), "gate": gate,
             "idle_ms": idle_ms, "source": source, "ranges": config.records_ranges and len(groups) == 1,
-            "repeats": repeats, **_open(real_time),
+            "repeats": repeats, "gone": ",".join(gone), **_open(real_time),
         }
         streams.append(_read(spark, config, "weir.ChannelProvider", options, schema))
     if numbered:

@@ -24,6 +24,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
  */
 final class ChannelStream extends LiveStream {
   private static final long ASK_ANYWAY_MS = 1_000; // a lost message costs a second at most
+  private static final String NOTHING_LEFT = Long.MAX_VALUE + "-0";
   private static final double OPEN_PART = 0.4; // of what a channel holds: an open batch frees nothing that it has read
 
   private final StructType schema;
@@ -37,6 +38,7 @@ final class ChannelStream extends LiveStream {
   private long lastMs = System.currentTimeMillis(); // when a batch with events was last planned
   private Map<String, String> begin;
   private final boolean repeats; // another's batches, from just there on
+  private final List<String> gone; // channels that these read to their end, of which this node knows nothing
   private final Map<String, String> joined = new HashMap<>(); // where channels begin that the checkpoint lacks
   private final Map<String, String> committed = new HashMap<>();
   private final Map<String, String[]> skips = new HashMap<>(); // of each channel: the last step over what was given up
@@ -62,6 +64,7 @@ final class ChannelStream extends LiveStream {
     idleMs = options.getLong("idle_ms", 0);
     begin = parse(options.getOrDefault("begin", "{}"));
     repeats = options.getBoolean("repeats", false);
+    gone = Backpressure.split(options.get("gone"));
     waves = Waves.of(url + ' ' + reader);
     hasSiblings = Backpressure.split(options.get("siblings")).size() > channels.size();
   }
@@ -211,7 +214,7 @@ final class ChannelStream extends LiveStream {
 
   /** A channel that is no longer read must have been read to its end, or to this reader's limit, or be gone. */
   private void checkReadToEnd(String channel, String entry) {
-    if (channels.contains(channel) || isLeftOut(channel)) return;
+    if (channels.contains(channel) || gone.contains(channel)) return;
     List<?> state = (List<?>) broker.call(
         redis -> redis.call("HMGET", Keys.meta(channel), "capacity", "last", Keys.limit(reader)));
     if (state.get(0) == null || state.get(1) == null) return;
@@ -219,11 +222,6 @@ final class ChannelStream extends LiveStream {
     if (ChannelOffset.compare(entry, last) >= 0) return;
     throw new IllegalStateException("WEIRGAP channel " + channel + " is no longer read by " + reader + ", which is at " + entry
         + " there, but it holds events up to " + last + ": read them before the channel is left out");
-  }
-
-  /** Whether the query that it goes on with had read a channel to its end, so that its own node knows nothing of it. */
-  private boolean isLeftOut(String channel) {
-    return repeats && begin.containsKey(channel) && !channels.contains(channel);
   }
 
   /** Where the next batch ends, behind what is given up first if that was asked for. */
@@ -395,7 +393,7 @@ final class ChannelStream extends LiveStream {
 
   /** The entry after which a batch that starts there begins: behind what was given up. */
   private String after(ChannelOffset from, String channel) {
-    return behindSkip(channel, begins(from, channel));
+    return gone.contains(channel) ? NOTHING_LEFT : behindSkip(channel, begins(from, channel));
   }
 
   /** The same before anything was given up: a reader that was paused leaves out what came meanwhile. */
@@ -447,7 +445,7 @@ final class ChannelStream extends LiveStream {
   public void commit(Offset end) {
     List<Object[]> commands = new ArrayList<>();
     ((ChannelOffset) end).entries.forEach((channel, entry) -> {
-      if (isLeftOut(channel) || entry.equals(committed.put(channel, entry))) return;
+      if (gone.contains(channel) || entry.equals(committed.put(channel, entry))) return;
       ReadAhead.drop(id, channel);
       List<String> keys = List.of(Keys.channel(channel), Keys.meta(channel), Keys.readers(channel));
       commands.add(Broker.Script.COMMIT.command(keys, reader, entry));
