@@ -34,8 +34,8 @@ class RestorePoint:
     """What a fragment begins with: ``source_offset`` (where its source begins), ``offsets`` (entries up to which it
     leaves out what a channel holds, after a pause), ``batch_bases`` (what its block numbers begin with, by channel),
     and state. It ``repeats`` the batches of another, whose copy that is: its own first one is the next of those, begins
-    at just these offsets, and so many of them are ``recorded``. They read the channels that it ``reads``; of those that are ``gone``
-    there was nothing left to read."""
+    at just these offsets, and so many of them are ``recorded``. They read the channels that it ``reads``;
+    of those that are ``gone`` there was nothing left to read."""
 
     source_offset: Mapping[str, int] | None = None
     offsets: Mapping[str, Offset] = field(default_factory=dict)
