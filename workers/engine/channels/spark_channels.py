@@ -125,7 +125,8 @@ def read_channels(
             "wait_ms": config.wait_ms if index == 0 else 0,
             "max_blocks": max(config.max_blocks, config.blocks_each * len(group)), "max_rows": config.max_rows,
             "threads": threads, "spill": str(config.spill or config.data_dir / "spill"),
-            "begin": json.dumps({channel: begin[channel] for channel in group if channel in begin}), "gate": gate,
+            "begin": json.dumps({
+                channel: offset for channel, offset in begin.items() if repeats or channel in group}), "gate": gate,
             "idle_ms": idle_ms, "source": source, "ranges": config.records_ranges and len(groups) == 1,
             "repeats": repeats, "gone": ",".join(gone), **_open(real_time),
         }
