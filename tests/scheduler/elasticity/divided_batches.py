@@ -97,7 +97,6 @@ class Faults:
     takes_places_in_unread_channels: bool = True
     begins_where_the_copy_ends: bool = True
     reads_what_was_read: bool = True
-    refuses_copies_of_freed_batches: bool = True
 
 
 class DividedTask:

@@ -60,10 +60,7 @@ class DividedWorld(DividedTask):
         copies = [BatchCopy(node, report.batch, report.places) for node, report in reports.items()]
         places = {channel: _entry(offset) for channel, offset in run.places.items()}
         return copied_places(
-            BatchCopy(run.node, run.base + run.batches, places), copies, self.living, kept_from=self._kept_from(run.id))
-
-    def _kept_from(self, fragment: str) -> int:
-        return kept_from(self.broker, fragment) if self.faults.refuses_copies_of_freed_batches else 0
+            BatchCopy(run.node, run.base + run.batches, places), copies, self.living, kept_from=kept_from(self.broker, run.id))
 
     def may_lose(self, nodes: set[str]) -> bool:
         """Whether these machines may be lost at once, as it is told."""
@@ -116,7 +113,7 @@ class DividedWorld(DividedTask):
         reports = copies_told(texts(self.broker.hgetall(keys.copies(before.id))))
         copy = copy_to_go_on_with(
             [BatchCopy(node, report.batch, report.places) for node, report in reports.items()], self.living,
-            kept_from=self._kept_from(before.id))
+            kept_from=kept_from(self.broker, before.id))
         if copy is None:
             raise Wrong(f"the state of {query} is lost")
         heir = WantedFragment(
