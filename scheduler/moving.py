@@ -112,6 +112,7 @@ def plan_move(
     others: Mapping[str, str] = MappingProxyType({}), task_types: TaskTypes, prices: Prices, why: str = "",
     file_secrets: FileSecrets = frozenset(), silent: Collection[str] = frozenset(),
     closed: Mapping[str, str] = MappingProxyType({}), copied: Collection[str] = frozenset(),
+    bundles: Mapping[str, str] = MappingProxyType({}),
 ) -> Plan:
     """Plan that one query of a submitted dataflow, or several, go on in another slot.
 
@@ -122,8 +123,8 @@ def plan_move(
     along : sequence of str, optional
         Those that go there with it: all of them or none.
     others : mapping of str to str, optional
-        Undivided queries, of whatever dataflows, that go on from copies by the same plan, and the slot of each. One
-        that cannot is left out.
+        Queries, of whatever dataflows, that go on from copies by the same plan, and the slot of each. One that cannot
+        is left out.
     why : str, optional
         What it is for, for those who look at the plan.
     file_secrets : collection of (str, str), optional
@@ -136,6 +137,8 @@ def plan_move(
     copied : collection of str, optional
         Queries of whose state the node of their slot has a copy: they go on from that where nothing is heard of their
         own node.
+    bundles : mapping of str to str, optional
+        The fragment of those ``others`` that are bundles.
 
     Raises
     ------
@@ -169,13 +172,13 @@ def plan_move(
     homes = {name: own[name][0] for name in queries}
     slots = dict.fromkeys(queries, slot)
     for name, place in others.items():
-        fragment = estate.fragments.get(name)
-        if fragment is None or fragment.divided or name not in copied or name in homes:
+        fragment = estate.fragments.get(bundles.get(name, name))
+        bundle = fragment and next((own for own in fragment.queries if own.id == name and not own.leaving), None)
+        if fragment is None or bundle is None or name not in copied or name in homes:
             continue
         with suppress(InvalidTransition, NotFound):
             _require_open(estate, name, place, silent=silent, closed=closed)
-            _require_movable(estate, fragment, fragment.queries[0], place, task_types=task_types,
-                             file_secrets=file_secrets)
+            _require_movable(estate, fragment, bundle, place, task_types=task_types, file_secrets=file_secrets)
             homes[name], slots[name] = fragment, place
     change = moved_in(
         estate, slots, outputs=shown_outputs(estate, homes.values(), task_types), homes=homes)

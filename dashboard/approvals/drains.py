@@ -37,6 +37,7 @@ from scheduler.model.tenancy import is_open_to
 
 FROM_COPY = "from_copy"  # in the options of a move off a node that is lost
 OTHERS = "others"  # likewise: further queries of lost nodes, by id the slot where each goes on
+BUNDLES = "bundles"  # likewise: the fragment of those of them that are bundles
 ATTEMPT = "attempt"  # in the options of a move, which of several it is
 # From the first attempt that failed: a plan that could not be made costs little, and a move that was taken
 # back has kept all other plans waiting for a minute.

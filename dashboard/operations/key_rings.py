@@ -14,9 +14,10 @@ from dashboard.operations.estate_store.readable import may_read_all
 from dashboard.operations.live_view.document_fields import DataflowUser
 from dashboard.operations.live_view.estate_view import View, view_for
 from dashboard.operations.live_view.measured_keys import hot_bundles, key_columns, measured_key_loads
+from dashboard.operations.live_view.survival import least_in_words
 from dashboard.operations.selectors import running_task_of
 from dashboard.teams.permissions import Viewer
-from scheduler.elasticity.copies import BundleHome, holders, survival
+from scheduler.elasticity.copies import BundleHome
 from scheduler.model.errors import NotFound
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.key_loads import KeyLoads
@@ -148,7 +149,7 @@ def _ring(viewer: Viewer, view: View, fragment: Fragment) -> TaskRing:
     frequent = loads.frequent if loads else ()
     return TaskRing(
         task, view.name_of(task), list(by), round(loads.events) if loads else None,
-        survival(holders(ring, homes, copies=0), homes).as_predicate(), ranges,
+        least_in_words(view.bundle_report(bundle) for bundle in fragment.bundles if not bundle.leaving), ranges,
         [LeavingBundle(bundle.id, bundle.slot, view.bundle_report(bundle).state, _heirs(fragment, bundle))
          for bundle in fragment.bundles if bundle.leaving and bundle.id not in view.reading.reports.left],
         [RingKey(key.group, bundles[ring.owner(key.group)].id, round(loads.share_of(key), 3),

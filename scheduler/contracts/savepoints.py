@@ -16,7 +16,8 @@ class Savepoint:
     """What a fragment leaves: ``source_offset`` (where its source ended), ``offsets`` (the last entry that it read, by
     channel), ``last_offsets`` (the last entry that it wrote, by channel), ``batch_bases`` (what no block number is
     above that it wrote there, or in parts of that stream), and the state of its tasks. ``repeats`` of a copy of a query
-    that works: how many batches it has done; those behind them are repeated under their numbers."""
+    that works: how many batches it has done; those behind them are repeated under their numbers. Once another goes on
+    from that, ``recorded`` is how many of these are recorded, and ``reads`` are the channels that they read."""
 
     source_offset: Mapping[str, int] | None = None
     offsets: Mapping[str, Offset] = field(default_factory=dict)
@@ -24,19 +25,26 @@ class Savepoint:
     batch_bases: Mapping[str, int] = field(default_factory=dict)
     states: States = field(default_factory=dict)
     repeats: int | None = None
+    recorded: int = 0
+    reads: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RestorePoint:
     """What a fragment begins with: ``source_offset`` (where its source begins), ``offsets`` (entries up to which it
     leaves out what a channel holds, after a pause), ``batch_bases`` (what its block numbers begin with, by channel),
-    and state. It ``repeats`` the batches of another, whose copy that is: its own first one is the next of those."""
+    and state. It ``repeats`` the batches of another, whose copy that is: its own first one is the next of those, begins
+    at just these offsets, and so many of them are ``recorded``. They read the channels that it ``reads``;
+    of those that are ``gone`` there was nothing left to read."""
 
     source_offset: Mapping[str, int] | None = None
     offsets: Mapping[str, Offset] = field(default_factory=dict)
     batch_bases: Mapping[str, int] = field(default_factory=dict)
     states: States = field(default_factory=dict)
     repeats: bool = False
+    recorded: int = 0
+    reads: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
 
 # What fields are called in the files: it stays, for those files are opened after upgrades.

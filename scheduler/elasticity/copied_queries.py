@@ -12,6 +12,7 @@ TOO_FEW_NODES = "there are too few other nodes"
 NO_ROOM = "no other node has room for it"
 BEHIND = "it is behind, and others need its stream"
 NO_BATCH = "it has done no batch yet"  # so it has no state, and is to have no copy
+CHANGING_HANDS = "its keys are changing hands"  # until others have begun with them, nobody goes on from a copy
 
 
 def why_fewer(copies: int, *, chosen: int, others: int) -> str:
@@ -27,16 +28,12 @@ def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
         return "it is paused"
     if fragment.real_time:
         return "its batches stay open"
-    if fragment.leaving or fragment.key_ranges or fragment.writers:
-        return "its keys are divided"
-    if fragment.routes or fragment.threads > 1 or any("@" in item.channel for item in fragment.inputs):
-        return "its stream is divided"
+    if fragment.threads > 1:
+        return "it has several threads"
     if fragment.alternates:
         return "it has alternates"
     if len(fragment.streams) > 1:
         return "it reads several streams"
-    if len(fragment.inputs) > 1:  # its channels change while it runs, and a recorded range has those of then
-        return "it reads a divided query"
     if any(item.when_behind == LOSE_OLDEST for item in fragment.inputs):
         return "it loses the oldest events where it is behind"
     if any(item.channel.startswith("in-") for item in fragment.inputs):

@@ -36,7 +36,8 @@ class HoldingNode:
 class BatchCopy:
     """A copy at a holder: of which batch, and by channel the last entry which that had read.
 
-    ``is_whole`` once all of it is on the holder's disk. Only a whole copy is one.
+    Batches are counted on by whoever goes on with the query. Where its channels change while it works, copies of some
+    batches lack one that others have. ``is_whole`` once all of it is on the holder's disk. Only a whole copy is one.
     """
 
     holder: str
@@ -47,10 +48,16 @@ class BatchCopy:
 
 @dataclass(frozen=True, slots=True)
 class CopiedPlaces:
-    """How many machines' simultaneous loss a query survives, and up to which entry each of its inputs may be freed."""
+    """How many machines' simultaneous loss a query survives, and up to which entry each of its inputs may be freed.
+
+    Once that is done, copies of batches before ``kept_from`` count no more. Channels that are not ``needed`` were read
+    to their end, and left out since: nothing has to be kept there.
+    """
 
     survives: int
     freed_to: Mapping[str, Entry]
+    kept_from: int
+    needed: frozenset[str]
 
 
 def choose_holders(
@@ -106,12 +113,13 @@ def _chosen(
 
 
 def copied_places(
-    own: BatchCopy, copies: Collection[BatchCopy], living: Collection[str], *, freed_to: Mapping[str, Entry]
+    own: BatchCopy, copies: Collection[BatchCopy], living: Collection[str], *, kept_from: int
 ) -> CopiedPlaces:
     """What the copies that count survive, and the entries that neither they nor the query itself need any more.
 
     Whichever of their machines are lost together with the query's own, one copy is left if any machine is. So an input
-    is freed up to the oldest of them. Without a copy nothing is freed.
+    is freed up to the oldest of them, where all of them have read it: one that lacks it is from before it came, or has
+    left it out since. Without a copy nothing is freed.
 
     Parameters
     ----------
@@ -119,35 +127,32 @@ def copied_places(
         What the query's own node has. It may be older than a copy: that of a holder who was away when it took over.
     living : Collection of str
         The nodes that answer.
-    freed_to : Mapping
-        By channel: the last entry that has been freed there.
+    kept_from : int
+        The oldest batch that was left when something was freed last; 0 before that.
     """
-    counting = _counting(copies, set(living) - {own.holder}, freed_to).values()
-    places = [own.places, *(each.places for each in counting)] if counting else []
-    shared = set(own.places).intersection(*places)
-    return CopiedPlaces(len(counting), {
-        channel: min(place[channel] for place in places) for channel in sorted(shared) if places})
+    counting = _counting(copies, set(living) - {own.holder}, kept_from).values()
+    all_ = [own, *counting]
+    shared = set(own.places).intersection(*(each.places for each in counting)) if counting else set()
+    return CopiedPlaces(
+        len(counting), {channel: min(each.places[channel] for each in all_) for channel in sorted(shared)},
+        max(kept_from, min(each.batch for each in all_)) if counting else kept_from,
+        frozenset(channel for each in all_ for channel in each.places))
 
 
-def copy_to_go_on_with(
-    copies: Collection[BatchCopy], living: Collection[str], *, freed_to: Mapping[str, Entry]
-) -> BatchCopy | None:
+def copy_to_go_on_with(copies: Collection[BatchCopy], living: Collection[str], *, kept_from: int) -> BatchCopy | None:
     """The newest copy that counts; of several, that of the first holder by name. None where the state is lost.
 
     Parameters
     ----------
-    living, freed_to
+    living, kept_from
         As of `copied_places`.
     """
-    counting = _counting(copies, living, freed_to).values()
+    counting = _counting(copies, living, kept_from).values()
     return min(counting, key=lambda each: (-each.batch, each.holder), default=None)
 
 
-def _counting(
-    copies: Collection[BatchCopy], living: Collection[str], freed_to: Mapping[str, Entry]
-) -> Mapping[str, BatchCopy]:
+def _counting(copies: Collection[BatchCopy], living: Collection[str], kept_from: int) -> Mapping[str, BatchCopy]:
     """By living holder: its newest whole copy, unless what comes next for that is freed: it was away meanwhile."""
     whole = sorted((each for each in copies if each.is_whole and each.holder in living), key=lambda each: each.batch)
     newest = {each.holder: each for each in whole}
-    return {holder: each for holder, each in newest.items()
-            if all(place >= freed_to.get(channel, place) for channel, place in each.places.items())}
+    return {holder: each for holder, each in newest.items() if each.batch >= kept_from}

@@ -92,7 +92,7 @@ def test_page_api_and_command_show_one_document(
     assert {row["node"]: row["zone"] for row in answer["ranges"]} == {"n1": "", "n2": "b"}
     assert {loss["node"]: loss["state_kb"] for loss in answer["losses"]} == {
         node: 40 * sum(node_of(bundle.slot) == node for bundle in fragment.bundles) for node in ("n1", "n2")}
-    assert answer["survives"] == "does not survive the loss of a machine"
+    assert answer["survives"] == "does not survive the loss of a machine: no copies of state are asked for"
     assert answer["keys"][0]["values"] == ["m1", "flow"]
 
     page = client.get(reverse("task_ring", args=[ring.task]))

@@ -13,7 +13,7 @@ from scheduler.contracts.reports import Reports
 from scheduler.interruptions import Interruption, interruptions_of
 from scheduler.model.errors import InvalidTransition, NotFound
 from scheduler.model.estate import Estate
-from scheduler.model.fragment import Slot, node_of
+from scheduler.model.fragment import RunningBundle, Slot, node_of
 from scheduler.model.task_types import Parameter, TaskTypes
 from scheduler.moving import plan_move, slots_for, why_not_moved, why_not_to_other_nodes
 from scheduler.step_kinds import EnactmentEvidence, steps_done
@@ -87,6 +87,15 @@ def test_queries_of_several_dataflows_go_on_from_copies_by_one_plan() -> None:
     assert cut_of(apply_plan(after, undo(after, plan))) == cut_of(estate)
     alone = plan_move(estate, "a", others=dict.fromkeys(others, "n1/0"), copied=set(queries.values()), **by)
     assert len(alone.steps) == 1, "nothing goes to a node that is silent"
+    divided = estate.fragments[queries["b"]]
+    parts = (RunningBundle(divided.id, "n1/0", 1, 0.5), RunningBundle("f9-7", "n1/0", 1, 0.5))
+    estate = replace(estate, fragments={**estate.fragments, divided.id: replace(divided, bundles=parts)})
+    both = plan_move(
+        estate, "a", others={divided.id: "n2/0", "f9-7": "n3/0"}, bundles={"f9-7": divided.id},
+        copied={queries["a"], divided.id, "f9-7"}, **by)
+    after = apply_plan(estate, both).fragments[divided.id]
+    assert [(bundle.part, bundle.inherits, bundle.slot, bundle.origin) for bundle in after.bundles] == [
+        (divided.id, (divided.id,), "n2/0", "n1"), ("f9-7", ("f9-7",), "n3/0", "n1")], "each bundle for itself"
 
 
 def test_a_slot_that_is_closed_says_why() -> None:

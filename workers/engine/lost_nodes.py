@@ -12,9 +12,8 @@ import redis
 from scheduler.contracts.copy_reports import CopyReport, copies_told
 from scheduler.elasticity.query_copies import BatchCopy, copy_to_go_on_with
 from workers.engine.channels import keys
-from workers.engine.channels.batch_ranges import TICKS, freed_in
+from workers.engine.channels.batch_ranges import kept_from
 from workers.engine.channels.channel_info import texts
-from workers.engine.channels.channel_registry import Channels
 from workers.engine.observed import read_heartbeats
 from workers.engine.slot_values import answers_of
 
@@ -58,12 +57,11 @@ def read_copies(broker: redis.Redis, queries: Iterable[str]) -> dict[str, dict[s
 
 def holders_of(broker: redis.Redis, queries: Iterable[str], *, living: Collection[str]) -> dict[str, str]:
     """The node from whose copy each query would go on; nothing of one without a copy that counts."""
-    holders, channels = {}, Channels(broker)
+    holders = {}
     for name, reports in read_copies(broker, queries).items():
         copies = [BatchCopy(holder, report.batch, report.places) for holder, report in reports.items()]
-        inputs = {channel for copy in copies for channel in copy.places if channel != TICKS}
-        with suppress(ValueError, redis.ResponseError):  # of a channel of its own, which slots write
-            copy = copy_to_go_on_with(copies, living, freed_to=freed_in(channels, name, sorted(inputs)))
+        with suppress(ValueError, redis.ResponseError):  # slots write there
+            copy = copy_to_go_on_with(copies, living, kept_from=kept_from(broker, name))
             if copy is not None:
                 holders[name] = copy.holder
     return holders

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.findings import NOTE, WARN, Finding
 from scheduler.contracts.reports import QueryReport
-from scheduler.elasticity.copied_queries import BEHIND, NO_ROOM, ON_ITS_WAY, TOO_FEW_NODES
+from scheduler.elasticity.copied_queries import BEHIND, CHANGING_HANDS, NO_ROOM, ON_ITS_WAY, TOO_FEW_NODES
 from scheduler.model.fragment import Fragment, node_of
 
 COPIES = "copies"
+_BY_ITSELF = (ON_ITS_WAY, CHANGING_HANDS)
 _FIRST_MS = 10_000  # that a query has to get its holders and its first copy
 _REMEDIES = {
+    CHANGING_HANDS: "Copies count again once the bundles that take the keys have begun.",
     ON_ITS_WAY: "They come by themselves, each after its query's first batch.",
     TOO_FEW_NODES: "Start an agent on another machine: `./weir agent`. Copies then come by themselves.",
     NO_ROOM: "Raise `WEIR_COPIES_MB` on other nodes, see that `WEIR_COPIES` is the same on all, or start an agent on "
@@ -38,9 +40,9 @@ def lacking_copies(view: View) -> Iterator[Finding]:
         reasons = Counter(filter(None, whys))
         if not reasons:
             continue
-        reason = min(reasons, key=lambda why: (why == ON_ITS_WAY, -reasons[why], why))
+        reason = min(reasons, key=lambda why: (why in _BY_ITSELF, -reasons[why], why))
         without = sum(not report.survives for _, report in fewer)
-        is_coming = reason == ON_ITS_WAY
+        is_coming = reason in _BY_ITSELF
         yield Finding(
             COPIES, node, "waiting" if is_coming else "low", NOTE if is_coming else WARN,
             f"{len(fewer)} of {len(queries)} queries on {node} have fewer copies of their state than asked for: "

@@ -30,17 +30,22 @@ class DataflowSurvival(TypedDict):
 def survival_of(reports: Iterable[QueryReport], *, copy_s: float) -> DataflowSurvival:
     """What the queries of a dataflow survive, with copies so many seconds apart."""
     known = list(reports)
-    with_copies = [report for report in known if report.survives is not None]
-    least = min(with_copies, key=lambda report: report.survives or 0, default=None)
-    words = f"{Survival(0, ()).as_predicate()}: no copies of state are asked for"
-    if least is not None:
-        words = _with_reason(least, Survival(least.survives or 0, ()).as_predicate())
+    words = least_in_words(known)
     # Of one that is not copied there would not be one more copy either.
     sizes = [report.state_kb * 1024 for report in known
              if report.state_kb is not None and (report.survives or not report.not_copied)]
     return DataflowSurvival(
         words=words, queries=len(known), copied=copied(known),
         more_per_s=round(sum(sizes) / copy_s) if sizes else None, more_in_broker=sum(sizes) if sizes else None)
+
+
+def least_in_words(reports: Iterable[QueryReport]) -> str:
+    """What these queries survive, by the one that survives least, behind a subject."""
+    with_copies = [report for report in reports if report.survives is not None]
+    least = min(with_copies, key=lambda report: report.survives or 0, default=None)
+    if least is None:
+        return f"{Survival(0, ()).as_predicate()}: no copies of state are asked for"
+    return _with_reason(least, Survival(least.survives or 0, ()).as_predicate())
 
 
 def more_in_words(survival: DataflowSurvival) -> str:

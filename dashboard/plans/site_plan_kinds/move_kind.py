@@ -27,7 +27,7 @@ def _move(record: PlanRecord, estate: ReadTrackingView) -> Plan:
     slots = {**dict.fromkeys((options["query"], *options.get("along", ())), options["slot"]), **others}
     return plan_move(
         estate, query=options["query"], slot=options["slot"], along=options.get("along", ()),
-        others=others, why=options.get("why", ""),
+        others=others, bundles=options.get("bundles", {}), why=options.get("why", ""),
         file_secrets=file_secrets(estate.tasks[task] for task in tasks if task in estate.tasks),
         silent=silent, closed=closed_slots(set(slots.values())), copied=_copied(slots) if silent else (),
         **computed_with(record))

@@ -15,7 +15,15 @@ from scheduler.contracts.desired import DesiredState, Input, WantedFragment, Wan
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.reports import NodeReport, Reports
 from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
-from scheduler.elasticity.copied_queries import NO_BATCH, NO_ROOM, ON_ITS_WAY, TOO_FEW_NODES, why_fewer, why_not_copied
+from scheduler.elasticity.copied_queries import (
+    CHANGING_HANDS,
+    NO_BATCH,
+    NO_ROOM,
+    ON_ITS_WAY,
+    TOO_FEW_NODES,
+    why_fewer,
+    why_not_copied,
+)
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
 from workers.engine import observed
@@ -33,7 +41,7 @@ from workers.engine.agents.transport.copy_takeover import HELD, RECEIVED, go_on_
 from workers.engine.agents.transport.copying import make_copies
 from workers.engine.agents.transport.parcels import FilesBeside
 from workers.engine.channels import keys, scripts
-from workers.engine.channels.batch_ranges import begin_ranges, forget_ranges, free_to, freed_in, place_of
+from workers.engine.channels.batch_ranges import begin_ranges, forget_ranges, free_to, kept_from, place_of
 from workers.engine.channels.channel_info import texts
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.worker_settings import Settings
@@ -57,10 +65,11 @@ COPIED = Savepoint(offsets={"f1-0.0": Offset("4-0")}, batch_bases={"f1-1.0": 7},
     ({}, ""),
     ({"active": 0}, "paused"),
     ({"real_time": True}, "open"),
-    ({"threads": 2}, "divided"),
-    ({"inputs": (Input("f1-0.0@f1-1", "s"),)}, "divided"),
+    ({"threads": 2}, "threads"),
+    ({"inputs": (Input("f1-0.0@f1-1", "s"),)}, ""),
+    ({"key_ranges": ((0, 9),), "routes": {0: {"f1-7": {"f1-7": 1.0}}}}, ""),
     ({"inputs": (Input("f1-0.0", "s"), Input("f1-3.0", "r"))}, "several streams"),
-    ({"inputs": (Input("f1-0.0", "s"), Input("f1-9.0", "s"))}, "divided query"),
+    ({"inputs": (Input("f1-0.0", "s"), Input("f1-9.0", "s"))}, ""),
     ({"inputs": (Input("in-s.0", "s"),)}, "live source"),
     ({"alternates": {0: "a"}}, "alternates"),
     ({"inputs": (Input("f1-0.0", "s", when_behind="lose_oldest"),)}, "oldest"),
@@ -102,10 +111,11 @@ def test_who_goes_on_from_a_copy_repeats_the_recorded_batches(tmp_path: Path) ->
     broker.hset(keys.valve("f1-1"), mapping={"0:outlet": "open", "0:from": 6, "paused": 1, "wave:2": 8})
     for _ in range(2):  # it may die before it knows
         assert go_on_from_copy(broker, files, "f1-1", AFTER, node="n2")
-    assert SAVEPOINTS.loads(files.read("f2-0", RECEIVED)) == COPIED
+    assert SAVEPOINTS.loads(files.read("f2-0", RECEIVED)) == replace(COPIED, recorded=2, reads=("f1-0.0",))
     seen = channels.info("f1-0.0")
     assert seen.readers == {"f2-0": "4-0", "f2-0~copies": "4-0"}, "nobody waits for who is gone"
-    assert channels.control("f2-0") == {"0:outlet": "open", "0:from": "1", "wave:0": "8"}
+    assert channels.control("f2-0") == {
+        "0:outlet": "open", "0:from": "1", "wave:0": "8", keys.COPIED: "1"}
     assert planned(broker, "f2-0", "4-0", "5-0") == "6-0" and planned(broker, "f2-0", "6-0", "40-0") == "9-0"
     assert planned(broker, "f2-0", "9-0", "11-0") == "11-0", "from there on it plans by itself"
     with pytest.raises(redis.ResponseError, match="WEIROVERTAKEN f1-1: f2-0 goes on with it"):
@@ -131,8 +141,8 @@ def test_nobody_goes_on_without_a_copy_or_once_another_does(tmp_path: Path) -> N
 
 def test_ranges_and_inputs_are_let_go_behind_the_oldest_copy_and_no_sooner(tmp_path: Path) -> None:
     broker, channels, _ = lost(tmp_path)
-    free_to(broker, channels, "f1-1", {"f1-0.0": (6, 0)})
-    assert freed_in(channels, "f1-1", ["f1-0.0"]) == {"f1-0.0": (6, 0)}
+    free_to(broker, channels, "f1-1", {"f1-0.0": (6, 0)}, kept_from=6, needed={"f1-0.0"})
+    assert kept_from(broker, "f1-1") == 6 and channels.info("f1-0.0").readers["f1-1~copies"] == "6-0"
     assert [name for name in broker.hgetall(keys.ranges("f1-1")) if name.startswith(b"from")] == [
         b'from:{"f1-0.0":"6-0"}']
     assert not forget_ranges(broker, channels, "f1-1", ["f1-0.0"], place='{"f1-0.0":"6-0"}'), "it repeats one yet"
@@ -144,9 +154,12 @@ def test_ranges_and_inputs_are_let_go_behind_the_oldest_copy_and_no_sooner(tmp_p
 
 def test_boundaries_are_counted_from_the_first_batch_that_is_repeated() -> None:
     control = {"1:outlet": "open", "1:from": "3", "tail": "2", "tail:from": "9", "gate:x": "{}", "pace": "100",
-               "wave:1": "4", "wave:3": "5", "wave:9": "6"}
-    assert moved_on(control, batches=5) == {
-        "1:outlet": "open", "1:from": "0", "tail": "2", "tail:from": "4", "wave:0": "5", "wave:4": "6"}
+               "wave:1": "4", "wave:3": "5", "wave:9": "6", "1:part:f1-7": "1", "routes": "3",
+               "1:route:f1-7:2": "{}", "1:route:f1-7:2:from": "7", "1:route:f1-7:3": '{"x": 1}'}
+    assert moved_on(control, batches=5, recorded=8) == {
+        "1:outlet": "open", "1:from": "0", "tail": "2", "tail:from": "4", "wave:0": "5", "wave:4": "6",
+        "1:part:f1-7": "1", "routes": "3", "1:route:f1-7:2": "{}", "1:route:f1-7:2:from": "2",
+        "1:route:f1-7:3": '{"x": 1}', "1:route:f1-7:3:from": "8"}
 
 
 def test_one_that_repeats_does_not_end_before_it_has_come_to_what_was_published() -> None:
@@ -163,7 +176,7 @@ def test_one_that_repeats_does_not_end_before_it_has_come_to_what_was_published(
 
 
 def test_one_that_repeats_does_not_read_other_channels_before_it_has_come_to_what_was_published() -> None:
-    """A batch that is repeated reads what it read; and of a query that reads several nothing is kept for copies."""
+    """A batch that is repeated reads what it read; and a channel that comes is kept for copies before it is read."""
     wider = replace(READER, inputs=(*READER.inputs, Input("f1-0.1", "s")))
 
     def seen(last: str, *, has_query: bool = True) -> Snapshot:
@@ -182,8 +195,10 @@ def test_one_that_repeats_does_not_read_other_channels_before_it_has_come_to_wha
 
     assert [type(step) for step in decide(seen("8-0"), Restart(wider))] == [do.RetryAt]
     assert do.StopQuery() in decide(seen("7-0"), Restart(wider))
-    assert on.ForgetRanges() in decide(seen("7-0", has_query=False), Start(wider))
-    assert on.ForgetRanges() not in decide(seen("7-0", has_query=False), Start(READER))
+    keeps = on.KeepInputs({"f1-0.1": START})
+    steps = decide(seen("7-0", has_query=False), Start(wider))
+    assert keeps in steps and on.ForgetRanges() not in steps
+    assert not [step for step in decide(seen("7-0", has_query=False), Start(READER)) if isinstance(step, on.KeepInputs)]
 
 
 def test_what_a_holder_tells_that_cannot_be_read_is_no_copy() -> None:
@@ -301,12 +316,20 @@ def test_a_copy_counts_once_all_of_it_is_there_and_inputs_are_kept_behind_it(tmp
     assert owner.turn(BEFORE, later_ms=10_000) == [("n2",)]
     copy(1, "5-0")
     owner.turn(BEFORE)
-    assert freed_in(channels, BEFORE.id, ["f1-0.0"]) == {"f1-0.0": (2, 0)}, "the newer one is not there yet"
+    assert channels.info("f1-0.0").readers["f1-1~copies"] == "2-0", "the newer one is not there yet"
     holder.turn()
     owner.turn(BEFORE)
-    assert freed_in(channels, BEFORE.id, ["f1-0.0"]) == {"f1-0.0": (5, 0)}
+    assert channels.info("f1-0.0").readers["f1-1~copies"] == "5-0" and kept_from(broker, BEFORE.id) == 2
     assert SAVEPOINTS.loads(holder.store.files.read("f1-1--n2", HELD)).states == {"t": ['{"a": 1}']}
     assert broker.hget(keys.meta("f1-1.0"), keys.COPIED) == b"2"
+    heir = WantedFragment("f3-0", BEFORE.tasks, inherits=(BEFORE.id,), key_ranges=((0, 9),))
+    for expected in ({"survives": 0, "not_copied": CHANGING_HANDS}, {"survives": 1}):
+        owner.now_ms += 1_000
+        owner.copies.turn(
+            DesiredState(slots={"0": WantedSlot((BEFORE, heir))}),
+            {BEFORE.id: Actual(BEFORE.id, FragmentState.RUNNING)}, ())
+        assert owner.copies.told(BEFORE.id) == {"copies": 1, "copied_at_ms": holder.now_ms, **expected}
+        owner.store.record_begun(heir.id, RestorePoint())
     shared = replace(BEFORE, inputs=(replace(BEFORE.inputs[0], shared=True),))
     broker.hset(keys.meta("f1-0.0"), keys.spill(BEFORE.id), "9-0")
     assert owner.turn(shared, later_ms=20_000) == [] and not channels.info("f1-0.0").readers, "it holds nobody back"

@@ -13,8 +13,9 @@ import pytest
 import redis
 
 from scheduler.key_division import whole_groups
-from scheduler.model.fragment import Fragment, node_of
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.reuse.division import WantedBundle
+from scheduler.reuse.handover import moved_in
 from workers.engine.channels import keys
 
 from .conftest import NODES
@@ -45,19 +46,11 @@ class Copied(Moving):
 
     def are_copied(self, node: str) -> None:
         """Wait until all queries of a node have a whole copy on the other one, newer than what is there now."""
-        holder = next(name for name in NODES if name != node)
-        before = {name: self._copy(name, holder) for name in self.on(node)}
-        for name, copy in before.items():
-            self.hosts.wait(
-                lambda name=name, copy=copy: self._copy(name, holder) not in (None, copy), what=f"{name} is copied")
+        are_copied(self.hosts, self.on(node), other_than(node))
 
     def lose(self, node: str, *, with_disk: bool = True) -> list[str]:
         """The machine is gone, with its disk or without, and what ran there goes on elsewhere; the new names."""
-        rig = self.hosts.nodes[node]
-        rig.kill()
-        for what in ("checkpoints", "folds", "nodes") if with_disk else ():
-            shutil.rmtree(rig.data_dir / what, ignore_errors=True)
-        self.hosts.broker.hset(keys.LOST, node, 1)
+        lose(self.hosts, node, with_disk=with_disk)
         began_s = time.monotonic()
         heirs = self._go(self.on(node))
         for name in heirs:
@@ -70,8 +63,63 @@ class Copied(Moving):
         self.hosts.nodes[node].start()
         self.hosts.wait_serving()
 
-    def _copy(self, name: str, holder: str) -> bytes | None:
-        return self.hosts.broker.hget(keys.copies(name), holder)
+
+def other_than(node: str) -> str:
+    return next(name for name in NODES if name != node)
+
+
+def are_copied(hosts: Hosts, queries: list[str], holder: str) -> None:
+    """Wait until these have a whole copy on a node, newer than what is there now."""
+    def copy_of(name: str) -> bytes | None:
+        return hosts.broker.hget(keys.copies(name), holder)
+
+    before = {name: copy_of(name) for name in queries}
+    for name, copy in before.items():
+        hosts.wait(lambda name=name, copy=copy: copy_of(name) not in (None, copy), what=f"{name} is copied")
+
+
+def lose(hosts: Hosts, node: str, *, with_disk: bool = True) -> None:
+    """The machine is gone, with its disk or without, and others may go on with what ran there."""
+    rig = hosts.nodes[node]
+    rig.kill()
+    for what in ("checkpoints", "folds", "nodes") if with_disk else ():
+        shutil.rmtree(rig.data_dir / what, ignore_errors=True)
+    hosts.broker.hset(keys.LOST, node, 1)
+
+
+class Spread(KeyedFlow):
+    """A task that is divided by key, whose bundles come to be on two nodes."""
+
+    def slot(self) -> str:
+        return "n1/0"
+
+    def rows(self, output: str) -> list:
+        return self.rig.events(self.output)
+
+    @property
+    def output(self) -> str:
+        return self.__dict__.setdefault("_output", f"{self.ids['summed']}.0")
+
+    def on(self, node: str) -> dict[str, Fragment]:
+        """The queries on a node, and the fragment of each."""
+        return {bundle.id: fragment for fragment in self.fragments.values() for bundle in fragment.queries
+                if node_of(bundle.slot) == node and not bundle.leaving}
+
+    def bundles(self) -> tuple[RunningBundle, ...]:
+        return self.fragments[self.ids["heavy"]].bundles
+
+    def go(self, queries: dict[str, Fragment], node: str) -> None:
+        """These go on in the slot of that node, by one plan."""
+        self.output  # noqa: B018  it keeps its channel, whoever writes there
+        slots = dict.fromkeys(queries, f"{node}/0")
+        change = moved_in(self.estate(), slots, outputs={"summed"}, homes=queries)
+        for name in change.before.keys() - change.after.keys():
+            heir = next(after for after in change.after.values() if name in after.inherits)
+            self.ids = {task: heir.id if own == name else own for task, own in self.ids.items()}
+            del self.fragments[name]
+        self.fragments |= change.after
+        self.publish()
+        self.rig.wait_running(*(bundle.id for fragment in change.after.values() for bundle in fragment.queries))
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +177,35 @@ def test_keys_change_hands_between_nodes_and_slots_die_in_between(nodes: Hosts) 
     assert all({node_of(own.slot) for own in flow.fragments[flow.ids[task]].bundles} == set(NODES)
                for task in flow.keyed)
     flow.check()
+    nodes.end()
+
+
+@pytest.mark.timeout(1_500)
+def test_a_task_that_is_divided_over_nodes_loses_one_after_the_other_and_no_key_notices(nodes: Hosts) -> None:
+    """With the source that divides the stream, with a bundle of each, and with who reads both."""
+    flow = Spread(nodes, 3, ["summed"])
+    flow.grows()
+    flow.divide([WantedBundle("n1/0", 1, 0.5), WantedBundle("n1/0", 1, 0.5)], "heavy")
+    flow.is_over()
+    _, second = flow.bundles()
+    reader = flow.ids["summed"]
+    flow.go({second.id: flow.fragments[flow.ids["heavy"]], reader: flow.fragments[reader]}, "n2")
+    assert {node_of(bundle.slot) for bundle in flow.bundles()} == set(NODES)
+    for node in NODES:
+        queries = flow.on(node)
+        assert len(queries) == (2 if node == "n1" else 4)
+        flow.grows()
+        are_copied(nodes, list(queries), other_than(node))
+        are_copied(nodes, list(queries), other_than(node))  # what is new since, too
+        lose(nodes, node)
+        flow.go(queries, other_than(node))
+        flow.grows(60)
+        if node == "n1":
+            nodes.nodes[node].start()
+            nodes.wait_serving()
+    flow.check()
+    nodes.nodes["n2"].start()
+    nodes.wait_serving()
     nodes.end()
 
 

@@ -71,6 +71,7 @@ def test_a_file_beside_a_checkpoint_keeps_its_names():
     point = RestorePoint(source_offset={"t0": 5, "next": 9}, offsets={"a.0": "3-0"}, batch_bases={"b.0": 4})
     document = RESTORE_POINTS.document(point)
     assert document == {"ticks": {"t0": 5, "next": 9}, "places": {"a.0": "3-0"}, "bases": {"b.0": 4}, "states": {}}
-    assert set(RESTORE_POINTS.schema()["properties"]) == {*document, "repeats"}, "which is left out where it is not so"
+    assert set(RESTORE_POINTS.schema()["properties"]) == {
+        *document, "repeats", "recorded", "reads", "gone"}, "which are left out where it is not so"
     with pytest.raises(InvalidContract, match=r"no JSON|expected"):
         RESTORE_POINTS.loads("no JSON")

@@ -26,7 +26,7 @@ from scheduler.elasticity.query_copies import (
     copy_to_go_on_with,
 )
 from workers.engine.channels import keys, scripts
-from workers.engine.channels.batch_ranges import begin_ranges, entries_of, free_to, place_of, take_ranges
+from workers.engine.channels.batch_ranges import begin_ranges, entries_of, free_to, kept_from, place_of, take_ranges
 from workers.engine.channels.channel_registry import Channels
 
 from ...engine.channels.played_redis import PlayedRedis
@@ -142,7 +142,7 @@ class CopiedWorld:
         own = BatchCopy(run.node, run.batch, {self.inputs[query]: run.place})
         if not self.faults.counts_the_querys_own_place:
             own = replace(own, places={self.inputs[query]: (10**6, 0)})
-        return copied_places(own, self.copies_of(query), self.living, freed_to=self._freed(query))
+        return copied_places(own, self.copies_of(query), self.living, kept_from=self._kept_from(query))
 
     def survives(self) -> int:
         return min(self.stand(query).survives if self.runs[query].node in self.living else 0 for query in self.inputs)
@@ -173,19 +173,21 @@ class CopiedWorld:
 
     def free(self, query: str) -> None:
         """Free what no copy of the query needs any more; ranges before that are forgotten."""
-        channel = self.inputs[query]
-        entry = self.stand(query).freed_to.get(channel, _BEGINNING)
+        channel, stand = self.inputs[query], self.stand(query)
+        entry = stand.freed_to.get(channel, _BEGINNING)
         if not self.faults.frees_behind_copies_only:
             entry = self.runs[query].place
         self.channels[channel].free(entry)
-        free_to(self.broker, self.registry, self.runs[query].id, {channel: self.channels[channel].freed})
+        free_to(
+            self.broker, self.registry, self.runs[query].id, {channel: self.channels[channel].freed},
+            kept_from=stand.kept_from, needed={channel})
 
     def take_over(self, query: str) -> None:
         """Go on with a query whose node does not answer, at a holder."""
         before = self.runs[query]
         if before.node in self.living:
             return
-        copy = copy_to_go_on_with(self.copies_of(query), self.living, freed_to=self._freed(query))
+        copy = copy_to_go_on_with(self.copies_of(query), self.living, kept_from=self._kept_from(query))
         if copy is None:
             raise Wrong(f"the state of {query} is lost")
         counts = next(dict(counts) for each, counts in self.disks[copy.holder][query] if each == copy)
@@ -252,9 +254,10 @@ class CopiedWorld:
     def _lost(self) -> set[str]:
         return {run.node for run in self.runs.values() if run.is_dead}
 
-    def _freed(self, query: str) -> dict[str, Entry]:
-        freed = {self.inputs[query]: self.channels[self.inputs[query]].freed}
-        return freed if self.faults.leaves_out_copies_of_who_was_away else {}
+    def _kept_from(self, query: str) -> int:
+        """The oldest batch whose copy counts."""
+        oldest = kept_from(self.broker, self.runs[query].id)
+        return oldest if self.faults.leaves_out_copies_of_who_was_away else 0
 
     def _place(self, run: Run, entry: Entry | None = None) -> str:
         block, number = run.place if entry is None else entry

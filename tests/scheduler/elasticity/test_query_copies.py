@@ -93,15 +93,20 @@ def test_a_copy_counts_when_it_is_whole_and_what_comes_next_is_there() -> None:
     own = BatchCopy("n1", 9, {"c": (9, 0)})
     old, new = BatchCopy("n2", 3, {"c": (4, 0)}), BatchCopy("n3", 5, {"c": (7, 1)})
     coming = BatchCopy("n2", 9, {"c": (9, 0)}, is_whole=False)
-    stand = copied_places(own, [old, new, coming], NODES, freed_to={})
+    stand = copied_places(own, [old, new, coming], NODES, kept_from=0)
     assert (stand.survives, stand.freed_to) == (2, {"c": (4, 0)})
-    assert copy_to_go_on_with([old, new, coming], NODES, freed_to={}) == new
-    assert copy_to_go_on_with([old, new, coming], {"n2"}, freed_to={}) == old
-    assert copy_to_go_on_with([old, new, coming], {"n2"}, freed_to={"c": (4, 1)}) is None
-    assert copied_places(own, [old, new], NODES, freed_to={"c": (4, 1)}).freed_to == {"c": (7, 1)}
-    assert copied_places(old, [new], NODES, freed_to={}).freed_to == {"c": (4, 0)}  # n3 was away when n2 took over
-    for nothing in (copied_places(own, [old, new], (), freed_to={}), copied_places(new, [new], NODES, freed_to={})):
-        assert (nothing.survives, nothing.freed_to) == (0, {})
+    assert copy_to_go_on_with([old, new, coming], NODES, kept_from=0) == new
+    assert copy_to_go_on_with([old, new, coming], {"n2"}, kept_from=0) == old
+    assert copy_to_go_on_with([old, new, coming], {"n2"}, kept_from=5) is None
+    left = copied_places(own, [old, new], NODES, kept_from=5)
+    assert (left.freed_to, left.kept_from, left.needed) == ({"c": (7, 1)}, 5, {"c"})
+    behind = copied_places(old, [new], NODES, kept_from=0)  # n3 was away when n2 took over
+    assert (behind.freed_to, behind.kept_from) == ({"c": (4, 0)}, 3)
+    wider = BatchCopy("n3", 6, {"c": (7, 1), "d": (1, 0)})  # another channel has come
+    stand = copied_places(own, [old, wider], NODES, kept_from=0)
+    assert (stand.freed_to, stand.kept_from, stand.needed) == ({"c": (4, 0)}, 3, {"c", "d"})
+    for nothing in (copied_places(own, [old, new], (), kept_from=0), copied_places(new, [new], NODES, kept_from=0)):
+        assert (nothing.survives, nothing.freed_to, nothing.kept_from) == (0, {}, 0)
 
 
 def alone() -> tuple[Event, ...]:

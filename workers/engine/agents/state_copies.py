@@ -17,16 +17,18 @@ import redis
 from scheduler.contracts.copy_reports import COPY_REPORTS, CopyReport, copies_told
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
-from scheduler.elasticity.copied_queries import BEHIND, NO_BATCH, why_fewer, why_not_copied
+from scheduler.elasticity.copied_queries import BEHIND, CHANGING_HANDS, NO_BATCH, why_fewer, why_not_copied
 from scheduler.elasticity.query_copies import BatchCopy, copied_places
 from workers.engine.channels import keys
-from workers.engine.channels.batch_ranges import TICKS, entry_of, forget_ranges, free_to, freed_in, place_of
+from workers.engine.channels.batch_ranges import TICKS, entry_of, forget_ranges, free_to, kept_from, place_of
 from workers.engine.channels.channel_info import texts
 from workers.engine.channels.channel_registry import Channels
+from workers.engine.channels.control import forget_before
 from workers.engine.worker_settings import Settings
 from workers.library.registry import task_types
 
 from .node_store import CopyWishes, NodeStore
+from .reconciling.inputs import channels_of
 from .reconciling.reconcile import Actual, CopyState, FragmentState
 from .transport.ahead import LIMITS
 from .transport.copies_ahead import CopyReceiver, CopySender
@@ -56,6 +58,7 @@ class QueryCopies:
         self._told: dict[str, dict[str, Any]] = {}  # by fragment
         self._crowded: set[str] = set()  # fragments that are behind in a stream that others need
         self._without: set[str] = set()  # fragments of which nothing is kept for copies
+        self._before: dict[str, tuple[int, int]] = {}  # by fragment: when what it began with was written, and batches
         self._look_at_ms = 0
 
     def turn(
@@ -95,7 +98,11 @@ class QueryCopies:
                     holders = self._send(fragment, nodes, now_ms)
                     if holders and fragment.id not in busy:
                         due.append(CopyState(fragment, holders=holders))
-                    self._free(fragment, nodes, wishes.living)
+                    self._free(fragment, nodes, wishes.living, read={item.channel for item in run.inputs})
+                    if self._is_changing_hands(desired, fragment):
+                        self._told[fragment.id] = {
+                            "copies": self._most, **self._told.get(fragment.id, {}), "survives": 0,
+                            "not_copied": CHANGING_HANDS}
             self._drop(desired, wishes)
             if self._slot == FIRST_SLOT:
                 self._hold(desired, wishes)
@@ -127,8 +134,15 @@ class QueryCopies:
         self._made[name] = now_ms, batch
         return True
 
-    def _free(self, fragment: WantedFragment, nodes: Collection[str], living: Collection[str]) -> None:
-        """Let go of what neither the copies nor the query itself need any more."""
+    def _is_changing_hands(self, desired: DesiredState, fragment: WantedFragment) -> bool:
+        """Whether others are to take keys of it, and have not begun: these have no copy yet."""
+        return any(
+            fragment.id in heir.taken and not self._store.has(heir.id, "begun") for heir in desired.wanted.values())
+
+    def _free(
+        self, fragment: WantedFragment, nodes: Collection[str], living: Collection[str], *, read: Collection[str]
+    ) -> None:
+        """Let go of what neither the copies nor the query itself, which reads these channels, need any more."""
         reports = copies_told(texts(self._broker.hgetall(keys.copies(fragment.id))))
         progress = self._store.progress(fragment.id)
         done = progress.offsets if progress.is_done else progress.start_offsets
@@ -143,19 +157,44 @@ class QueryCopies:
         if not reports or not places:
             return
         copies = [BatchCopy(node, report.batch, report.places) for node, report in reports.items()]
-        freed = freed_in(self._channels, fragment.id, done)
-        stand = copied_places(
-            BatchCopy(self._node_store.node, progress.batch, places), copies, living, freed_to=freed)
+        own = BatchCopy(
+            self._node_store.node, self._batches_before(fragment.id) + progress.batch + progress.is_done, places)
+        oldest = kept_from(self._broker, fragment.id)
+        stand = copied_places(own, copies, living, kept_from=oldest)
         newest_ms = max(report.at_ms for report in reports.values())
         lacking = {"not_copied": why} if stand.survives < self._most else {}
         self._told[fragment.id] = {
             "survives": stand.survives, "copies": self._most, "copied_at_ms": newest_ms, **lacking}
-        free_to(self._broker, self._channels, fragment.id, stand.freed_to)
         if stand.survives:
+            free_to(
+                self._broker, self._channels, fragment.id, stand.freed_to, kept_from=stand.kept_from,
+                needed=stand.needed)
+            if stand.kept_from > oldest:
+                forget_before(self._broker, fragment.id, stand.kept_from - self._batches_before(fragment.id))
+            self._let_go(fragment, needed=stand.needed.union(read))
             for channel in fragment.written:
                 bases = [report.bases.get(channel, 0) for report in reports.values()]
                 if self._broker.exists(keys.meta(channel)):
                     self._broker.hset(keys.meta(channel), keys.COPIED, min(bases))
+
+    def _batches_before(self, fragment_id: str) -> int:
+        """How many batches those had done whose work a fragment goes on with; read once, for the file may be large."""
+        path = self._store.begun_path(fragment_id)
+        written_ns = path.stat().st_mtime_ns if path.exists() else 0
+        if self._before.get(fragment_id, (None, 0))[0] != written_ns:
+            begun = self._store.begun(fragment_id)
+            bases = begun.batch_bases.values() if begun is not None else ()
+            self._before[fragment_id] = written_ns, max(bases, default=0)
+        return self._before[fragment_id][1]
+
+    def _let_go(self, fragment: WantedFragment, *, needed: Collection[str]) -> None:
+        """Keep nothing in channels that the query and all copies have left out, at their end."""
+        reader, known = keys.copies_reader(fragment.id), self._store.known(fragment.id)
+        names = channels_of((*fragment.inputs, *(known.inputs if known is not None else ())))
+        infos, _ = self._channels.look([name for name in names if name not in needed])
+        for name, info in infos.items():
+            if reader in info.readers:
+                self._channels.unregister(name, reader)
 
     def _why_without(self, fragment: WantedFragment, nodes: Collection[str], living: Collection[str]) -> str:
         """Why there is no copy of a fragment's state for now; empty where there is to be one."""
@@ -182,7 +221,7 @@ class QueryCopies:
         """Nobody is to hold its state: nothing is kept for copies, once it repeats no batch of another."""
         if fragment.id in self._without:
             return
-        names = [item.channel for item in fragment.inputs]
+        names = channels_of(fragment.inputs)
         progress = self._store.progress(fragment.id)
         place = place_of(Savepoint(progress.source_offset, progress.offsets))
         if forget_ranges(self._broker, self._channels, fragment.id, names, place=place):

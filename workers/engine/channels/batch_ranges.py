@@ -7,11 +7,11 @@ the blocks of inputs, are kept from the oldest copy's place on.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import redis
 
-from scheduler.contracts.offsets import START, Offset
+from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import Savepoint
 
 from . import keys, scripts
@@ -20,6 +20,7 @@ from .channel_registry import Channels
 
 TICKS = ""  # in the place of a channel: how far a source's numbers have come
 _BEGINS, _NEXT, _OWNER = "from:", "next", "owner"
+_KEPT_FROM = "kept_from"  # the oldest batch behind which everything is kept
 TOLD_S = 7 * 24 * 3600  # for so long one that was overtaken is told
 
 
@@ -49,11 +50,22 @@ def begin_ranges(
     broker: redis.Redis, channels: Channels, fragment: str, place: str, offsets: Mapping[str, Offset]
 ) -> None:
     """Record ranges from a place on, and keep what inputs have behind it; for a query at rest. Repeating it is safe."""
-    for channel, offset in offsets.items():
-        channels.join(channel, keys.copies_reader(fragment), where=offset)
+    keep_inputs(channels, fragment, offsets)
     key = keys.ranges(fragment)
     if broker.hsetnx(key, _NEXT, place):
         broker.hsetnx(key, _OWNER, fragment)
+    broker.hset(keys.valve(fragment), keys.COPIED, 1)  # changes of its routes are kept, too
+
+
+def keep_inputs(channels: Channels, fragment: str, offsets: Mapping[str, Offset]) -> None:
+    """Keep what these channels have behind these offsets, for who goes on from a copy of the fragment's state."""
+    for channel, offset in offsets.items():
+        channels.join(channel, keys.copies_reader(fragment), where=offset)
+
+
+def are_recorded(broker: redis.Redis, fragment: str) -> bool:
+    """Whether a fragment records ranges."""
+    return broker.hget(keys.ranges(fragment), _OWNER) == fragment.encode()
 
 
 def forget_ranges(
@@ -72,12 +84,14 @@ def forget_ranges(
     for channel in names:
         channels.unregister(channel, keys.copies_reader(fragment))
     if owner == fragment.encode():
+        broker.hdel(keys.valve(fragment), keys.COPIED)
         broker.delete(keys.ranges(fragment), keys.copies(fragment))
     return True
 
 
 def free_to(
-    broker: redis.Redis, channels: Channels, fragment: str, freed_to: Mapping[str, tuple[int, int]]
+    broker: redis.Redis, channels: Channels, fragment: str, freed_to: Mapping[str, tuple[int, int]], *, kept_from: int,
+    needed: Collection[str],
 ) -> None:
     """Let go of inputs, and of ranges, up to the place that the oldest copy has read.
 
@@ -85,26 +99,42 @@ def free_to(
     ----------
     freed_to : mapping
         By channel, or `TICKS`, the last entry that no copy needs.
+    kept_from : int
+        Copies of batches before this one count no more.
+    needed : collection of str
+        The channels, or `TICKS`, in which the query or a copy has a place.
     """
+    broker.hset(keys.ranges(fragment), _KEPT_FROM, kept_from)  # before anything is freed
     for channel, (block, number) in freed_to.items():
         if channel != TICKS:
             channels.commit(channel, keys.copies_reader(fragment), Offset(f"{block}-{number}"))
     known = texts(broker.hgetall(keys.ranges(fragment)))
-    old = [name for name in known if name.startswith(_BEGINS) and _is_before(name.removeprefix(_BEGINS), freed_to)]
+    # Where all have places in the same channels, one in others is from before the query came to read these.
+    has_others = freed_to.keys() == set(needed)
+    old = [name for name in known if name.startswith(_BEGINS) and _is_before(
+        entries_of(name.removeprefix(_BEGINS)), freed_to, has_others=has_others)]
     if old:
         broker.hdel(keys.ranges(fragment), *old)
 
 
-def freed_in(channels: Channels, fragment: str, names: Iterable[str]) -> dict[str, tuple[int, int]]:
-    """Up to which entry each of a fragment's inputs was freed for its copies."""
-    infos, _ = channels.look(list(names))
-    return {
-        name: entry_of(info.readers.get(keys.copies_reader(fragment), START)) for name, info in infos.items()}
+def kept_from(broker: redis.Redis, fragment: str) -> int:
+    """The oldest batch of whose copies everything is kept that comes behind it; 0 before anything was freed."""
+    return int(broker.hget(keys.ranges(fragment), _KEPT_FROM) or 0)
 
 
 def take_ranges(broker: redis.Redis, before: str, fragment: str) -> bool:
     """Whether a fragment goes on with the ranges of another, which records none from then on."""
     return bool(scripts.run(broker, "take_ranges", [keys.ranges(before), keys.ranges(fragment)], [fragment, TOLD_S]))
+
+
+def recorded_behind(broker: redis.Redis, fragment: str, place: str) -> list[str] | None:
+    """Where each of the batches ends that are recorded behind a place, in their order; None where that is none."""
+    known = texts(broker.hgetall(keys.ranges(fragment)))
+    ends: list[str] = []
+    while (end := known.get(_BEGINS + place)) is not None:
+        ends.append(end)
+        place = end
+    return ends if place == known.get(_NEXT) else None
 
 
 def _has_come_to(place: str, following: str) -> bool:
@@ -113,7 +143,10 @@ def _has_come_to(place: str, following: str) -> bool:
     return bool(known) and all(at >= entry for at, entry in known)  # one that has read nothing has come nowhere
 
 
-def _is_before(place: str, freed_to: Mapping[str, tuple[int, int]]) -> bool:
-    entries = entries_of(place)
-    known = [(entry, freed_to[channel]) for channel, entry in entries.items() if channel in freed_to]
-    return len(known) == len(entries) and all(own <= to for own, to in known) and any(own < to for own, to in known)
+def _is_before(
+    entries: Mapping[str, tuple[int, int]], freed_to: Mapping[str, tuple[int, int]], *, has_others: bool
+) -> bool:
+    if entries.keys() - freed_to.keys() or freed_to.keys() - entries.keys():
+        return has_others
+    return all(own <= freed_to[channel] for channel, own in entries.items()) and any(
+        own < freed_to[channel] for channel, own in entries.items())

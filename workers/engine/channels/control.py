@@ -20,6 +20,9 @@ from scheduler.contracts.partitioning import Partitioning, partitioning_of
 from . import keys
 
 _ROUTE = re.compile(r"(?P<position>\d+):(?:route:(?P<reader>[^:]+)|(?P<of>alternate|keys)):(?P<number>\d+)")
+WAS = "was:"  # before the field of a change that was forgotten, while there are copies of the query's state
+WAVE = "wave:"  # and the first batch of it
+PART = ":part:"  # between position and bundle: a part of a stream that was opened
 # In the place of a reader: which alternate works at an element is a route, too, with one part; or for which key.
 _ELEMENT, _KEYS = "", ":"
 
@@ -116,10 +119,13 @@ def begin_batch(connection: redis.Redis, fragment: str, batch_id: int) -> dict[s
     forgotten.
     """
     state = _fetch(connection, fragment)
-    unset = _without_boundary(state)
+    unset = without_boundary(state)
     for name in unset:
         connection.hsetnx(keys.valve(fragment), name, batch_id + 1)
     over = _overtaken(state, batch_id)
+    if over and keys.COPIED in state:
+        connection.hset(keys.valve(fragment), mapping={
+            f"{WAS}{name}": state[name] for name in over if name in state})
     if over:
         connection.hdel(keys.valve(fragment), *over)
     return _fetch(connection, fragment) if unset else state
@@ -129,7 +135,31 @@ def _fetch(connection: redis.Redis, fragment: str) -> dict[str, str]:
     return {name.decode(): value.decode() for name, value in connection.hgetall(keys.valve(fragment)).items()}
 
 
-def _without_boundary(state: Mapping[str, str]) -> list[str]:
+def restored(state: Mapping[str, str]) -> dict[str, str]:
+    """A control hash with the changes that were forgotten, which older batches were decided by."""
+    return {**{name.removeprefix(WAS): value for name, value in state.items() if name.startswith(WAS)},
+            **{name: value for name, value in state.items() if not name.startswith(WAS)}}
+
+
+def forget_before(connection: redis.Redis, fragment: str, batch_id: int) -> None:
+    """Forget the changes for good by which only batches before this one were decided."""
+    state = _fetch(connection, fragment)
+    whole = restored(state)
+    waves = [int(name.removeprefix(WAVE)) for name in whole if name.startswith(WAVE)]
+    newest = max((first for first in waves if first <= batch_id), default=-1)
+    old = [*_overtaken(whole, batch_id), *(f"{WAVE}{first}" for first in waves if first < newest)]
+    fields = [f"{WAS}{name}" for name in old if f"{WAS}{name}" in state]
+    if fields:
+        connection.hdel(keys.valve(fragment), *fields)
+
+
+def is_route(field: str) -> bool:
+    """Whether a field of a control hash is a change of a route."""
+    return _ROUTE.fullmatch(field) is not None
+
+
+def without_boundary(state: Mapping[str, str]) -> list[str]:
+    """The boundaries that changes in a control hash have still to get."""
     names = [
         name.replace(":outlet", ":from") for name, value in state.items()
         if name.endswith(":outlet") and value == "open"

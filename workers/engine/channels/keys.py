@@ -8,7 +8,8 @@ PREFIX = "weir:"
 PUSH = f"{PREFIX}push"
 EVENTS = f"{PREFIX}events"
 WORKER = f"{PREFIX}worker"  # is there while a worker does what is due
-COPIED = "copied"  # the field of a channel's meta with the last block number that all copies of its writer have
+COPIED = "copied"  # the field of a channel's meta with the last block number that all copies of its writer have; of a
+# control hash: is there while there are copies
 COPY_MARK = "--"  # in the name of a copy, between fragment and node; and of a gift, between giver and heir
 _COPIES = "~copies"  # as in ``unregister.lua``
 SINK = "sink"  # the reader of a channel that is written to another system

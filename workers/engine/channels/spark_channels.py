@@ -61,7 +61,8 @@ def read_channels(
     spark: SparkSession, config: ChannelConfig, *, inputs: Sequence[str | Sequence[str]], reader: str,
     writes: Sequence[str] = (), begin: Mapping[str, Offset] = MappingProxyType({}), threads: int = 1, gate: str = "",
     real_time: bool = False, idle_ms: int = 0, source: str = "", marks: bool = False,
-    numbered: bool = False, key: Sequence[str] = (),
+    numbered: bool = False, key: Sequence[str] = (), repeats: bool = False,
+    gone: Sequence[str] = (),
 ) -> DataFrame:
     """The interleaved events of some streams, as one streaming DataFrame.
 
@@ -95,6 +96,10 @@ def read_channels(
         Whether there is a column with the number of an event's stream, from 0, whose metadata says how many there are.
     key : sequence of str
         Columns by which parts were divided: each stream has them, of one type, for its writer knows no other.
+    repeats : bool
+        Whether it repeats batches of another, from ``begin`` on, in whichever channels those read.
+    gone : sequence of str
+        Channels that these read to their end, and that are not there for it any more.
 
     Raises
     ------
@@ -120,9 +125,10 @@ def read_channels(
             "wait_ms": config.wait_ms if index == 0 else 0,
             "max_blocks": max(config.max_blocks, config.blocks_each * len(group)), "max_rows": config.max_rows,
             "threads": threads, "spill": str(config.spill or config.data_dir / "spill"),
-            "begin": json.dumps({channel: begin[channel] for channel in group if channel in begin}), "gate": gate,
+            "begin": json.dumps({
+                channel: offset for channel, offset in begin.items() if repeats or channel in group}), "gate": gate,
             "idle_ms": idle_ms, "source": source, "ranges": config.records_ranges and len(groups) == 1,
-            **_open(real_time),
+            "repeats": repeats, "gone": ",".join(gone), **_open(real_time),
         }
         streams.append(_read(spark, config, "weir.ChannelProvider", options, schema))
     if numbered:

@@ -47,14 +47,17 @@ class StartPosition:
 
     ``source_offset`` is the offset of its source, ``offsets`` are the entries up to which it leaves out what channels
     hold, ``batch_bases`` what block numbers begin with in channels that others wrote before; ``states`` is the file
-    with the first state of its folds (``workers.library.state``). A query that stands by has the token of its ``gate``,
-    and is told all but ``states`` when that opens (``Channels.open_gate``).
+    with the first state of its folds (``workers.library.state``). It ``repeats`` batches of another, from just these
+    offsets on; of the channels that those read to their end some are ``gone``. A query that stands by has the token of
+    its ``gate``, and is told all but ``states`` when that opens (``Channels.open_gate``).
     """
 
     source_offset: Mapping[str, int] | None = None
     offsets: Mapping[str, Offset] = field(default_factory=dict)
     batch_bases: Mapping[str, int] = field(default_factory=dict)
     states: Path | None = None
+    repeats: bool = False
+    gone: tuple[str, ...] = ()
     gate: str = ""
 
 
@@ -261,7 +264,7 @@ def _input(
             marks=is_part and task_type.by_marks is not None,
             numbered=task_type.several_streams and len(chain.inputs) > 1,
             key=task_type.key_columns(chain.tasks[0].config) if is_part and len(chain.inputs) > 1 and task_type.by_key
-            else (),
+            else (), repeats=begin.repeats, gone=begin.gone,
         )
     if chain.threads > 1:
         raise FragmentFailed(f"task {chain.tasks[0].id}: a source works on one thread, not on {chain.threads}")

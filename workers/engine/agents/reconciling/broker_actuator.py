@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from workers.engine.channels import keys
-from workers.engine.channels.batch_ranges import begin_ranges, forget_ranges
+from workers.engine.channels.batch_ranges import are_recorded, begin_ranges, forget_ranges, keep_inputs
 from workers.engine.channels.channel_config import CAPACITY_BLOCKS, OPEN_CAPACITY_BLOCKS
+from workers.engine.channels.control import PART
 from workers.engine.keyed_choices import read_choices
 from workers.engine.spark.failure_messages import FragmentFailed
 
@@ -26,6 +27,7 @@ from .broker_instructions import (
     ForgetFragment,
     ForgetRanges,
     Join,
+    KeepInputs,
     KeepMeters,
     MarkLeft,
     MarkReady,
@@ -45,7 +47,7 @@ from .broker_instructions import (
 from .context import SlotContext
 from .delays import METERS_KEPT_S, PARTS_KEPT_S
 from .fragment_run import FragmentRun
-from .snapshot import LEFT, PART, READY
+from .snapshot import LEFT, READY
 
 
 class BrokerActuator:
@@ -81,6 +83,9 @@ class BrokerActuator:
                 channels.unregister(channel, reader, for_good=for_good)
             case BeginRanges(place, offsets):
                 begin_ranges(self._around.broker, channels, run.id, place, offsets)
+            case KeepInputs(offsets):
+                if are_recorded(self._around.broker, run.id):
+                    keep_inputs(channels, run.id, offsets)
             case ForgetRanges():
                 forget_ranges(self._around.broker, channels, run.id, ())
             case Commit(channel, offset):

@@ -226,6 +226,13 @@ class BeginRanges:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepInputs:
+    """Where the fragment records ranges, these channels are kept from these offsets on, too, before it reads there."""
+
+    offsets: Mapping[str, Offset]
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetRanges:
     """The fragment goes on elsewhere than behind its last batch: no copy of its state is gone on with any more."""
 
@@ -233,5 +240,6 @@ class ForgetRanges:
 BrokerInstruction = (
     OpenChannel | OpenPart | ClosePart | PassPart | Join | Unregister | Commit | Persist | Expire | DeleteChannel
     | OpenValve | CloseValve | SetTail | SetPace | SetRoute | SetAlternate | DropRoute | Activate | Resume | DropControl
-    | MarkReady | MarkLeft | ComeBack | KeepMeters | ForgetFragment | Withdraw | BeginRanges | ForgetRanges
+    | MarkReady | MarkLeft | ComeBack | KeepMeters | ForgetFragment | Withdraw | BeginRanges | KeepInputs
+    | ForgetRanges
 )

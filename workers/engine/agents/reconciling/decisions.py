@@ -7,9 +7,10 @@ becomes instructions with everything resolved. Where something has to be seen af
 
 from __future__ import annotations
 
+from .delays import RETRY_MS
 from .ending import come_to_an_end, copy
 from .given_keys import give
-from .instructions import Again, Instructions
+from .instructions import Again, Instructions, RetryAt
 from .keys_ahead import bring
 from .outputs import change
 from .query_start import restart, stand_down, start
@@ -17,18 +18,22 @@ from .reconcile import (
     Action,
     ActivateRoutes,
     BringKeys,
+    CloseTail,
     CopyState,
     DivideStream,
     End,
     FragmentState,
     Leave,
+    OpenTail,
     Pause,
     Restart,
     Start,
     Stop,
+    Unroute,
 )
 from .removal import stop
 from .route_changes import activate, divide
+from .savepoint_decisions import has_repeated
 from .snapshot import Snapshot
 
 
@@ -36,6 +41,9 @@ def decide(snapshot: Snapshot, action: Action) -> Instructions:
     """The instructions that perform an action, or bring the fragment a step nearer to it."""
     if not isinstance(action, Start | BringKeys) and (snapshot.standby is not None or snapshot.records.is_standby):
         return (*stand_down(snapshot), Again(action))
+    if isinstance(action, DivideStream | Unroute | OpenTail | CloseTail) and not has_repeated(
+            snapshot, snapshot.running):
+        return (RetryAt(snapshot.now_ms + RETRY_MS),)  # what is repeated is divided, and goes on, as it did
     match action:
         case Start(fragment):
             return start(snapshot, fragment)

@@ -109,10 +109,14 @@ def copy(snapshot: Snapshot, action: CopyState) -> Instructions:
     if heirs:
         return (read, Resume(), RecordCopy(heirs))
     left = left_by(snapshot, fragment)
-    # Blocks that were not done yet are none that the copy has.
-    left = replace(left, last_offsets={}, repeats=snapshot.records.progress.batch + 1)
+    # Blocks that were not done yet are none that the copy has; and it is of the channels that the batch read.
+    progress = snapshot.records.progress
+    left = replace(left, last_offsets={}, offsets=dict(progress.offsets), repeats=progress.batch + 1)
     names = tuple(keys.copy_name(fragment.id, node) for node in action.holders)
-    return (read, BeginRanges(place_of(left), left.offsets), Resume(), RecordCopy(names, left))
+    unread = {item.channel: snapshot.offset_registered(item.channel) for item in snapshot.running.inputs
+              if item.channel not in left.offsets}
+    places = {**left.offsets, **{channel: offset for channel, offset in unread.items() if offset is not None}}
+    return (read, BeginRanges(place_of(left), places), Resume(), RecordCopy(names, left))
 
 
 def _is_drained(snapshot: Snapshot, action: End | Pause | Leave) -> bool:

@@ -14,6 +14,7 @@ from enum import StrEnum
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
+from workers.engine.channels import keys
 
 
 class HandoverStage(StrEnum):
@@ -136,11 +137,16 @@ def restore_point_of(fragment: WantedFragment, ends: Sequence[Savepoint]) -> Res
     for channel, batch_base in (item for end in ends for item in end.batch_bases.items()):
         batch_bases[channel] = max(batch_base, batch_bases.get(channel, 0))
     source_offsets = [end.source_offset for end in ends if end.source_offset is not None]
+    copies = [end for end in ends if end.repeats is not None]
+    reads = tuple(channel for end in copies for channel in end.reads)
+    inputs = {name for item in fragment.inputs for name in (item.channel, keys.whole_of(item.channel))}
     return RestorePoint(
         source_offset=source_offsets[0] if source_offsets and not fragment.inputs else None,
         batch_bases={channel: batch_bases[channel] for channel in fragment.written if channel in batch_bases},
         states={task: states for end in ends for task, states in end.states.items() if task in own},
-        repeats=any(end.repeats is not None for end in ends),
+        offsets={channel: offset for end in copies for channel, offset in end.offsets.items()},
+        repeats=bool(copies), recorded=sum(end.recorded for end in copies),
+        reads=reads, gone=tuple(channel for channel in reads if channel not in inputs),
     )
 
 

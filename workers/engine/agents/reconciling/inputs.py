@@ -39,7 +39,9 @@ def inputs_now(
     whole = {
         name for name, info in infos.items() if _is_read_whole(info, wanted.id, progress.offsets.get(name))}
     unread = {name for name, info in infos.items() if is_unread(info, wanted.id, progress.offsets.get(name))}
-    read = {item.channel for item in known_inputs}
+    begun = snapshot.records.begun
+    # What is repeated reads what it read: what had to be read before that was.
+    read = {item.channel for item in known_inputs} | set(begun.reads if begun is not None else ())
     return select_inputs(
         [_instead(item, whole) for item in wanted.inputs], known_inputs,
         ready={name for name, info in infos.items() if wanted.id in {*info.readers, *info.limits}}, unread=unread,

@@ -26,6 +26,7 @@ from .reconcile import (
     Action,
     ActivateRoutes,
     BringKeys,
+    CloseTail,
     CopyState,
     DivideStream,
     End,
@@ -155,6 +156,8 @@ def _asks_records(run: FragmentRun, action: Action) -> bool:
     match action:
         case Start() | Restart() | End() | CopyState() | BringKeys() | Pause() | Leave():
             return True
+        case DivideStream() | OpenTail() | CloseTail() | Unroute() if run.fragment.inherits:
+            return True  # it may repeat another's batches
         case DivideStream() | ActivateRoutes() | OpenOutlet() | OpenTail():
             return run.is_held is not None
         case Stop(_, keep):
@@ -178,6 +181,9 @@ def _wishes(
             return _to_end(run, desired, action, fragment, records)
         case CopyState(fragment, heir=heir) if heir is not None:
             return Wishes(tuple(channels_of(inputs_of(fragment, records))), (*writers_of(fragment), heir.id))
+        case CopyState():
+            read = records.progress.offsets
+            return Wishes(tuple(item.channel for item in run.fragment.inputs if item.channel not in read))
         case BringKeys():
             return Wishes(controls=(run.id,))
         case DivideStream(_, position, _, partitioning):

@@ -15,6 +15,7 @@ from scheduler.model.alternates import BY, is_dynamic
 from scheduler.model.ring import Ring
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import KEEP_EVENTS
+from workers.engine.channels.control import PART
 
 from .broker_instructions import (
     Activate,
@@ -48,7 +49,8 @@ from .reconcile import (
     UnregisterReaders,
     Unroute,
 )
-from .snapshot import LEFT, PART, READY, Control, Snapshot
+from .savepoint_decisions import has_repeated
+from .snapshot import LEFT, READY, Control, Snapshot
 
 # -- before its query starts -------------------------------------------------------------------------------------------
 
@@ -75,15 +77,19 @@ def prepare(snapshot: Snapshot, whole: WantedFragment) -> tuple[Instructions, Ou
         position: {reader: how for reader, how in readers.items() if not undivided[position][reader]}
         for position, readers in whole.routes.items()}
     routes = {position: readers for position, readers in routes.items() if readers}
-    # Until those are ready who take keys, it goes on as it divided before, among those who are there still.
+    repeats = not has_repeated(snapshot, whole)
+    # Until those are ready who take keys, it goes on as it divided before, among those who are there still; and what is
+    # repeated is divided as it was.
     early = {
         at: route.partitioning for at, route in snapshot.routes_asked.items()
-        if isinstance(how := routes.get(at[0], {}).get(at[1]), Ring) and not have_begun(snapshot, whole, how)
-        and route.partitioning.served and set(route.partitioning.served) <= set(how.bundles)}
+        if at[1] in routes.get(at[0], {}) and (repeats or _divides_as_before(
+            snapshot, whole, routes[at[0]][at[1]], route.partitioning))}
     due = {
         position: {reader: how for reader, how in readers.items() if (position, reader) not in early}
         for position, readers in routes.items()}
-    steps += _prepared_routes(snapshot, whole, due, None if snapshot.records.has_begun else 0)
+    begun = snapshot.records.begun
+    from_batch = begun.recorded if repeats and begun is not None else None if snapshot.records.has_begun else 0
+    steps += _prepared_routes(snapshot, whole, due, from_batch)
     routes = {
         position: {reader: early.get((position, reader), how) for reader, how in readers.items()}
         for position, readers in routes.items()}
@@ -99,6 +105,14 @@ def prepare(snapshot: Snapshot, whole: WantedFragment) -> tuple[Instructions, Ou
         steps.append(Activate(progress.batch))
     steps += [KeepMeters(), Resume()]
     return tuple(steps), outlets, routes
+
+
+def _divides_as_before(
+    snapshot: Snapshot, whole: WantedFragment, how: Partitioning, before: Partitioning
+) -> bool:
+    """Whether a stream is divided as before, for those are not ready yet who take keys."""
+    return (isinstance(how, Ring) and not have_begun(snapshot, whole, how)
+            and bool(before.served) and set(before.served) <= set(how.bundles))
 
 
 def _prepared_stream(

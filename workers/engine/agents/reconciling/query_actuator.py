@@ -161,7 +161,8 @@ class QueryActuator:
             return StartPosition()
         states = self._around.store.begun_path(fragment_id) if begun.states else None
         return StartPosition(
-            source_offset=begun.source_offset, offsets=begun.offsets, batch_bases=begun.batch_bases, states=states)
+            source_offset=begun.source_offset, offsets=begun.offsets, batch_bases=begun.batch_bases, states=states,
+            repeats=begun.repeats and bool(begun.offsets), gone=begun.gone)
 
     def _launch(self, run: FragmentRun, launch: Launch) -> None:
         began_s, stood_by = time.monotonic(), run.standby is not None

@@ -13,7 +13,16 @@ from dataclasses import replace
 from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.model.fragment import channel_id
 
-from .broker_instructions import ComeBack, DeleteChannel, ForgetFragment, ForgetRanges, MarkReady, OpenChannel, SetPace
+from .broker_instructions import (
+    ComeBack,
+    DeleteChannel,
+    ForgetFragment,
+    ForgetRanges,
+    KeepInputs,
+    MarkReady,
+    OpenChannel,
+    SetPace,
+)
 from .delays import POLL_MS, RETRY_MS, SELDOM_MS, SOON_MS
 from .inputs import ends_to_note, inputs_now
 from .instructions import (
@@ -128,8 +137,14 @@ def _compile(snapshot: Snapshot, wanted: WantedFragment, inputs: tuple[Input, ..
     # A batch is ended in the mode in which it was begun: its blocks must be the same.
     real_time = wanted.real_time if progress.is_done else progress.is_open
     wanted = replace(wanted, inputs=inputs, real_time=real_time)
-    if real_time or len(inputs) > 1:  # it records no ranges, and so no copy of its state is gone on with
+    begun = snapshot.records.begun
+    if real_time:  # it records no ranges, and so no copy of its state is gone on with
         going_on = (*going_on, ForgetRanges())
+    elif progress.offsets or (begun is not None and begun.repeats):
+        new = {item.channel: snapshot.offset_registered(item.channel) for item in inputs
+               if item.channel not in progress.offsets}
+        places = {channel: offset for channel, offset in new.items() if offset is not None}
+        going_on = (*going_on, *((KeepInputs(places),) if places else ()))
     if known is None:
         return (*going_on, Compile(wanted))
     shared = min(len(known.tasks), len(wanted.tasks))

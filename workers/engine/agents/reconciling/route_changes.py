@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from workers.engine.channels.control import PART
+
 from .broker_instructions import Activate, OpenPart, Resume, SetRoute
 from .delays import ACTIVATE_AFTER_MS, RETRY_MS
 from .instructions import Again, HoldQuery, Instructions, LookAtRoutes, RetryAt
 from .outputs import divided, have_begun, open_parts, whole_readers
 from .reconcile import ActivateRoutes, DivideStream
-from .snapshot import PART, Snapshot
+from .snapshot import Snapshot
 
 
 def divide(snapshot: Snapshot, action: DivideStream) -> Instructions:

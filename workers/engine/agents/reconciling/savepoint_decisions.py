@@ -13,6 +13,7 @@ from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from workers.engine.channels import keys
+from workers.engine.channels.control import PART
 
 from .broker_instructions import Commit, DropControl, ForgetRanges, Join, Withdraw
 from .handover_stages import offset_of, predecessors, remote_successors, restore_point_of, successors
@@ -29,7 +30,7 @@ from .instructions import (
     RecordPause,
     TakeOver,
 )
-from .snapshot import PART, Records, Snapshot
+from .snapshot import Records, Snapshot
 from .standby import taken_over_in
 
 # -- beginning ---------------------------------------------------------------------------------------------------------
@@ -148,11 +149,14 @@ def has_read_to_the_end(snapshot: Snapshot, fragment: WantedFragment) -> bool:
 
 
 def has_repeated(snapshot: Snapshot, fragment: WantedFragment) -> bool:
-    """Whether a fragment that goes on from a copy has come to the last batch that another had published anything of:
-    until then its next batches must be those of the other one, and nobody else's."""
+    """Whether a fragment that goes on from a copy has come to the last batch that another had recorded: until then its
+    next batches must be those of the other one, and nobody else's."""
     begun, batch = snapshot.records.begun, snapshot.records.progress.batch
     if begun is None or not begun.repeats:
         return True
+    if batch + 1 < begun.recorded:
+        return False
+    # Agents of earlier versions did not say how many were recorded, and published no parts.
     infos = {channel: snapshot.channels.get(channel) for channel in fragment.written}
     return all(
         info is None or info.last.block <= begun.batch_bases.get(channel, 0) + batch + 1

@@ -21,7 +21,6 @@ from ..checkpoint import CheckpointProgress
 from .handover_stages import line
 from .reconcile import Actual
 
-PART = ":part:"  # in a fragment's control hash, between position and bundle: a part of a stream that was opened
 READY = "ready"  # in a fragment's control hash: it has taken keys over, or has their rows and waits for the last ones
 LEFT = "left"  # in a fragment's control hash: it has stopped for good, and writes nothing more
 

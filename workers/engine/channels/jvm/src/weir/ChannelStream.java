@@ -24,6 +24,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
  */
 final class ChannelStream extends LiveStream {
   private static final long ASK_ANYWAY_MS = 1_000; // a lost message costs a second at most
+  private static final String NOTHING_LEFT = Long.MAX_VALUE + "-0";
   private static final double OPEN_PART = 0.4; // of what a channel holds: an open batch frees nothing that it has read
 
   private final StructType schema;
@@ -36,6 +37,8 @@ final class ChannelStream extends LiveStream {
   private final long idleMs; // after which silence is noted, once; 0: never
   private long lastMs = System.currentTimeMillis(); // when a batch with events was last planned
   private Map<String, String> begin;
+  private final boolean repeats; // another's batches, from just there on
+  private final List<String> gone; // channels that these read to their end, of which this node knows nothing
   private final Map<String, String> joined = new HashMap<>(); // where channels begin that the checkpoint lacks
   private final Map<String, String> committed = new HashMap<>();
   private final Map<String, String[]> skips = new HashMap<>(); // of each channel: the last step over what was given up
@@ -60,6 +63,8 @@ final class ChannelStream extends LiveStream {
     threads = options.getInt("threads", 1);
     idleMs = options.getLong("idle_ms", 0);
     begin = parse(options.getOrDefault("begin", "{}"));
+    repeats = options.getBoolean("repeats", false);
+    gone = Backpressure.split(options.get("gone"));
     waves = Waves.of(url + ' ' + reader);
     hasSiblings = Backpressure.split(options.get("siblings")).size() > channels.size();
   }
@@ -80,12 +85,14 @@ final class ChannelStream extends LiveStream {
 
   /**
    * Where the query starts without a checkpoint: the offsets at which the reader was registered. One that stands by says
-   * none, and so begins in each channel as in one that its checkpoint lacks.
+   * none, and so begins in each channel as in one that its checkpoint lacks. One that repeats batches of another begins
+   * where the first of these does, in the channels that this one read.
    */
   @Override
   public Offset initialOffset() {
     Map<String, String> entries = new HashMap<>();
     if (gate != null) return new ChannelOffset(entries);
+    if (repeats) return new ChannelOffset(begin);
     for (String channel : channels) entries.put(channel, registeredOffset(channel));
     return new ChannelOffset(entries);
   }
@@ -110,8 +117,10 @@ final class ChannelStream extends LiveStream {
   public Offset latestOffset(Offset start, ReadLimit limit) {
     ChannelOffset from = (ChannelOffset) start;
     commit(from);
-    from.entries.forEach(this::checkReadToEnd);
-    if (openMs > 0) return opens(from);
+    if (openMs > 0) {
+      from.entries.forEach(this::checkReadToEnd);
+      return opens(from);
+    }
     waves.asks(this);
     long deadline = System.currentTimeMillis() + backpressure.pace.waitMs(waitMs);
     if (gate != null && !gate.isOpen()) {
@@ -121,7 +130,8 @@ final class ChannelStream extends LiveStream {
     }
     if (!backpressure.isDue(bell, deadline, true)) return from;
     String known = ranges == null ? "" : ranges.known(from.json());
-    if (!known.isEmpty()) return ChannelOffset.parse(known);
+    if (!known.isEmpty()) return ChannelOffset.parse(known); // in whichever channels that batch read
+    from.entries.forEach(this::checkReadToEnd);
     do {
       long now = System.currentTimeMillis();
       boolean rang = bell.heard();
@@ -204,7 +214,7 @@ final class ChannelStream extends LiveStream {
 
   /** A channel that is no longer read must have been read to its end, or to this reader's limit, or be gone. */
   private void checkReadToEnd(String channel, String entry) {
-    if (channels.contains(channel)) return;
+    if (channels.contains(channel) || gone.contains(channel)) return;
     List<?> state = (List<?>) broker.call(
         redis -> redis.call("HMGET", Keys.meta(channel), "capacity", "last", Keys.limit(reader)));
     if (state.get(0) == null || state.get(1) == null) return;
@@ -383,7 +393,7 @@ final class ChannelStream extends LiveStream {
 
   /** The entry after which a batch that starts there begins: behind what was given up. */
   private String after(ChannelOffset from, String channel) {
-    return behindSkip(channel, begins(from, channel));
+    return gone.contains(channel) ? NOTHING_LEFT : behindSkip(channel, begins(from, channel));
   }
 
   /** The same before anything was given up: a reader that was paused leaves out what came meanwhile. */
@@ -435,7 +445,7 @@ final class ChannelStream extends LiveStream {
   public void commit(Offset end) {
     List<Object[]> commands = new ArrayList<>();
     ((ChannelOffset) end).entries.forEach((channel, entry) -> {
-      if (entry.equals(committed.put(channel, entry))) return;
+      if (gone.contains(channel) || entry.equals(committed.put(channel, entry))) return;
       ReadAhead.drop(id, channel);
       List<String> keys = List.of(Keys.channel(channel), Keys.meta(channel), Keys.readers(channel));
       commands.add(Broker.Script.COMMIT.command(keys, reader, entry));

@@ -25,6 +25,7 @@ final class Control {
   private static final long SWITCHES_KEPT_S = 90L * 24 * 3600; // after the last one
   private static final Map<String, String> NOTED = new ConcurrentHashMap<>(); // change whose first event came, by run and place
   private static final String WAVE = "wave:"; // and the first batch of it
+  private static final String COPIED = "copied", WAS = "was:"; // before what was forgotten, while there are copies
   private static final ObjectMapper JSON = new ObjectMapper();
   private static final Map<String, Control> NEWEST = new ConcurrentHashMap<>(); // by broker and fragment
 
@@ -95,7 +96,14 @@ final class Control {
     Map<String, String> state = state((List<?>) replies.get(0));
     List<Object[]> changes = boundaries(state, fragment, batch, switchesFrom);
     boolean changed = !changes.isEmpty();
-    for (String field : overtaken(state, batch)) changes.add(new Object[] {"HDEL", Keys.valve(fragment), field, field + ":from"});
+    for (String field : overtaken(state, batch)) {
+      if (state.containsKey(COPIED)) { // who goes on from a copy of the query's state repeats older batches
+        changes.add(new Object[] {"HSET", Keys.valve(fragment), WAS + field, state.get(field)});
+        String from = state.get(field + ":from");
+        if (from != null) changes.add(new Object[] {"HSET", Keys.valve(fragment), WAS + field + ":from", from});
+      }
+      changes.add(new Object[] {"HDEL", Keys.valve(fragment), field, field + ":from"});
+    }
     if (!changes.isEmpty()) broker.writes(changes);
     return new Control(run, batch, changed ? fetch(broker, fragment) : state, Tap.wanted(replies.get(1)));
   }
