@@ -23,8 +23,10 @@ from dashboard import jobs
 from dashboard.catalog.lifecycle import PAUSED
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import may_know_of, visible_to
+from dashboard.core.one_reading import read_once
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.live_view.document_fields import DataflowUser
+from dashboard.operations.live_view.estate_places import EstatePlaces, places_in
 from dashboard.operations.live_view.live_documents import Totals
 from dashboard.operations.live_view.query_names import QUERY_ID, with_query_names
 from dashboard.operations.live_view.query_states import NODE_SILENT_MS, RECOVERING, SILENT, WORST_FIRST, query_state
@@ -40,43 +42,6 @@ _WORST_FIRST = (*WORST_FIRST, PAUSED)
 _RANKS = {state: rank for rank, state in enumerate(_WORST_FIRST)}
 _RUNNING_TASK = re.compile(r"\b[0-9a-f]{32}\b")
 NAMED_BY_ID = re.compile(f"{_RUNNING_TASK.pattern}|{QUERY_ID.pattern}")
-
-
-class _Places:
-    """Where things are in an estate: the same from look to look, until it is another."""
-
-    def __init__(self, estate: Estate) -> None:
-        self.estate = estate
-        self.fragments = [fragment for _, fragment in sorted(estate.fragments.items())]
-
-    @cached_property
-    def slots_of(self) -> Counter[str]:
-        return Counter(slot.node for slot in self.estate.slots)
-
-    @cached_property
-    def fragment_of(self) -> Mapping[str, Fragment]:
-        by_id = {bundle.id: fragment for fragment in self.fragments for bundle in fragment.queries}
-        return by_id | dict(self.estate.fragments)
-
-    @cached_property
-    def query_of_part(self) -> Mapping[str, str]:
-        return {bundle.part: bundle.id for fragment in self.fragments for bundle in fragment.bundles}
-
-    @cached_property
-    def parents_of(self) -> Mapping[str, tuple[str, ...]]:
-        return {
-            query_id: self.estate.tasks[fragment.tasks[0]].parents for query_id, fragment in self.fragment_of.items()}
-
-
-_kept_places = _Places(Estate())
-
-
-def _places_in(estate: Estate) -> _Places:
-    global _kept_places
-    places = _kept_places
-    if places.estate is not estate:
-        places = _kept_places = _Places(estate)
-    return places
 
 
 class SharedFigures:
@@ -101,13 +66,18 @@ class View:
     """The estate as far as one viewer may know of it, with what is observed of it: each is a look of its own."""
 
     estate: Estate
-    reading: jobs.LiveReading
+    observed: Callable[[], jobs.LiveReading]  # reads the broker: who only wants to know what there is does not wait
     records: Mapping[str, DataflowRecord]  # submitted dataflows that are in the estate, by id
     tasks: frozenset[str]  # running tasks that serve one of them
     own: frozenset[str] = frozenset()  # those of the viewer's own teams, by id
     # Of all views of one look, and of those with the same dataflows. A copy has its own: it may be of something else.
     worked: SharedFigures = field(default_factory=SharedFigures, init=False, repr=False)
     known: SharedFigures = field(default_factory=SharedFigures, init=False, repr=False)
+
+    @cached_property
+    def reading(self) -> jobs.LiveReading:
+        """What is observed, read when somebody first asks for it."""
+        return self.observed()
 
     @property
     def slots_of(self) -> Counter[str]:
@@ -119,8 +89,8 @@ class View:
         return self._places.query_of_part.get(part, part)
 
     @cached_property
-    def _places(self) -> _Places:
-        return _places_in(self.estate)
+    def _places(self) -> EstatePlaces:
+        return places_in(self.estate)
 
     @cached_property
     def _fragments(self) -> list[Fragment]:
@@ -241,23 +211,27 @@ class OneLook:
 
     def view_of(self, viewer: Viewer) -> View:
         """The same; of another scope that may know the same it is one view."""
-        estate, reading = self._observed
+        estate = self._estate
         records = {str(record.pk): record for record in self._records_for(viewer)}
         own = frozenset(key for key, record in records.items() if viewer.sees_private_of(record.team_id))
         alike = frozenset(records), own
         if alike not in self._alike:
             tasks = frozenset(
                 task for dataflow_id in records for task in estate.submitted[dataflow_id].running.values())
-            self._alike[alike] = view = View(estate=estate, reading=reading, records=records, tasks=tasks, own=own)
+            self._alike[alike] = view = View(
+                estate=estate, observed=lambda: self._reading, records=records, tasks=tasks, own=own)
             object.__setattr__(view, "worked", self._worked)
             object.__setattr__(view, "known", self._known[alike[0]])
         return self._alike[alike]
 
     @cached_property
-    def _observed(self) -> tuple[Estate, jobs.LiveReading]:
-        estate = current_estate()
-        return estate, jobs.read_live(
-            estate.fragments.values(), {task.id: task.parents for task in estate.tasks.values()})
+    def _estate(self) -> Estate:
+        return current_estate()
+
+    @cached_property
+    def _reading(self) -> jobs.LiveReading:
+        return jobs.read_live(
+            self._estate.fragments.values(), {task.id: task.parents for task in self._estate.tasks.values()})
 
     def _records_for(self, viewer: Viewer) -> list[DataflowRecord]:
         if self._several:
@@ -270,7 +244,7 @@ class OneLook:
 
     def _rows(self) -> QuerySet[DataflowRecord]:
         # Teams are few: each is made once, not for every row.
-        return DataflowRecord.objects.filter(pk__in=list(self._observed[0].submitted)).prefetch_related("team")
+        return DataflowRecord.objects.filter(pk__in=list(self._estate.submitted)).prefetch_related("team")
 
 
 _of_one_look: ContextVar[OneLook | None] = ContextVar("of_one_look", default=None)
@@ -282,7 +256,8 @@ def one_look(*, several: bool = False) -> Iterator[None]:
     scopes."""
     token = _of_one_look.set(OneLook(several=several))
     try:
-        yield
+        with read_once():
+            yield
     finally:
         _of_one_look.reset(token)
 
