@@ -239,14 +239,12 @@ def flows_of(
             known = _latencies_of(growth, len(fragment.active_tasks))
         latencies[fragment.id] = known
         for position, task_id in enumerate(fragment.active_tasks):
-            passed = f"{position}:n"
+            passed, late = f"{position}:n", f"{position}:late"
             tasks[task_id] = TaskFlow(
-                rate_per_s=sum(_rate(part.counts.get(passed, 0), part.over_s) for part in grown),
-                events=sum(counts.get(passed, 0) for counts in totals),
+                rate_per_s=_rate_of(grown, passed), events=_sum_of(totals, passed),
                 **known.of_tasks[position],
                 watermark_lag_ms=_behind_ms(after.at_ms, of_staying, position),
-                late=sum(counts.get(f"{position}:late", 0) for counts in totals),
-                late_per_s=sum(_rate(part.counts.get(f"{position}:late", 0), part.over_s) for part in grown),
+                late=_sum_of(totals, late), late_per_s=_rate_of(grown, late),
             )
     for fragment in fragments:
         for position, task_id in enumerate(fragment.active_tasks):
@@ -345,6 +343,16 @@ def _bucket(name: str) -> tuple[str, int] | None:
     histogram, _, bucket = name.rpartition(":")
     is_bucket = bucket.isascii() and bucket.isdigit() and len(bucket) <= MOST_BUCKET_DIGITS
     return (histogram, int(bucket)) if ":" in histogram and is_bucket else None
+
+
+def _sum_of(counted: Sequence[Mapping[str, int]], name: str) -> int:
+    """A counter of all bundles of a fragment together."""
+    return counted[0].get(name, 0) if len(counted) == 1 else sum(counts.get(name, 0) for counts in counted)
+
+
+def _rate_of(grown: Sequence[Growth], name: str) -> float:
+    """How fast it grows."""
+    return sum([_rate(growth.counts.get(name, 0), growth.over_s) for growth in grown])
 
 
 def _rate(count: int, elapsed_s: float) -> float:

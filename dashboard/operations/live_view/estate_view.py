@@ -17,12 +17,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
-from django.db.models import QuerySet
-
 from dashboard import jobs
+from dashboard.catalog.kept_records import records_of
 from dashboard.catalog.lifecycle import PAUSED
 from dashboard.catalog.models import DataflowRecord
-from dashboard.catalog.permissions import may_know_of, visible_to
+from dashboard.catalog.permissions import may_know_of
 from dashboard.core.one_reading import read_once
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.live_view.document_fields import DataflowUser
@@ -190,15 +189,9 @@ class OneLook:
 
     Estate and reading are one for all of them; so are the rows of dataflows, of which each view holds those that its
     viewer may know of.
-
-    Parameters
-    ----------
-    several : bool
-        Whether viewers of several scopes are expected: then the rows are read once for all of them.
     """
 
-    def __init__(self, *, several: bool) -> None:
-        self._several = several
+    def __init__(self) -> None:
         self._views: dict[str, View] = {}  # by scope
         self._alike: dict[tuple[frozenset[str], frozenset[str]], View] = {}  # by dataflows, and those of own teams
         self._worked, self._known = SharedFigures(), defaultdict[frozenset[str], SharedFigures](SharedFigures)
@@ -212,7 +205,7 @@ class OneLook:
     def view_of(self, viewer: Viewer) -> View:
         """The same; of another scope that may know the same it is one view."""
         estate = self._estate
-        records = {str(record.pk): record for record in self._records_for(viewer)}
+        records = {key: record for key, record in self._records.items() if may_know_of(viewer, record)}
         own = frozenset(key for key, record in records.items() if viewer.sees_private_of(record.team_id))
         alike = frozenset(records), own
         if alike not in self._alike:
@@ -233,28 +226,18 @@ class OneLook:
         return jobs.read_live(
             self._estate.fragments.values(), {task.id: task.parents for task in self._estate.tasks.values()})
 
-    def _records_for(self, viewer: Viewer) -> list[DataflowRecord]:
-        if self._several:
-            return [record for record in self._everybodys if may_know_of(viewer, record)]
-        return list(self._rows().filter(visible_to(viewer)))
-
     @cached_property
-    def _everybodys(self) -> list[DataflowRecord]:
-        return list(self._rows())
-
-    def _rows(self) -> QuerySet[DataflowRecord]:
-        # Teams are few: each is made once, not for every row.
-        return DataflowRecord.objects.filter(pk__in=list(self._estate.submitted)).prefetch_related("team")
+    def _records(self) -> Mapping[str, DataflowRecord]:
+        return {str(record.pk): record for record in records_of(self._estate.submitted)}
 
 
 _of_one_look: ContextVar[OneLook | None] = ContextVar("of_one_look", default=None)
 
 
 @contextmanager
-def one_look(*, several: bool = False) -> Iterator[None]:
-    """What is asked inside is answered by one look; around what writes nothing. ``several``: for viewers of several
-    scopes."""
-    token = _of_one_look.set(OneLook(several=several))
+def one_look() -> Iterator[None]:
+    """What is asked inside is answered by one look; around what writes nothing."""
+    token = _of_one_look.set(OneLook())
     try:
         with read_once():
             yield
@@ -264,7 +247,7 @@ def one_look(*, several: bool = False) -> Iterator[None]:
 
 def view_for(viewer: Viewer) -> View:
     """Read the estate, who is in it and what is observed, for one viewer."""
-    return (_of_one_look.get() or OneLook(several=False)).view_for(viewer)
+    return (_of_one_look.get() or OneLook()).view_for(viewer)
 
 
 def _view_for(viewer: Viewer, look: OneLook) -> View:
@@ -280,14 +263,14 @@ class SharedViews:
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
         self._looked_at_s = float("-inf")
-        self._look = OneLook(several=True)
+        self._look = OneLook()
 
     def view_for(self, viewer: Viewer) -> View:
         """As the function of that name; what was read up to a quarter of a second ago does."""
         with self._lock:
             now_s = self._monotonic_s()
             if now_s - self._looked_at_s >= SHARED_S:
-                self._looked_at_s, self._look = now_s, OneLook(several=True)
+                self._looked_at_s, self._look = now_s, OneLook()
             return self._look.view_for(viewer)
 
 
