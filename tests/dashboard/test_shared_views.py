@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from dashboard.catalog.kept_records import records_of
 from dashboard.catalog.models import DataflowRecord
@@ -56,11 +59,15 @@ def test_one_look_ends(world: World, looked: list[str]):
 
 
 def test_a_page_of_a_dataflow_looks_once(world: World, client: Client, looked: list[str]):
+    """And asks the database nothing twice."""
     record = running(world.carla, world.city, document("alpha"), world.ana)
     client.force_login(world.vera)
     looked.clear()
-    assert client.get(f"/dataflows/{record.pk}/").status_code == 200
+    with CaptureQueriesContext(connection) as captured:
+        assert client.get(f"/dataflows/{record.pk}/").status_code == 200
     assert looked == [viewer_of(world.vera).scope]
+    statements = Counter(query["sql"] for query in captured.captured_queries)
+    assert [sql for sql, times in statements.items() if times > 1] == []
 
 
 def test_findings_of_a_view_are_its_own(world: World):
