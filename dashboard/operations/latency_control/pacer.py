@@ -20,6 +20,7 @@ from typing import Any
 from django.db import transaction
 
 from dashboard import jobs
+from dashboard.core.one_reading import once
 from dashboard.operations.estate_store.fragment_settings import set_intervals
 from dashboard.operations.latency_control.batch_modes import no_longer_open
 from dashboard.operations.latency_control.interval_choice import ChosenInForce, PacingProblem
@@ -324,8 +325,13 @@ def _limits_of(wants: Wants) -> dict[LimitKey, tuple[LatencyLimit, frozenset[str
 def priced_ms_of(fragments: Iterable[str] | None = None) -> dict[str, int]:
     """How far apart the batches of these fragments, or of all, are as far as their CPU goes: of those that stay open,
     as micro-batches that take as much."""
+    names = None if fragments is None else frozenset(fragments)
+    return once(("priced ms", names), lambda: _priced_ms_of(names))
+
+
+def _priced_ms_of(names: Collection[str] | None) -> dict[str, int]:
     rows = BatchFigures.objects.select_related("fragment")
-    rows = rows if fragments is None else rows.filter(pk__in=list(fragments))
+    rows = rows if names is None else rows.filter(pk__in=list(names))
     return {
         row.pk: round(1000 * equal_interval_s(BatchCost(**row.cost), apart_s_of(row.trigger_ms)))
         if row.real_time and row.cost else row.trigger_ms for row in rows}
