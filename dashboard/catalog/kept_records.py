@@ -10,6 +10,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from django.db import connections
+from django.db.models import QuerySet
 
 from dashboard.catalog.models import DataflowRecord
 
@@ -22,11 +23,16 @@ def records_of(ids: Collection[str]) -> Sequence[DataflowRecord]:
     if not ids:
         return ()
     rows = DataflowRecord.objects.filter(pk__in=list(ids)).select_related("team")
-    with connections[rows.db].cursor() as cursor:
-        cursor.execute(*rows.query.sql_with_params())
-        answer = cursor.fetchall()
-    before, records = _kept
+    answer, (before, records) = _answer_to(rows), _kept
     if answer != before:
         records = list(rows)
-        _kept = (answer, records)
+        if _answer_to(rows) == answer:  # else they changed meanwhile: it is not known which rows these records are of
+            _kept = (answer, records)
     return records
+
+
+def _answer_to(rows: QuerySet[DataflowRecord]) -> list[Any]:
+    """The rows as the database gives them."""
+    with connections[rows.db].cursor() as cursor:
+        cursor.execute(*rows.query.sql_with_params())
+        return cursor.fetchall()
