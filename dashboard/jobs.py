@@ -35,7 +35,7 @@ from scheduler.model.refinement import Refined
 from scheduler.model.task_types import TaskType, TaskTypes
 from workers.broker_client import connect, lacks_replica
 from workers.engine import counters, observed, qos_store, sealed_secrets, taps, trial_store, turns, waiting
-from workers.engine.broker_room import memory_of, set_even_where_full, why_refused
+from workers.engine.broker_room import disk_is_full, memory_in, set_even_where_full, why_refused
 from workers.engine.channels import keys
 from workers.engine.channels.channel_config import EVENTS_KEPT
 from workers.engine.channels.channel_registry import Channels
@@ -198,14 +198,14 @@ def shipped_profiles() -> tuple[Profile, ...]:
 def read_live(fragments: Iterable[Fragment], parents: Mapping[str, tuple[str, ...]]) -> LiveReading:
     """Reports and flows of the whole estate now; without fragments reports alone. Shared in a process for a moment."""
     try:
-        reading = _window(settings.REDIS_URL).read(list(fragments), parents)
-        is_heard, is_full, is_alone = worker_is_heard(), broker_is_full(), lacks_replica(broker(settings.REDIS_URL))
-        memory = memory_of(broker(settings.REDIS_URL))
+        reading, client = _window(settings.REDIS_URL).read(list(fragments), parents), broker(settings.REDIS_URL)
+        pipeline = client.pipeline(transaction=False).exists(keys.WORKER).info("persistence").info("memory")
+        (is_heard, persistence, memory), is_alone = pipeline.execute(), lacks_replica(client)
     except redis.RedisError as error:
         return LiveReading(available=False, reason=f"The broker does not answer ({type(error).__name__}).")
     return LiveReading(
-        reports=reading.reports, flows=reading.flows, measured=reading.measured, worker=is_heard,
-        broker_full=is_full, broker_alone=is_alone, broker_memory=memory)
+        reports=reading.reports, flows=reading.flows, measured=reading.measured, worker=bool(is_heard),
+        broker_full=disk_is_full(persistence), broker_alone=is_alone, broker_memory=memory_in(memory))
 
 
 def worker_is_heard() -> bool:
@@ -215,7 +215,7 @@ def worker_is_heard() -> bool:
 
 def broker_is_full() -> bool:
     """Whether the broker could not write its file lately; ``redis.RedisError`` where it does not answer."""
-    return broker(settings.REDIS_URL).info("persistence").get("aof_last_write_status", "ok") != "ok"
+    return disk_is_full(broker(settings.REDIS_URL).info("persistence"))
 
 
 def worker_works() -> None:

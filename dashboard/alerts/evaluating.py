@@ -43,7 +43,7 @@ class RuleReadings:
 def evaluate_round(*, now_s: int) -> int:
     """Evaluate all rules as of now; how many alerts changed. Safe to do again, and by several at once."""
     known = RuleReadings()
-    with one_look(several=True):  # each team by what it may know, all of them of one moment
+    with one_look():  # each team by what it may know, all of them of one moment
         teams = [None, *Team.objects.order_by("pk")]
         rules, stops = rules_by_team(teams), emergency_stops()
         scopes = [EvaluationScope(team, now_s, stops) for team in teams]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from dashboard.operations.latency_control.pacer import priced_ms_of
-from dashboard.operations.models import BatchFigures
+from dashboard.operations.latency_control.pacer import batch_figures_of, priced_ms_of
 from scheduler.latency.real_time import groups_in
 from scheduler.model.fragment import Fragment
 from scheduler.performance.attribution import QueryWork, batch_shares
@@ -26,7 +25,7 @@ class Pace:
 
 def paces_of(fragments: Mapping[str, Fragment]) -> dict[str, Pace]:
     """The paces of queries, by query, as the recorder wrote them; it writes one within ten seconds."""
-    rows = BatchFigures.objects.select_related("fragment").in_bulk({fragment.id for fragment in fragments.values()})
+    rows = batch_figures_of(fragment.id for fragment in fragments.values())
     priced_ms = priced_ms_of(rows)
     paces = {
         name: Pace(priced_ms[name], row.alone_ms, row.unlimited_ms, row.trigger_ms if row.real_time else None)

@@ -7,6 +7,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from dashboard.catalog.models import DataflowRecord
+from dashboard.core.one_reading import once
 from dashboard.teams.permissions import NOBODY, Viewer
 from scheduler.model.errors import NotFound
 
@@ -31,8 +32,8 @@ def dataflow_for(viewer: Viewer, dataflow_id: UUID | str) -> DataflowRecord:
     """The dataflow, or ``NotFound``: whether it is absent or hidden looks the same."""
     record = None
     if is_uuid(dataflow_id):
-        record = DataflowRecord.objects.select_related("team", "author").filter(
-            visible_to(viewer), pk=dataflow_id).first()
+        record = once(("dataflow", viewer.user_id, viewer.scope, str(dataflow_id)), lambda: (
+            DataflowRecord.objects.select_related("team", "author").filter(visible_to(viewer), pk=dataflow_id).first()))
     if record is None:
         raise NotFound("There is no such dataflow.", remedy="See the list of dataflows for those that you may read.")
     return record

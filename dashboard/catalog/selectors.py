@@ -20,6 +20,7 @@ from django.db.models import Case, Q, QuerySet, When
 from dashboard import jobs
 from dashboard.catalog import permissions
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
+from dashboard.core.one_reading import once
 from dashboard.teams.permissions import Viewer
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.documents import read_document, type_and_config
@@ -82,7 +83,7 @@ def versions(record: DataflowRecord) -> QuerySet[DataflowVersion]:
 
 def current_version(record: DataflowRecord) -> DataflowVersion:
     """The document that counts now."""
-    return record.versions.get(number=record.version)
+    return once(("version", record.pk, record.version), lambda: record.versions.get(number=record.version))
 
 
 def version(record: DataflowRecord, number: int) -> DataflowVersion:
@@ -99,7 +100,8 @@ def graph_of(record: DataflowRecord, *, number: int | None = None) -> dict[str, 
     ``{"tasks": [{"id", "type", "kind", "family", "config", "chain"}], "streams": [{"source", "target",
     "selectivity"}]}``; ``kind`` and ``family`` are empty where the task type is no longer installed.
     """
-    document, types = record.versions.get(number=number or record.version).document, jobs.task_types()
+    version = record.versions.get(number=number) if number else current_version(record)
+    document, types = version.document, jobs.task_types()
     tasks = []
     for task in document["tasks"]:
         task_type, config = type_and_config(task)

@@ -25,7 +25,7 @@ from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.controllers import selectors
 from dashboard.controllers.models import RoundRow
 from dashboard.controllers.site_world import StoredWorld
-from dashboard.controllers.stored_rounds import policies_of
+from dashboard.controllers.stored_rounds import policy_of_team
 from dashboard.operations.live_view.estate_history import KeptHistory, Range, history_of
 from dashboard.teams.permissions import Viewer
 from scheduler.adaptation.shared_slots import AdaptationCandidate, offer_of
@@ -112,7 +112,7 @@ def offer_told(viewer: Viewer, dataflow_id: UUID | str, goals: DataflowGoals) ->
 def course_told(viewer: Viewer, dataflow_id: UUID | str, span: Range) -> ToldCourse:
     """What a dataflow with goals reached, as recorded, against what its decisions were to reach."""
     record = dataflow_of(viewer, dataflow_id)
-    recorded = history_of(viewer, DATAFLOW, str(record.pk), span, metrics=RECORDED)
+    recorded = history_of(viewer, DATAFLOW, str(record.pk), span, metrics=RECORDED, annotated=False)
     rows = selectors.rounds(viewer, controller=NAME).filter(
         dataflow=record, changed__isnull=False, changed__lt=datetime.fromtimestamp(span.end_s, UTC))
     return ToldCourse(recorded, [
@@ -171,7 +171,7 @@ def _why(viewer: Viewer, record: DataflowRecord, goals: DataflowGoals | None, se
 
 
 def _mode(record: DataflowRecord) -> str:
-    return policies_of(CONTROLLERS[NAME])[record.team.slug].mode
+    return policy_of_team(CONTROLLERS[NAME], record.team).mode
 
 
 def _figures(candidate: Mapping[str, Any]) -> dict[str, float]:

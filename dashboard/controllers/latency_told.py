@@ -14,7 +14,7 @@ from uuid import UUID
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.selectors import dataflow as dataflow_of
 from dashboard.controllers.models import ReasonRow, RoundRow
-from dashboard.controllers.stored_rounds import policies_of
+from dashboard.controllers.stored_rounds import policy_of_team
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.latency_control.batch_modes import wanted_modes
 from dashboard.operations.live_view.estate_view import view_for
@@ -60,7 +60,7 @@ def latency_prices_told(viewer: Viewer, dataflow_id: UUID | str, *, scheduled: b
 
 
 def _mode(record: DataflowRecord) -> str:
-    return policies_of(BatchOpening())[record.team.slug].mode
+    return policy_of_team(BatchOpening(), record.team).mode
 
 
 def _told(record: DataflowRecord, answer: dict[str, Any], mode: str) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _by_controllers(record: DataflowRecord) -> list[str]:
 
 
 def _by_controller(record: DataflowRecord, controller: Controller) -> str:
-    mode = policies_of(controller)[record.team.slug].mode
+    mode = policy_of_team(controller, record.team).mode
     if mode == OFF:
         return f"{controller.title} is off for {record.team.name}."
     loop_round = RoundRow.objects.filter(controller=controller.name, dataflow=record).first()

@@ -40,6 +40,11 @@ def policies_of(controller: Controller) -> dict[str, Policy]:
     return policies_of_all([controller])[controller.name]
 
 
+def policy_of_team(controller: Controller, team: Team) -> Policy:
+    """What one team lets a controller do."""
+    return chosen_policies([controller])[controller.name].get(team.slug, controller.usual)
+
+
 def policies_of_all(controllers: Collection[Controller]) -> dict[str, dict[str, Policy]]:
     """The same of several, by their names."""
     teams, chosen = ["", *Team.objects.values_list("slug", flat=True)], chosen_policies(controllers)

@@ -11,8 +11,10 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from weakref import WeakValueDictionary
 
 import redis
@@ -23,6 +25,7 @@ from dashboard.node_calls import SITE_SCRIPT
 INTERVAL_S = 0.5
 KEPT_PATCHES = 20
 FORGOTTEN_AFTER_S = 60
+KEPT_CHANGES = 8  # of this process: scopes that may know the same have the same states, one after the other
 
 _building: WeakValueDictionary[tuple[str, str], threading.Lock] = WeakValueDictionary()
 
@@ -115,10 +118,11 @@ class Versions:
             return current
         began_s = self._now_s()  # what is read is of this moment or later, however long the building takes
         state = view.build()
-        if current is not None and current.state == state:
+        change = _change(None if current is None else current.state, state)
+        if change.is_none:
             self._broker.eval(_TOUCH, 2, *keys, current.seq, began_s, FORGOTTEN_AFTER_S)
             return current
-        return self._store(keys, current, state, began_s) or self._refresh(replace(view, build=lambda: state), known)
+        return self._store(keys, current, change, began_s) or self._refresh(replace(view, build=lambda: state), known)
 
     def patches_since(self, topic: str, scope: str, seq: int, *, until: int) -> list[Patch] | None:
         """The patches that lead from one number to another, or None where they are not kept."""
@@ -136,16 +140,48 @@ class Versions:
         seq_text, state = self._broker.hmget(key, "seq", "state")
         return None if state is None else Version(seq=int(seq_text), state=json.loads(state))
 
-    def _store(self, keys: tuple[str, str], current: Version | None, state: State, at_s: float) -> Version | None:
+    def _store(self, keys: tuple[str, str], current: Version | None, change: _Change, at_s: float) -> Version | None:
         seq = int(at_s * 1000) if current is None else current.seq + 1
         patch, text = None, ""
         if current is not None:
-            patch = Patch(current.seq, seq, difference(current.state, state))
+            patch = Patch(current.seq, seq, change.patch)
             text = json.dumps({"from": current.seq, "seq": seq, "patch": patch.patch})
         stored = self._broker.eval(
-            _STORE, 2, *keys, current.seq if current else 0, seq, json.dumps(state), at_s, text, KEPT_PATCHES,
+            _STORE, 2, *keys, current.seq if current else 0, seq, change.text, at_s, text, KEPT_PATCHES,
             FORGOTTEN_AFTER_S)
-        return Version(seq=seq, state=state, patch=patch) if stored else None
+        return Version(seq=seq, state=change.after, patch=patch) if stored else None
+
+
+@dataclass(frozen=True, eq=False)
+class _Change:
+    """What leads from one state to the next, and the newer one as JSON text."""
+
+    before: State | None
+    after: State
+
+    @cached_property
+    def is_none(self) -> bool:
+        return self.before == self.after
+
+    @cached_property
+    def patch(self) -> State:
+        return difference(self.before or {}, self.after)
+
+    @cached_property
+    def text(self) -> str:
+        return json.dumps(self.after)
+
+
+_changes: deque[_Change] = deque(maxlen=KEPT_CHANGES)
+
+
+def _change(before: State | None, after: State) -> _Change:
+    """The same for the same two objects: it is made and written once for all scopes that have them."""
+    for known in tuple(_changes):
+        if known.before is before and known.after is after:
+            return known
+    _changes.append(change := _Change(before, after))
+    return change
 
 
 def _one_at_a_time(view: LiveView) -> threading.Lock:

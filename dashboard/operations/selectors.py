@@ -111,7 +111,7 @@ def _columns(viewer: Viewer, kind: str, subject: str, metrics: tuple[str, ...], 
     """The moments, ten seconds apart, at which the first metric was measured, and what all of them were then."""
     now_s = int(timezone.now().timestamp())
     span = Range(now_s - 60 * minutes, now_s + 1, TEN_SECONDS)
-    kept_history = history_of(viewer, kind, subject, span, metrics=metrics)
+    kept_history = history_of(viewer, kind, subject, span, metrics=metrics, annotated=False)
     nothing = [None] * len(kept_history.times_s)
     columns = {name: kept_history.values.get(name, nothing) for name in metrics}
     present = [index for index, value in enumerate(columns[metrics[0]]) if value is not None]

@@ -60,7 +60,8 @@ def findings_of(estate: Estate, reports: Reports) -> list[Finding]:
     from dashboard.operations.diagnosis import health
     from dashboard.operations.live_view.estate_view import View
 
-    view = View(estate=estate, reading=jobs.LiveReading(reports=reports), records={}, tasks=frozenset(estate.tasks))
+    reading = jobs.LiveReading(reports=reports)
+    view = View(estate=estate, observed=lambda: reading, records={}, tasks=frozenset(estate.tasks))
     return [finding for finding in health.findings(view) if finding.part in ("node", "slot", "query")]
 
 

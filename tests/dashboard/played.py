@@ -70,7 +70,7 @@ class Played:
         view = None
         for _ in range(seconds):
             self.now_s += 1
-            view = view_for(EVERYTHING) if view is None else replace(view, reading=self.reading())
+            view = view_for(EVERYTHING) if view is None else replace(view, observed=self.reading)
             acts = self.now_s % 10 in (0, 5)  # the estate changes in no other second, unless a limit is another
             if self.now_s % 10 == 0:
                 self.history.append(self.now_s, values_of(view))

@@ -52,7 +52,8 @@ def view_of(line: Line, queries: Queries) -> View:
         tasks[task] = TaskFlow(RATE, 0, age_ms, 2 * age_ms, age_ms, None, age_ms)
     reports = Reports.of({"n1": {"node": "n1", "slots": {"0": {"state": "running", "fragments": {
         name: {"state": "running", "trigger_ms": round(1000 * seconds)} for name, seconds in intervals_s.items()}}}}})
-    return View(estate, jobs.LiveReading(measured=True, flows=Flows(tasks, streams), reports=reports), {}, frozenset())
+    reading = jobs.LiveReading(measured=True, flows=Flows(tasks, streams), reports=reports)
+    return View(estate, lambda: reading, {}, frozenset())
 
 
 @given(LINES, st.data())
@@ -119,7 +120,7 @@ def test_a_percentile_of_a_part_is_as_far_from_its_mean_as_at_its_end() -> None:
 
 def test_where_no_event_has_come_nothing_is_measured() -> None:
     line = line_of(["a", "b"])
-    view = View(line.estate, jobs.LiveReading(measured=True), {}, frozenset())
+    view = View(line.estate, lambda: jobs.LiveReading(measured=True), {}, frozenset())
 
     for along in (("a", "b"), ("b",), ("a -> b", "b"), ("a -> b",)):
         assert latency_ms(view, FLOW, LatencyLimit(1.0, along)) is None

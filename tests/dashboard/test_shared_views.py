@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
+from dashboard.catalog.kept_records import records_of
+from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import may_know_of
 from dashboard.live.live_protocol import build
 from dashboard.operations.diagnosis.health import findings
 from dashboard.operations.live_view import estate_view as views
 from dashboard.operations.live_view.estate_view import SharedViews, one_look, view_for
+from dashboard.teams.models import Team
 from dashboard.teams.permissions import NOBODY, Viewer, viewer_of
 from tests.cases import each
 from tests.dashboard.building import World, document, running
@@ -53,11 +59,16 @@ def test_one_look_ends(world: World, looked: list[str]):
 
 
 def test_a_page_of_a_dataflow_looks_once(world: World, client: Client, looked: list[str]):
+    """And asks the database nothing twice."""
     record = running(world.carla, world.city, document("alpha"), world.ana)
     client.force_login(world.vera)
+    client.get(f"/dataflows/{record.pk}/")  # reads the estate, which has changed
     looked.clear()
-    assert client.get(f"/dataflows/{record.pk}/").status_code == 200
+    with CaptureQueriesContext(connection) as captured:
+        assert client.get(f"/dataflows/{record.pk}/").status_code == 200
     assert looked == [viewer_of(world.vera).scope]
+    statements = Counter(query["sql"] for query in captured.captured_queries)
+    assert [sql for sql, times in statements.items() if times > 1] == []
 
 
 def test_findings_of_a_view_are_its_own(world: World):
@@ -96,6 +107,27 @@ def test_a_look_for_several_shows_each_what_it_would_alone(world: World, who: st
     assert build(viewer, "estate", look=shared.view_for) == build(viewer, "estate")
 
 
+def test_records_are_made_anew_only_where_their_rows_are_others(world: World):
+    records = [running(world.carla, world.city, document(name), world.ana) for name in ("one", "two")]
+    ids = [str(record.pk) for record in records]
+    changes = [
+        lambda: DataflowRecord.objects.filter(pk=ids[0]).update(status="paused"),
+        lambda: DataflowRecord.objects.filter(pk=ids[1]).update(latency_chosen=[]),
+        lambda: Team.objects.filter(pk=world.city.pk).update(name="Town"),
+        lambda: DataflowRecord.objects.filter(pk=ids[1]).update(visibility="private")]
+    before = records_of(ids)
+    assert all(again is known for again, known in zip(records_of(ids), before, strict=True))
+    for change in changes:
+        change()
+        after = records_of(ids)
+        assert all(record is not known for record in after for known in before)
+        read = DataflowRecord.objects.filter(pk__in=ids).select_related("team")
+        assert [(vars(each) | {"_state": 0}, vars(each.team) | {"_state": 0}) for each in after] == [
+            (vars(each) | {"_state": 0}, vars(each.team) | {"_state": 0}) for each in read]
+        before = after
+    assert [str(record.pk) for record in records_of(ids[:1])] == ids[:1] and not records_of([])
+
+
 def test_nobody_may_know_of_a_record(world: World):
     record = running(world.carla, world.city, document("open"), world.ana)
     assert not may_know_of(NOBODY, record) and may_know_of(viewer_of(world.outsider), record)
@@ -109,9 +141,10 @@ def test_what_does_not_depend_on_who_looks_is_read_once(
     monkeypatch.setattr(views.jobs, "read_live", lambda *_: readings.append(1) or views.jobs.LiveReading())
     shared, (vera, mo) = SharedViews(), (viewer_of(world.vera), viewer_of(world.mo))
     first = shared.view_for(vera)
+    assert not readings, "who only wants to know what there is does not ask the broker"
     with django_assert_num_queries(0):
         second = shared.view_for(mo)
-    assert len(readings) == 1 and first.reading is second.reading
+    assert first.reading is second.reading and len(readings) == 1
     (fragment,) = first.fragments()
     assert first.fragment_report(fragment) is second.fragment_report(fragment)
     assert replace(first, own=frozenset()).worked is not first.worked, "a copy may be of something else"

@@ -10,7 +10,9 @@ reports, desired states, places of readers) is written at a full broker, too.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from contextlib import suppress
+from typing import Any
 
 import redis
 
@@ -41,10 +43,19 @@ _SET = EVEN_WHERE_FULL + "return redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[
 
 def memory_of(broker: redis.Redis) -> BrokerMemory:
     """How full the broker is; ``redis.RedisError`` where it does not say."""
-    facts = broker.info("memory")
+    return memory_in(broker.info("memory"))
+
+
+def memory_in(facts: Mapping[str, Any]) -> BrokerMemory:
+    """The same by what it says of its memory."""
     return BrokerMemory(
         int(facts["used_memory"]) - int(facts.get("mem_not_counted_for_evict", 0)), int(facts.get("maxmemory", 0)),
         str(facts.get("maxmemory_policy", "noeviction")))
+
+
+def disk_is_full(facts: Mapping[str, Any]) -> bool:
+    """Whether it could not write its file lately, by what it says of its persistence."""
+    return bool(facts.get("aof_last_write_status", "ok") != "ok")
 
 
 def why_refused(error: redis.RedisError) -> tuple[str, str]:

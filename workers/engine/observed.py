@@ -6,7 +6,7 @@ Reading is here, judging is pure: rates come from the difference of two readings
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -25,6 +25,7 @@ REPORT_LIVES_S = 15  # in the broker, unless the next one takes its place
 LEASE_LIVES_MS = 10_000  # likewise, of a node's name
 
 Histograms = dict[str, dict[int, int]]  # what its fields begin with -> bucket -> count
+MeterAnswers = dict[str, tuple[Mapping[bytes, bytes] | None, Mapping[str, int]]]  # query -> fields, and as counters
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,16 +127,27 @@ def queries_of(fragments: Iterable[Fragment]) -> frozenset[str]:
     return frozenset(bundle.id for fragment in fragments for bundle in fragment.queries)
 
 
-def read_meters(broker: redis.Redis, queries: Iterable[str]) -> Meters:
-    """The meters of these queries now."""
+def read_meters(broker: redis.Redis, queries: Iterable[str], *, before: MeterAnswers | None = None) -> Meters:
+    """The meters of these queries now.
+
+    ``before`` is what the caller's reading before this one was answered, and is set to what this one is answered: a
+    meter that says the same again is not made into counters again.
+    """
     names = list(queries)
     pipeline = broker.pipeline(transaction=False)
     pipeline.time()
     for name in names:
         pipeline.hgetall(keys.meter(name))
     (seconds, microseconds), *hashes = answers_of(pipeline)
-    counts = dict(zip(names, map(counts_of, hashes), strict=True))
-    return Meters(at_ms=seconds * 1000 + microseconds // 1000, counts=counts)
+    answers: MeterAnswers = {}
+    for name, fields in zip(names, hashes, strict=True):
+        known = before.get(name) if before else None
+        answers[name] = known if known is not None and known[0] == fields else (fields, counts_of(fields))
+    if before is not None:
+        before.clear()
+        before.update(answers)
+    return Meters(
+        at_ms=seconds * 1000 + microseconds // 1000, counts={name: counts for name, (_, counts) in answers.items()})
 
 
 def channel_blocks(broker: redis.Redis, channels: Iterable[str]) -> dict[str, int]:
@@ -189,9 +201,18 @@ def flows(
     return flows_of(growths, after, fragments, parents, over_s=elapsed_s)
 
 
+@dataclass(frozen=True, slots=True)
+class FragmentLatencies:
+    """The latencies in what a fragment's queries counted: fields of `TaskFlow` by position, and of `StreamFlow`."""
+
+    counts: Mapping[str, int]
+    of_tasks: Sequence[Mapping[str, float | None]]
+    of_stream: Mapping[str, float | None]
+
+
 def flows_of(
     growths: Mapping[str, Growth], after: Meters, fragments: Iterable[Fragment],
-    parents: Mapping[str, tuple[str, ...]], *, over_s: float,
+    parents: Mapping[str, tuple[str, ...]], *, over_s: float, before: dict[str, FragmentLatencies] | None = None,
 ) -> Flows:
     """Rates and latencies from what each query counted.
 
@@ -199,9 +220,12 @@ def flows_of(
     ----------
     growths : Mapping[str, Growth]
         By query.
+    before : dict of str to FragmentLatencies, optional
+        By fragment, of the caller's call before this one; set to those of this call. What the same counts say is not
+        worked out again.
     """
     tasks: dict[str, TaskFlow] = {}
-    histograms: dict[str, Histograms] = {}  # by fragment
+    latencies: dict[str, FragmentLatencies] = {}  # by fragment
     streams: dict[tuple[str, str], StreamFlow] = {}
     counted = Meters(after.at_ms, {name: growth.counts for name, growth in growths.items()})
     fragments = list(fragments)
@@ -210,29 +234,31 @@ def flows_of(
         grown = [growths[bundle.id] for bundle in queries if bundle.id in growths]
         totals = [after.counts.get(bundle.id, {}) for bundle in queries]
         of_staying = [counts for bundle, counts in zip(queries, totals, strict=True) if not bundle.leaving]
-        histograms[fragment.id] = histograms_of(growth)
+        known = before.get(fragment.id) if before else None
+        if known is None or known.counts is not growth or len(known.of_tasks) != len(fragment.active_tasks):
+            known = _latencies_of(growth, len(fragment.active_tasks))
+        latencies[fragment.id] = known
         for position, task_id in enumerate(fragment.active_tasks):
-            latency, passed = histograms[fragment.id].get(f"{position}:lat", {}), f"{position}:n"
-            min_ms, p50_ms, p95_ms, p99_ms, max_ms = percentiles_ms(latency, (0.0, 0.50, 0.95, 0.99, 1.0))
+            passed, late = f"{position}:n", f"{position}:late"
             tasks[task_id] = TaskFlow(
-                rate_per_s=sum(_rate(part.counts.get(passed, 0), part.over_s) for part in grown),
-                events=sum(counts.get(passed, 0) for counts in totals),
-                latency_p50_ms=p50_ms, latency_p99_ms=p99_ms, latency_p95_ms=p95_ms,
-                latency_mean_ms=_mean_age_ms(growth, position), latency_min_ms=min_ms, latency_max_ms=max_ms,
+                rate_per_s=_rate_of(grown, passed), events=_sum_of(totals, passed),
+                **known.of_tasks[position],
                 watermark_lag_ms=_behind_ms(after.at_ms, of_staying, position),
-                late=sum(counts.get(f"{position}:late", 0) for counts in totals),
-                late_per_s=sum(_rate(part.counts.get(f"{position}:late", 0), part.over_s) for part in grown),
+                late=_sum_of(totals, late), late_per_s=_rate_of(grown, late),
             )
     for fragment in fragments:
         for position, task_id in enumerate(fragment.active_tasks):
             for parent in parents.get(task_id, ()):
                 rate_per_s = tasks[parent].rate_per_s if parent in tasks else 0.0
-                streams[parent, task_id] = (
-                    StreamFlow(rate_per_s) if position else _stream_flow(rate_per_s, histograms[fragment.id]))
+                streams[parent, task_id] = StreamFlow(
+                    rate_per_s, **({} if position else latencies[fragment.id].of_stream))
     queries = {
         bundle.id: _rate(_taken_in(growths[bundle.id].counts, fragment, parents), growths[bundle.id].over_s)
         for fragment in fragments if fragment.active_tasks
         for bundle in fragment.queries if bundle.id in growths}
+    if before is not None:
+        before.clear()
+        before.update(latencies)
     return Flows(tasks=tasks, streams=streams, queries=queries, over_s=over_s)
 
 
@@ -270,17 +296,22 @@ def _taken_in(growth: Mapping[str, int], fragment: Fragment, parents: Mapping[st
     return growth.get("in:n" if reads else "0:n", 0)
 
 
-def _stream_flow(rate_per_s: float, histograms: Histograms) -> StreamFlow:
+def _latencies_of(growth: Mapping[str, int], tasks: int) -> FragmentLatencies:
+    """Of a fragment with so many active tasks."""
+    histograms, of_tasks = histograms_of(growth), []
+    for position in range(tasks):
+        min_ms, p50_ms, p95_ms, p99_ms, max_ms = percentiles_ms(
+            histograms.get(f"{position}:lat", {}), (0.0, 0.50, 0.95, 0.99, 1.0))
+        of_tasks.append({
+            "latency_p50_ms": p50_ms, "latency_p99_ms": p99_ms, "latency_p95_ms": p95_ms,
+            "latency_mean_ms": _mean_age_ms(growth, position), "latency_min_ms": min_ms, "latency_max_ms": max_ms})
     channel, wait = histograms.get("in:chan", {}), histograms.get("in:wait", {})
     channel_p50_ms, channel_p95_ms, channel_p99_ms = percentiles_ms(channel, (0.50, 0.95, 0.99))
     wait_p50_ms, wait_p99_ms = percentiles_ms(wait, (0.50, 0.99))
-    return StreamFlow(
-        rate_per_s=rate_per_s,
-        channel_p50_ms=channel_p50_ms, channel_p99_ms=channel_p99_ms, wait_p50_ms=wait_p50_ms,
-        wait_p99_ms=wait_p99_ms, channel_p95_ms=channel_p95_ms,
-        channel_mean_ms=mean_ms(channel),
-        wait_mean_ms=mean_ms(wait),
-    )
+    return FragmentLatencies(growth, of_tasks, {
+        "channel_p50_ms": channel_p50_ms, "channel_p99_ms": channel_p99_ms, "wait_p50_ms": wait_p50_ms,
+        "wait_p99_ms": wait_p99_ms, "channel_p95_ms": channel_p95_ms, "channel_mean_ms": mean_ms(channel),
+        "wait_mean_ms": mean_ms(wait)})
 
 
 def grown(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, int]:
@@ -312,6 +343,16 @@ def _bucket(name: str) -> tuple[str, int] | None:
     histogram, _, bucket = name.rpartition(":")
     is_bucket = bucket.isascii() and bucket.isdigit() and len(bucket) <= MOST_BUCKET_DIGITS
     return (histogram, int(bucket)) if ":" in histogram and is_bucket else None
+
+
+def _sum_of(counted: Sequence[Mapping[str, int]], name: str) -> int:
+    """A counter of all bundles of a fragment together."""
+    return counted[0].get(name, 0) if len(counted) == 1 else sum(counts.get(name, 0) for counts in counted)
+
+
+def _rate_of(grown: Sequence[Growth], name: str) -> float:
+    """How fast it grows."""
+    return sum([_rate(growth.counts.get(name, 0), growth.over_s) for growth in grown])
 
 
 def _rate(count: int, elapsed_s: float) -> float:

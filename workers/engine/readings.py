@@ -45,7 +45,9 @@ class RateWindow:
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
         self._meters: deque[observed.Meters] = deque()
+        self._answers: observed.MeterAnswers = {}
         self._tracks: dict[str, Track] = {}
+        self._latencies: dict[str, observed.FragmentLatencies] = {}
         self._reports = Reports()
         self._read_at_s = self._counted_at_s = float("-inf")
         self._names: frozenset[str] = frozenset()
@@ -85,7 +87,8 @@ class RateWindow:
         """The flows of these fragments by the newest reading: worked out once for all who ask about the same."""
         if self._told is None or self._told[0] != fragments or self._told[1] != parents:
             growths = {name: self._tracks[name].growth() for name in names}
-            flows = observed.flows_of(growths, self._meters[-1], fragments, parents, over_s=over_s)
+            flows = observed.flows_of(
+                growths, self._meters[-1], fragments, parents, over_s=over_s, before=self._latencies)
             self._told = (fragments, dict(parents), flows)
         return self._told[2]
 
@@ -104,7 +107,7 @@ class RateWindow:
         return observed.Flows() if before is None else observed.flows(before, after, fragments, parents)
 
     def _count_anew(self, names: frozenset[str]) -> None:
-        meters = observed.read_meters(self._broker, names)
+        meters = observed.read_meters(self._broker, names, before=self._answers)
         self._counted_at_s, self._names, self._told = self._monotonic_s(), names, None
         if self._meters and not 0 <= meters.at_ms - self._meters[-1].at_ms <= LONGEST_MS:
             self._meters.clear()

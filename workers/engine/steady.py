@@ -17,6 +17,7 @@ WINDOW_MS = 5_000  # a rate is over this much at least, as far as that is known:
 OVERDUE = 1.5  # times the longest that was seen between two ends, the next one may take
 
 Counts = Mapping[str, int]
+_NOTHING: Counts = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,7 @@ class Track:
     _points: deque[_Point] = field(default_factory=deque)
     _same_at_ms: int = 0  # the last look before the newest end
     _between_ms: int = 0  # the last two looks
+    _newest: tuple[_Point, _Point, Counts] | None = None  # from where to where, and what was counted between
 
     def look(self, at_ms: int, counts: Counts, *, before_ms: int | None) -> None:
         """Take a reading in; ``before_ms`` is when the query was not there yet, if that is known and it is new."""
@@ -65,18 +67,24 @@ class Track:
         """What it counts, by the newest reading; over 0 s where only one was taken."""
         points, now_ms = list(self._points), self.looked_at_ms
         if len(points) < 2:
-            return Growth({}, (now_ms - points[0].at_ms) / 1000 if points else 0.0)
+            return Growth(_NOTHING, (now_ms - points[0].at_ms) / 1000 if points else 0.0)
         ends = [point for point in points if point.is_end]
         if len(ends) < 2:
             since_ms = max(points[0].at_ms, min(self._same_at_ms, now_ms - WINDOW_MS))
-            return Growth(_grown(points[0].counts, points[-1].counts), (now_ms - since_ms) / 1000)
+            return Growth(self._grown(points[0], points[-1]), (now_ms - since_ms) / 1000)
         longest_ms = max(end.quiet_ms for end in ends[1:])
         late_ms = 2 * min(self._between_ms, WINDOW_MS / 2)  # by so much two ends may be seen too late
         overdue_ms = now_ms - ends[-1].at_ms - late_ms - max(OVERDUE * longest_ms, WINDOW_MS / 2)
         left = 1 - max(0.0, overdue_ms) / WINDOW_MS
         if left <= 0:
-            return Growth({}, (now_ms - ends[-1].at_ms) / 1000)
-        return Growth(_grown(ends[0].counts, ends[-1].counts), (ends[-1].at_ms - ends[0].at_ms) / 1000 / left)
+            return Growth(_NOTHING, (now_ms - ends[-1].at_ms) / 1000)
+        return Growth(self._grown(ends[0], ends[-1]), (ends[-1].at_ms - ends[0].at_ms) / 1000 / left)
+
+    def _grown(self, before: _Point, after: _Point) -> Counts:
+        """The same object for the same two points: whoever worked on it sees that nothing is new."""
+        if self._newest is None or self._newest[0] is not before or self._newest[1] is not after:
+            self._newest = (before, after, _grown(before.counts, after.counts))
+        return self._newest[2]
 
 
 # A meter has a hundred fields, and there is one for each query: no loop in Python goes over them each second.

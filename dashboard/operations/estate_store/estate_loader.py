@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from datetime import datetime
 
+from dashboard.core.one_reading import once
 from dashboard.operations.estate_store.estate_reader import (
     StoredEstate,
     are_teams_apart,
@@ -58,6 +59,10 @@ def stored_estate() -> StoredEstate:
 
 def current_estate() -> Estate:
     """The estate for reading, kept by this process until it changes: live pages ask twice a second."""
+    return once("estate", _current_estate)
+
+
+def _current_estate() -> Estate:
     global _kept
     key = EstateState.objects.filter(pk=1).values_list("generation", "changed", "revision").first()
     kept_key, estate = _kept

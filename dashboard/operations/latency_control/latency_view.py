@@ -22,6 +22,7 @@ from dashboard.operations.latency_control.limit_statuses import (
     warm_moments,
     young_drivers,
 )
+from dashboard.operations.latency_control.pacer import batch_figures_of
 from dashboard.operations.live_view.cost_learning import WARM
 from dashboard.operations.models import BatchFigures, LatencyStatus
 from dashboard.teams.permissions import Viewer
@@ -166,10 +167,9 @@ def _tasks_in(estate: Estate, query: str, names: Mapping[str, str]) -> list[str]
     return [] if fragment is None else [names[task] for task in fragment.active_tasks if task in names]
 
 
-def paces_of(estate: Estate, dataflow: str) -> dict[str, BatchFigures]:
+def paces_of(estate: Estate, dataflow: str) -> Mapping[str, BatchFigures]:
     """The intervals of a dataflow's fragments with what their batches cost; those that are known."""
     entry = estate.submitted.get(dataflow)
     if entry is None:
         return {}
-    return BatchFigures.objects.select_related("fragment").in_bulk(list({
-        estate.places[task][0] for task in entry.running.values() if task in estate.places}))
+    return batch_figures_of(estate.places[task][0] for task in entry.running.values() if task in estate.places)

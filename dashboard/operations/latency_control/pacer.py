@@ -20,6 +20,7 @@ from typing import Any
 from django.db import transaction
 
 from dashboard import jobs
+from dashboard.core.one_reading import once
 from dashboard.operations.estate_store.fragment_settings import set_intervals
 from dashboard.operations.latency_control.batch_modes import no_longer_open
 from dashboard.operations.latency_control.interval_choice import ChosenInForce, PacingProblem
@@ -321,11 +322,17 @@ def _limits_of(wants: Wants) -> dict[LimitKey, tuple[LatencyLimit, frozenset[str
     return {key: (limit, frozenset(want.way.writers)) for key, (limit, want) in wants.items()}
 
 
+def batch_figures_of(fragments: Iterable[str]) -> Mapping[str, BatchFigures]:
+    """The intervals of these fragments with what their batches cost, by fragment; those that are known."""
+    names = frozenset(fragments)
+    return once(("batch figures", names), lambda: BatchFigures.objects.select_related("fragment").in_bulk(names))
+
+
 def priced_ms_of(fragments: Iterable[str] | None = None) -> dict[str, int]:
     """How far apart the batches of these fragments, or of all, are as far as their CPU goes: of those that stay open,
     as micro-batches that take as much."""
-    rows = BatchFigures.objects.select_related("fragment")
-    rows = rows if fragments is None else rows.filter(pk__in=list(fragments))
+    every = BatchFigures.objects.select_related("fragment")
+    rows = every if fragments is None else batch_figures_of(fragments).values()
     return {
         row.pk: round(1000 * equal_interval_s(BatchCost(**row.cost), apart_s_of(row.trigger_ms)))
         if row.real_time and row.cost else row.trigger_ms for row in rows}

@@ -73,7 +73,8 @@ class KeptHistory:
 
 
 def history_of(
-    viewer: Viewer, kind: str, subject: str, span: Range, *, metrics: Sequence[str] = (), view: View | None = None
+    viewer: Viewer, kind: str, subject: str, span: Range, *, metrics: Sequence[str] = (), view: View | None = None,
+    annotated: bool = True,
 ) -> KeptHistory:
     """The history of one subject.
 
@@ -86,6 +87,8 @@ def history_of(
         whose place it took, by any of their ids.
     metrics : sequence of str, optional
         Which series; all that are known where none is named.
+    annotated : bool
+        Whether what happened to it is read, too.
 
     Raises
     ------
@@ -122,7 +125,7 @@ def history_of(
     first = next(iter(thinned.values()), None) or coarser(_nothing(span, grain), span.most_points, "mean")
     notes = history.annotations(
         begin_s=span.begin_s, end_s=span.end_s, subjects=[(kind, name) for name in subjects],
-        teams=slugs_known_to(viewer))
+        teams=slugs_known_to(viewer)) if annotated else ()
     return KeptHistory(
         grain, first.step_s, first.times_s.tolist(),
         {metric: [None if math.isnan(value) else value for value in points.values.tolist()]

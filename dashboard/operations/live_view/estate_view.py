@@ -17,14 +17,15 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
-from django.db.models import QuerySet
-
 from dashboard import jobs
+from dashboard.catalog.kept_records import records_of
 from dashboard.catalog.lifecycle import PAUSED
 from dashboard.catalog.models import DataflowRecord
-from dashboard.catalog.permissions import may_know_of, visible_to
+from dashboard.catalog.permissions import may_know_of
+from dashboard.core.one_reading import read_once
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.live_view.document_fields import DataflowUser
+from dashboard.operations.live_view.estate_places import EstatePlaces, places_in
 from dashboard.operations.live_view.live_documents import Totals
 from dashboard.operations.live_view.query_names import QUERY_ID, with_query_names
 from dashboard.operations.live_view.query_states import NODE_SILENT_MS, RECOVERING, SILENT, WORST_FIRST, query_state
@@ -40,43 +41,6 @@ _WORST_FIRST = (*WORST_FIRST, PAUSED)
 _RANKS = {state: rank for rank, state in enumerate(_WORST_FIRST)}
 _RUNNING_TASK = re.compile(r"\b[0-9a-f]{32}\b")
 NAMED_BY_ID = re.compile(f"{_RUNNING_TASK.pattern}|{QUERY_ID.pattern}")
-
-
-class _Places:
-    """Where things are in an estate: the same from look to look, until it is another."""
-
-    def __init__(self, estate: Estate) -> None:
-        self.estate = estate
-        self.fragments = [fragment for _, fragment in sorted(estate.fragments.items())]
-
-    @cached_property
-    def slots_of(self) -> Counter[str]:
-        return Counter(slot.node for slot in self.estate.slots)
-
-    @cached_property
-    def fragment_of(self) -> Mapping[str, Fragment]:
-        by_id = {bundle.id: fragment for fragment in self.fragments for bundle in fragment.queries}
-        return by_id | dict(self.estate.fragments)
-
-    @cached_property
-    def query_of_part(self) -> Mapping[str, str]:
-        return {bundle.part: bundle.id for fragment in self.fragments for bundle in fragment.bundles}
-
-    @cached_property
-    def parents_of(self) -> Mapping[str, tuple[str, ...]]:
-        return {
-            query_id: self.estate.tasks[fragment.tasks[0]].parents for query_id, fragment in self.fragment_of.items()}
-
-
-_kept_places = _Places(Estate())
-
-
-def _places_in(estate: Estate) -> _Places:
-    global _kept_places
-    places = _kept_places
-    if places.estate is not estate:
-        places = _kept_places = _Places(estate)
-    return places
 
 
 class SharedFigures:
@@ -101,13 +65,18 @@ class View:
     """The estate as far as one viewer may know of it, with what is observed of it: each is a look of its own."""
 
     estate: Estate
-    reading: jobs.LiveReading
+    observed: Callable[[], jobs.LiveReading]  # reads the broker: who only wants to know what there is does not wait
     records: Mapping[str, DataflowRecord]  # submitted dataflows that are in the estate, by id
     tasks: frozenset[str]  # running tasks that serve one of them
     own: frozenset[str] = frozenset()  # those of the viewer's own teams, by id
     # Of all views of one look, and of those with the same dataflows. A copy has its own: it may be of something else.
     worked: SharedFigures = field(default_factory=SharedFigures, init=False, repr=False)
     known: SharedFigures = field(default_factory=SharedFigures, init=False, repr=False)
+
+    @cached_property
+    def reading(self) -> jobs.LiveReading:
+        """What is observed, read when somebody first asks for it."""
+        return self.observed()
 
     @property
     def slots_of(self) -> Counter[str]:
@@ -119,8 +88,8 @@ class View:
         return self._places.query_of_part.get(part, part)
 
     @cached_property
-    def _places(self) -> _Places:
-        return _places_in(self.estate)
+    def _places(self) -> EstatePlaces:
+        return places_in(self.estate)
 
     @cached_property
     def _fragments(self) -> list[Fragment]:
@@ -220,15 +189,9 @@ class OneLook:
 
     Estate and reading are one for all of them; so are the rows of dataflows, of which each view holds those that its
     viewer may know of.
-
-    Parameters
-    ----------
-    several : bool
-        Whether viewers of several scopes are expected: then the rows are read once for all of them.
     """
 
-    def __init__(self, *, several: bool) -> None:
-        self._several = several
+    def __init__(self) -> None:
         self._views: dict[str, View] = {}  # by scope
         self._alike: dict[tuple[frozenset[str], frozenset[str]], View] = {}  # by dataflows, and those of own teams
         self._worked, self._known = SharedFigures(), defaultdict[frozenset[str], SharedFigures](SharedFigures)
@@ -241,55 +204,50 @@ class OneLook:
 
     def view_of(self, viewer: Viewer) -> View:
         """The same; of another scope that may know the same it is one view."""
-        estate, reading = self._observed
-        records = {str(record.pk): record for record in self._records_for(viewer)}
+        estate = self._estate
+        records = {key: record for key, record in self._records.items() if may_know_of(viewer, record)}
         own = frozenset(key for key, record in records.items() if viewer.sees_private_of(record.team_id))
         alike = frozenset(records), own
         if alike not in self._alike:
             tasks = frozenset(
                 task for dataflow_id in records for task in estate.submitted[dataflow_id].running.values())
-            self._alike[alike] = view = View(estate=estate, reading=reading, records=records, tasks=tasks, own=own)
+            self._alike[alike] = view = View(
+                estate=estate, observed=lambda: self._reading, records=records, tasks=tasks, own=own)
             object.__setattr__(view, "worked", self._worked)
             object.__setattr__(view, "known", self._known[alike[0]])
         return self._alike[alike]
 
     @cached_property
-    def _observed(self) -> tuple[Estate, jobs.LiveReading]:
-        estate = current_estate()
-        return estate, jobs.read_live(
-            estate.fragments.values(), {task.id: task.parents for task in estate.tasks.values()})
-
-    def _records_for(self, viewer: Viewer) -> list[DataflowRecord]:
-        if self._several:
-            return [record for record in self._everybodys if may_know_of(viewer, record)]
-        return list(self._rows().filter(visible_to(viewer)))
+    def _estate(self) -> Estate:
+        return current_estate()
 
     @cached_property
-    def _everybodys(self) -> list[DataflowRecord]:
-        return list(self._rows())
+    def _reading(self) -> jobs.LiveReading:
+        return jobs.read_live(
+            self._estate.fragments.values(), {task.id: task.parents for task in self._estate.tasks.values()})
 
-    def _rows(self) -> QuerySet[DataflowRecord]:
-        # Teams are few: each is made once, not for every row.
-        return DataflowRecord.objects.filter(pk__in=list(self._observed[0].submitted)).prefetch_related("team")
+    @cached_property
+    def _records(self) -> Mapping[str, DataflowRecord]:
+        return {str(record.pk): record for record in records_of(self._estate.submitted)}
 
 
 _of_one_look: ContextVar[OneLook | None] = ContextVar("of_one_look", default=None)
 
 
 @contextmanager
-def one_look(*, several: bool = False) -> Iterator[None]:
-    """What is asked inside is answered by one look; around what writes nothing. ``several``: for viewers of several
-    scopes."""
-    token = _of_one_look.set(OneLook(several=several))
+def one_look() -> Iterator[None]:
+    """What is asked inside is answered by one look; around what writes nothing."""
+    token = _of_one_look.set(OneLook())
     try:
-        yield
+        with read_once():
+            yield
     finally:
         _of_one_look.reset(token)
 
 
 def view_for(viewer: Viewer) -> View:
     """Read the estate, who is in it and what is observed, for one viewer."""
-    return (_of_one_look.get() or OneLook(several=False)).view_for(viewer)
+    return (_of_one_look.get() or OneLook()).view_for(viewer)
 
 
 def _view_for(viewer: Viewer, look: OneLook) -> View:
@@ -305,14 +263,14 @@ class SharedViews:
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
         self._looked_at_s = float("-inf")
-        self._look = OneLook(several=True)
+        self._look = OneLook()
 
     def view_for(self, viewer: Viewer) -> View:
         """As the function of that name; what was read up to a quarter of a second ago does."""
         with self._lock:
             now_s = self._monotonic_s()
             if now_s - self._looked_at_s >= SHARED_S:
-                self._looked_at_s, self._look = now_s, OneLook(several=True)
+                self._looked_at_s, self._look = now_s, OneLook()
             return self._look.view_for(viewer)
 
 

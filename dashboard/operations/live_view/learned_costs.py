@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import Any
 
+from dashboard.core.one_reading import once
 from dashboard.operations.live_view.nodes import current_machine
 from dashboard.operations.models import CostFit
 from scheduler.model.costs import DECLARED, Costs
@@ -12,6 +13,10 @@ from scheduler.model.costs import DECLARED, Costs
 
 def costs_here() -> Costs:
     """What was learned on the class of machine that offers the most slots; what is declared where nothing was."""
+    return once("costs here", _costs_here)
+
+
+def _costs_here() -> Costs:
     machine = current_machine()
     fit = newest_fit(machine) if machine else None
     return DECLARED if fit is None else costs_of(fit)

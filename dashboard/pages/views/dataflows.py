@@ -146,7 +146,7 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
     """One dataflow."""
     record = catalog.dataflow(request.viewer, dataflow_id)
     live, graph = operations.live_dataflow(request.viewer, dataflow_id), catalog.graph_of(record)
-    proposals = approvals.proposals(request.viewer, dataflow_id=record.pk)
+    proposals = list(approvals.proposals(request.viewer, dataflow_id=record.pk)[:10])
     may = request.viewer.has_role(record.team_id, Role.ENGINEER)
     tasks = [{**task, "live": live["tasks"].get(task["id"], {})} for task in graph["tasks"]]
     for sink in live["sinks"].values():
@@ -158,9 +158,9 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "queries": queries, "survives": any(query.survives for query in queries),
         "one_more": more_in_words(live["survival"]),
         **_outputs(request, record, live),
-        "document": catalog.current_version(record), "proposals": proposals[:10],
+        "document": catalog.current_version(record), "proposals": proposals,
         "versions": catalog.versions(record)[:catalog.VERSIONS_SHOWN],
-        "entries": trail.entries_of(record, *proposals[:10])[:30],
+        "entries": trail.entries_of(record, *proposals)[:30],
         "failing": failures(request.viewer, dataflow_id), "may_try_again": may,
         "findings": finding_rows(
             row for row in live["health"].values()

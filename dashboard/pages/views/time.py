@@ -11,7 +11,7 @@ from django.views.decorators.http import require_safe
 from dashboard.approvals.recent_moves import MovePause, pauses_of_moves
 from dashboard.operations.live_view.chart_marks import marks_of
 from dashboard.operations.live_view.estate_history import KeptHistory, Range, history_of
-from dashboard.operations.live_view.estate_view import View, view_for
+from dashboard.operations.live_view.estate_view import View, one_look, view_for
 from dashboard.pages.charts import RATE, Chart, Earlier, chart_figure, group_marks, mark_rows
 from dashboard.pages.limit_charts import charts_of
 from dashboard.pages.ranges import OVERLAYS, ChosenRange, chosen
@@ -22,6 +22,7 @@ ROWS = 60  # of a table in place of a chart
 
 
 @require_safe
+@one_look()
 def charts(request: HttpRequest) -> JsonResponse:
     """The charts of a subject (``kind``, ``subject``), in order, with its ``marks`` and the ``range`` that they show.
 
@@ -36,7 +37,8 @@ def charts(request: HttpRequest) -> JsonResponse:
     metrics = list(dict.fromkeys(metric for chart in wanted for metric in chart.lines))
 
     def read(wanted_span: Range) -> KeptHistory:
-        return history_of(request.viewer, kind, subject, wanted_span, metrics=metrics, view=view)
+        return history_of(
+            request.viewer, kind, subject, wanted_span, metrics=metrics, view=view, annotated=False)  # marks say more
 
     kept_history = read(span.span(now_s=now_s, most_points=points))
     earlier = None

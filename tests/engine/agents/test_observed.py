@@ -108,6 +108,20 @@ def test_reports_and_meters_are_read_from_the_broker(broker):
     assert observed.read_meters(broker, []).at_ms >= reading.at_ms > 0
 
 
+@pytest.mark.broker
+def test_a_meter_that_says_the_same_again_is_not_counted_again(broker):
+    before: observed.MeterAnswers = {}
+    for name in ("f1-0", "f2-0", "f3-0"):
+        broker.hset(f"weir:meter:{name}", mapping={"0:n": 5, "1:n": 7})
+    first = observed.read_meters(broker, ["f1-0", "f2-0", "f3-0"], before=before).counts
+    broker.hincrby("weir:meter:f2-0", "1:n", 1)
+    broker.delete("weir:meter:f3-0")
+    second = observed.read_meters(broker, ["f1-0", "f2-0", "f3-0", "f4-0"], before=before).counts
+    assert second["f1-0"] is first["f1-0"] and second.keys() == before.keys()
+    assert second == observed.read_meters(broker, second).counts == {
+        "f1-0": {"0:n": 5, "1:n": 7}, "f2-0": {"0:n": 5, "1:n": 8}, "f3-0": {}, "f4-0": {}}
+
+
 def test_a_watermark_is_of_the_bundle_that_is_furthest_behind():
     behind = flows(Meters(), Meters(9_000, {"f2-0": {"0:n": 5, "0:time": 8_400}}), FRAGMENTS, PARENTS).tasks
     assert behind["k"].watermark_lag_ms == 600.0

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from scheduler.model.fragment import Fragment
+from scheduler.model.fragment import Fragment, RunningBundle
 from workers.engine import observed
 from workers.engine.observed import Meters
 from workers.engine.readings import EstateReading, RateWindow
+from workers.engine.steady import Track
 
 FRAGMENTS = [Fragment(f"f{number}-0", (f"t{number}",), "n1/0", 1) for number in range(4)]
 BEFORE = 10_000_000  # what every query has counted long ago
@@ -25,7 +29,7 @@ class Played:
     batch_s: float = 0.001
     began_s: dict[str, float] = field(default_factory=dict)  # of queries that have not always been there
 
-    def read_meters(self, _broker: object, names: frozenset[str]) -> Meters:
+    def read_meters(self, _broker: object, names: frozenset[str], **_: object) -> Meters:
         return Meters(round(1000 * self.now_s), {name: self._counted(name) for name in names})
 
     def _counted(self, name: str) -> dict[str, int]:
@@ -72,7 +76,7 @@ def test_meters_are_read_once_for_those_who_look_twice_a_second_and_reports_each
     read_at_s = []
     monkeypatch.setattr(
         observed, "read_meters",
-        lambda broker, names: read_at_s.append(played.now_s) or played.read_meters(broker, names))
+        lambda broker, names, **_: read_at_s.append(played.now_s) or played.read_meters(broker, names))
     looked_at_s = [0.5 * number for number in range(9)]
     for played.now_s in looked_at_s:
         reading, again = whole(window), whole(window)
@@ -142,3 +146,33 @@ def test_a_query_that_was_away_for_a_moment_counts_nothing_twice(window: RateWin
     for now_s in (4.0, 5.0, 6.0):
         played.now_s = now_s
         assert rates(whole(window).flows) == {PER_S}
+
+
+BATCHES = st.lists(  # query, bucket of its latencies, events
+    st.tuples(st.sampled_from(["f1-0", "f2-0", "f3-0"]), st.integers(0, 40), st.integers(1, 9)), max_size=5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(looks=st.lists(st.tuples(BATCHES, st.sampled_from(["on", "anew", "fewer tasks"])), min_size=3, max_size=14))
+def test_what_is_not_worked_out_again_is_as_if_it_were(looks: list[tuple[list[tuple[str, int, int]], str]]):
+    """Against flows of the same growths that remember nothing, while queries count, rest, begin anew and lose tasks."""
+    counts: dict[str, dict[str, int]] = {name: {} for name in ("f1-0", "f2-0", "f3-0")}
+    tracks, latencies, parents = {name: Track() for name in counts}, {}, {"b": ("a",), "c": ("b",)}
+    for second, (batches, event) in enumerate(looks):
+        for name, bucket, events in batches:
+            grown = Counter(counts[name])
+            grown.update({"0:n": events, f"0:lat:{bucket}": events, f"1:lat:{bucket}": 1, f"in:chan:{bucket}": events})
+            counts[name] = dict(grown)
+        if event == "anew":
+            counts["f1-0"] = {}
+        active = 1 if event == "fewer tasks" else 2
+        fragments = [
+            Fragment("f1-0", ("a", "b"), "n1/0", active),
+            Fragment("f2-0", ("c",), "n1/0", 1, bundles=(
+                RunningBundle("f2-0", "n1/0", 1, 0.5), RunningBundle("f3-0", "n1/1", 1, 0.5)))]
+        for name, track in tracks.items():
+            track.look(1000 * second, counts[name], before_ms=None)
+        growths, after = {name: track.growth() for name, track in tracks.items()}, Meters(1000 * second, dict(counts))
+        for _ in range(2):
+            remembering = observed.flows_of(growths, after, fragments, parents, over_s=1.0, before=latencies)
+            assert remembering == observed.flows_of(growths, after, fragments, parents, over_s=1.0)
