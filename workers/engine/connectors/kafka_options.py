@@ -6,6 +6,8 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
+from scheduler.model.bounds import CLUSTER_BYTES
+
 from .contract import Opening
 
 # One answer has a batch, or several that are together no larger than this: a batch of 1 MB may be a gigabyte once it
@@ -20,6 +22,12 @@ def client_options(opening: Opening, on_error: Any) -> dict[str, Any]:
         "auto.offset.reset": "error", "isolation.level": "read_committed", "error_cb": on_error,
         "allow.auto.create.topics": False, "queued.max.messages.kbytes": 8192, "fetch.max.bytes": ANSWER_BYTES,
         "fetch.wait.max.ms": 500}
+
+
+def asking_options(opening: Opening) -> dict[str, Any]:
+    """Of a client that asks for partitions and reads nothing. What it is told becomes objects of Python, each a hundred
+    times as large, in a call that nothing can interrupt."""
+    return server_options(opening) | {"receive.message.max.bytes": CLUSTER_BYTES.most}
 
 
 def server_options(opening: Opening) -> dict[str, Any]:
