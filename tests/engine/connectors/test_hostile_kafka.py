@@ -1,0 +1,139 @@
+"""A server of Kafka that says more than anybody has room for: who asked is told, and nobody else is held up."""
+
+from __future__ import annotations
+
+import gc
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from scheduler.contracts.offsets import START
+from scheduler.model.bounds import CLUSTER_SERVERS, CLUSTER_TOPICS
+from scheduler.model.errors import WeirError
+from workers.engine.connectors.contract import Opening
+from workers.engine.connectors.kafka_source import KafkaReader, look_at_kafka, open_kafka
+from workers.engine.sinks import kafka_sink
+from workers.engine.sinks.contract import SinkOpening
+
+METADATA, VERSIONS = 3, 18
+LET = {1: (4, 4), 2: (1, 1), METADATA: (4, 4), 10: (0, 0), VERSIONS: (0, 3), 22: (0, 1), 75: (0, 0)}
+CONFIG = {"security": "plaintext", "ca": None, "certificate": None, "columns": ()}
+
+
+class HostileCluster:
+    """Tells its versions and its topics, and nothing else: servers that it has beside itself, and by topic how many
+    partitions."""
+
+    def __init__(self, servers: list[tuple[str, int]], topics: dict[str, int]) -> None:
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
+        own = ("127.0.0.1", self._listening.getsockname()[1])
+        self._answers = {METADATA: metadata([own, *servers], topics), VERSIONS: versions()}
+        self.asked: list[int] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._listening.shutdown(socket.SHUT_RDWR)
+        self._listening.close()
+
+    def _serve(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                threading.Thread(target=self._speak, args=(client,), daemon=True).start()
+
+    def _speak(self, client: socket.socket) -> None:
+        with suppress(OSError, struct.error), client, client.makefile("rb") as requests:
+            while True:
+                [length] = struct.unpack("!i", requests.read(4))
+                kind, _, number = struct.unpack("!hhi", requests.read(length)[:8])
+                self.asked.append(kind)
+                if kind in self._answers:
+                    client.sendall(struct.pack("!ii", len(self._answers[kind]) + 4, number) + self._answers[kind])
+
+
+def text(value: str) -> bytes:
+    return struct.pack("!h", len(value)) + value.encode()
+
+
+def versions() -> bytes:
+    each = b"".join(struct.pack("!hhhx", kind, low, high) for kind, (low, high) in LET.items())
+    return struct.pack("!hB", 0, len(LET) + 1) + each + struct.pack("!ix", 0)
+
+
+def metadata(servers: list[tuple[str, int]], topics: dict[str, int]) -> bytes:
+    """As of version 4; each partition is led by the first server, and has no replicas."""
+    told = [struct.pack("!ii", 0, len(servers))]
+    told += [struct.pack("!i", node) + text(host) + struct.pack("!ih", port, -1)
+             for node, (host, port) in enumerate(servers)]
+    told.append(struct.pack("!hii", -1, 0, len(topics)))
+    for name, count in topics.items():
+        told += [struct.pack("!h", 0) + text(name) + struct.pack("!xi", count),
+                 *(struct.pack("!hiiii", 0, part, 0, 0, 0) for part in range(count))]
+    return b"".join(told)
+
+
+def read(address: str) -> None:
+    config = CONFIG | {"servers": [address], "topics": ["rows"], "start": "oldest", "format": "text", "include": ()}
+    open_kafka(Opening("t", config)).close(for_good=True)
+
+
+def look(address: str) -> None:
+    config = CONFIG | {"servers": [address], "topics": ["rows"], "start": "oldest", "format": "text", "include": ()}
+    list(look_at_kafka(Opening("t", config), 5))
+
+
+def write(address: str) -> None:
+    config = CONFIG | {"servers": [address], "topic": "rows", "key": None}
+    kafka_sink.open_kafka(SinkOpening("weir-t", "t", config, ["n"], START)).close()
+
+
+@contextmanager
+def cluster(
+    monkeypatch: pytest.MonkeyPatch, servers: list[tuple[str, int]], topics: dict[str, int]
+) -> Iterator[HostileCluster]:
+    with closing(HostileCluster(servers, topics)) as hostile:
+        monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", hostile.address)
+        yield hostile
+
+
+@pytest.mark.parametrize("ask", [read, look, write])
+@pytest.mark.parametrize(("servers", "topics", "words"), [
+    ([(f"10.9.{node // 250}.{node % 250}", 9092) for node in range(CLUSTER_SERVERS.most)], {"rows": 1}, "501 servers"),
+    ([], {"rows": 1, "more": CLUSTER_TOPICS.most // 18}, "essage"), ([("127.0.0.1", 1)], {"rows": 1}, "on this machine")
+], ids=["many servers", "many partitions", "this machine"])
+def test_what_a_cluster_says_has_bounds(
+    ask: Callable[[str], None], servers: list[tuple[str, int]], topics: dict[str, int], words: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Who would read 18 MB of partitions has a million objects; for each server a client has a thread."""
+    with cluster(monkeypatch, servers, topics) as hostile, pytest.raises(WeirError, match=words):
+        ask(hostile.address)
+    assert METADATA in hostile.asked
+
+
+@pytest.mark.parametrize("ask", [read, write])
+def test_a_client_that_gets_no_answer_leaves_no_thread(
+    ask: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even until Python looks for what nobody names: it is tried again for as long as it is wanted."""
+    monkeypatch.setattr(kafka_sink, "TIMEOUT_S", 0.5)
+    monkeypatch.setattr(KafkaReader, "timeout_s", 0.5)
+    gc.disable()
+    try:
+        with cluster(monkeypatch, [], {"rows": 1}) as hostile, pytest.raises(WeirError):
+            ask(hostile.address)
+        assert not clients()
+    finally:
+        gc.enable()
+
+
+def clients() -> list[str]:
+    """Threads of Kafka's client in this process."""
+    names = [path.read_text() for path in Path("/proc/self/task").glob("*/comm")]
+    return [name for name in names if name.startswith("rdk:")]
