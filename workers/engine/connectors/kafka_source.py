@@ -190,7 +190,7 @@ class KafkaReader:
         """What the config includes beside the content."""
         extras = {
             "kafka_key": message.key, "kafka_topic": message.topic, "kafka_partition": message.partition,
-            "kafka_offset": message.offset, "kafka_headers": lambda: headers_text(message.headers()),
+            "kafka_offset": message.offset, "kafka_headers": lambda: headers_text(message),
             "kafka_time": lambda: time_ms(message)}
         return {name: extras[name]() for name in self._config["include"]}
 
