@@ -6,9 +6,11 @@ import gc
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,20 +22,22 @@ from workers.engine.connectors.kafka_source import KafkaReader, look_at_kafka, o
 from workers.engine.sinks import kafka_sink
 from workers.engine.sinks.contract import SinkOpening
 
-METADATA, VERSIONS = 3, 18
-LET = {1: (4, 4), 2: (1, 1), METADATA: (4, 4), 10: (0, 0), VERSIONS: (0, 3), 22: (0, 1), 75: (0, 0)}
+FETCH, OFFSETS, METADATA, VERSIONS = 1, 2, 3, 18
+LET = {FETCH: (4, 4), OFFSETS: (1, 1), METADATA: (4, 4), 10: (0, 0), VERSIONS: (0, 3), 22: (0, 1), 75: (0, 0)}
 CONFIG = {"security": "plaintext", "ca": None, "certificate": None, "columns": ()}
 
 
 class HostileCluster:
-    """Tells its versions and its topics, and nothing else: servers that it has beside itself, and by topic how many
-    partitions."""
+    """Tells its versions and its topics, servers that it has beside itself, and by topic how many partitions; else what
+    it is to answer to each kind of question, and nothing where that is not said."""
 
-    def __init__(self, servers: list[tuple[str, int]], topics: dict[str, int]) -> None:
+    def __init__(
+        self, servers: list[tuple[str, int]], topics: dict[str, int], answers: Mapping[int, bytes] | None = None
+    ) -> None:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
         own = ("127.0.0.1", self._listening.getsockname()[1])
-        self._answers = {METADATA: metadata([own, *servers], topics), VERSIONS: versions()}
+        self._answers = {METADATA: metadata([own, *servers], topics), VERSIONS: versions(), **(answers or {})}
         self.asked: list[int] = []
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -53,6 +57,8 @@ class HostileCluster:
                 [length] = struct.unpack("!i", requests.read(4))
                 kind, _, number = struct.unpack("!hhi", requests.read(length)[:8])
                 self.asked.append(kind)
+                if kind == FETCH:
+                    time.sleep(0.05)  # it is asked again and again
                 if kind in self._answers:
                     client.sendall(struct.pack("!ii", len(self._answers[kind]) + 4, number) + self._answers[kind])
 
@@ -78,14 +84,37 @@ def metadata(servers: list[tuple[str, int]], topics: dict[str, int]) -> bytes:
     return b"".join(told)
 
 
+def varint(number: int) -> bytes:
+    """As protocol buffers have it, for -1 to 8,191."""
+    number = number * 2 if number >= 0 else 1
+    return bytes([number]) if number < 128 else bytes([number & 127 | 128, number >> 7])
+
+
+def fetched(header_names: list[bytes]) -> bytes:
+    """An answer of version 4 with a batch: a message for each name of a header."""
+    records = b""
+    for place, name in enumerate(header_names):
+        header = varint(len(name)) + name + varint(1) + b"h"
+        record = b"\0" + varint(0) + varint(place) + varint(-1) + varint(1) + b"v" + varint(1) + header
+        records += varint(len(record)) + record
+    count = len(header_names)
+    rest = struct.pack("!ibIhiqqqhii", 0, 2, 0, 0, count - 1, 1_000, 1_000, -1, -1, -1, count) + records
+    batch = struct.pack("!qi", 0, len(rest)) + rest
+    return struct.pack("!ii", 0, 1) + text("rows") + struct.pack(
+        "!iihqqii", 1, 0, 0, count, count, 0, len(batch)) + batch
+
+
+def opening_of(address: str) -> Opening:
+    return Opening("t", CONFIG | {
+        "servers": [address], "topics": ["rows"], "start": "oldest", "format": "text", "include": ["kafka_headers"]})
+
+
 def read(address: str) -> None:
-    config = CONFIG | {"servers": [address], "topics": ["rows"], "start": "oldest", "format": "text", "include": ()}
-    open_kafka(Opening("t", config)).close(for_good=True)
+    open_kafka(opening_of(address)).close(for_good=True)
 
 
 def look(address: str) -> None:
-    config = CONFIG | {"servers": [address], "topics": ["rows"], "start": "oldest", "format": "text", "include": ()}
-    list(look_at_kafka(Opening("t", config), 5))
+    list(look_at_kafka(opening_of(address), 5))
 
 
 def write(address: str) -> None:
@@ -95,9 +124,10 @@ def write(address: str) -> None:
 
 @contextmanager
 def cluster(
-    monkeypatch: pytest.MonkeyPatch, servers: list[tuple[str, int]], topics: dict[str, int]
+    monkeypatch: pytest.MonkeyPatch, servers: list[tuple[str, int]], topics: dict[str, int],
+    answers: Mapping[int, bytes] | None = None,
 ) -> Iterator[HostileCluster]:
-    with closing(HostileCluster(servers, topics)) as hostile:
+    with closing(HostileCluster(servers, topics, answers)) as hostile:
         monkeypatch.setenv("WEIR_CONNECTOR_HOSTS", hostile.address)
         yield hostile
 
@@ -132,6 +162,28 @@ def test_a_client_that_gets_no_answer_leaves_no_thread(
         assert not clients()
     finally:
         gc.enable()
+
+
+def test_a_header_whose_name_is_no_text_ends_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever publishes can write one, and servers pass it on. Once Python had made the call quicker, the process that
+    reads all sources of a node ended; before, the source began again at the same message."""
+    names = [b"sound"] * 60 + [b"\xff"]
+    answers = {
+        FETCH: fetched(names), OFFSETS: struct.pack("!i", 1) + text("rows") + struct.pack("!iihqq", 1, 0, 0, -1, 0)}
+    with cluster(monkeypatch, [], {"rows": 1}, answers) as hostile, closing_reader(hostile.address) as reader:
+        headers: list[Any] = []
+        while len(headers) < len(names):
+            headers += [message.extras["kafka_headers"] for message in reader.poll(1.0).messages]
+    assert headers == ['[["sound", "h"]]'] * 60 + [None]
+
+
+@contextmanager
+def closing_reader(address: str) -> Iterator[KafkaReader]:
+    reader = open_kafka(opening_of(address))
+    try:
+        yield reader
+    finally:
+        reader.close(for_good=True)
 
 
 def clients() -> list[str]:
