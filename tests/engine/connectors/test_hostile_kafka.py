@@ -22,14 +22,14 @@ from workers.engine.connectors.kafka_source import KafkaReader, look_at_kafka, o
 from workers.engine.sinks import kafka_sink
 from workers.engine.sinks.contract import SinkOpening
 
-FETCH, OFFSETS, METADATA, VERSIONS = 1, 2, 3, 18
-LET = {FETCH: (4, 4), OFFSETS: (1, 1), METADATA: (4, 4), 10: (0, 0), VERSIONS: (0, 3), 22: (0, 1), 75: (0, 0)}
+FETCH, OFFSETS, METADATA, COORDINATOR, VERSIONS = 1, 2, 3, 10, 18
+LET = {0: (3, 3), FETCH: (4, 4), OFFSETS: (1, 1), METADATA: (1, 4), COORDINATOR: (0, 0), VERSIONS: (0, 3)}
 CONFIG = {"security": "plaintext", "ca": None, "certificate": None, "columns": ()}
 
 
 class HostileCluster:
-    """Tells its versions and its topics, servers that it has beside itself, and by topic how many partitions; else what
-    it is to answer to each kind of question, and nothing where that is not said."""
+    """Tells its versions and coordinator, its topics with how many partitions, and servers that it has beside itself;
+    else what it is to answer to each kind of question, and nothing where that is not said."""
 
     def __init__(
         self, servers: list[tuple[str, int]], topics: dict[str, int], answers: Mapping[int, bytes] | None = None
@@ -37,7 +37,9 @@ class HostileCluster:
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self._listening.getsockname()[1]}"
         own = ("127.0.0.1", self._listening.getsockname()[1])
-        self._answers = {METADATA: metadata([own, *servers], topics), VERSIONS: versions(), **(answers or {})}
+        self._answers = {
+            METADATA: metadata([own, *servers], topics), VERSIONS: versions(),
+            COORDINATOR: struct.pack("!hi", 0, 0) + text(own[0]) + struct.pack("!i", own[1]), **(answers or {})}
         self.asked: list[int] = []
         threading.Thread(target=self._serve, daemon=True).start()
 
@@ -73,14 +75,14 @@ def versions() -> bytes:
 
 
 def metadata(servers: list[tuple[str, int]], topics: dict[str, int]) -> bytes:
-    """As of version 4; each partition is led by the first server, and has no replicas."""
+    """As of version 4; each partition is the first server's."""
     told = [struct.pack("!ii", 0, len(servers))]
     told += [struct.pack("!i", node) + text(host) + struct.pack("!ih", port, -1)
              for node, (host, port) in enumerate(servers)]
     told.append(struct.pack("!hii", -1, 0, len(topics)))
     for name, count in topics.items():
         told += [struct.pack("!h", 0) + text(name) + struct.pack("!xi", count),
-                 *(struct.pack("!hiiii", 0, part, 0, 0, 0) for part in range(count))]
+                 *(struct.pack("!hiiiiii", 0, part, 0, 1, 0, 1, 0) for part in range(count))]
     return b"".join(told)
 
 
@@ -135,7 +137,7 @@ def cluster(
 @pytest.mark.parametrize("ask", [read, look, write])
 @pytest.mark.parametrize(("servers", "topics", "words"), [
     ([(f"10.9.{node // 250}.{node % 250}", 9092) for node in range(CLUSTER_SERVERS.most)], {"rows": 1}, "501 servers"),
-    ([], {"rows": 1, "more": CLUSTER_TOPICS.most // 18}, "essage|_BAD_MSG"),
+    ([], {"rows": 1, "more": CLUSTER_TOPICS.most // 26}, "essage|_BAD_MSG"),
     ([("127.0.0.1", 1)], {"rows": 1}, "on this machine"),
 ], ids=["many servers", "many partitions", "this machine"])
 def test_what_a_cluster_says_has_bounds(
