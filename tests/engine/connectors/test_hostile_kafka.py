@@ -76,14 +76,14 @@ def versions() -> bytes:
 
 def metadata(servers: list[tuple[str, int]], topics: dict[str, int]) -> bytes:
     """As of version 4; each partition is the first server's."""
-    told = [struct.pack("!ii", 0, len(servers))]
-    told += [struct.pack("!i", node) + text(host) + struct.pack("!ih", port, -1)
-             for node, (host, port) in enumerate(servers)]
-    told.append(struct.pack("!hii", -1, 0, len(topics)))
+    answer = [struct.pack("!ii", 0, len(servers))]
+    answer += [struct.pack("!i", node) + text(host) + struct.pack("!ih", port, -1)
+               for node, (host, port) in enumerate(servers)]
+    answer.append(struct.pack("!hii", -1, 0, len(topics)))
     for name, count in topics.items():
-        told += [struct.pack("!h", 0) + text(name) + struct.pack("!xi", count),
+        answer += [struct.pack("!h", 0) + text(name) + struct.pack("!xi", count),
                  *(struct.pack("!hiiiiii", 0, part, 0, 1, 0, 1, 0) for part in range(count))]
-    return b"".join(told)
+    return b"".join(answer)
 
 
 def varint(number: int) -> bytes:
