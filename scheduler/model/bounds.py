@@ -115,6 +115,10 @@ MESSAGE_VALUES = InputBound(_EVENTS, "values of JSON, Arrow or Avro, those in li
 MESSAGE_BYTES = InputBound(_EVENTS, "bytes of Arrow, once decoded", 64 * _MB, "413 `too_large`, or a dead letter")
 DECIMAL_BYTES = InputBound(_EVENTS, "bytes of a decimal of Avro", 256, "a dead letter")
 MESSAGE_DEPTH = InputBound(_EVENTS, "levels of lists and records in a value", 64, "a dead letter")
+_CLUSTER, _REFUSED = "a cluster of Kafka", "the source or sink says so, and is tried again"
+CLUSTER_SERVERS = InputBound(_CLUSTER, "servers that it says it has", 500, _REFUSED)
+CLUSTER_BYTES = InputBound(_CLUSTER, "bytes of what it says of a source's topic", _MB, _REFUSED)
+CLUSTER_TOPICS = InputBound(_CLUSTER, "bytes of what it says to a sink of all its topics", 8 * _MB, _REFUSED)
 PACKET_BYTES = InputBound("a message of Kafka or MQTT, a row of PostgreSQL", "bytes, once decompressed", 64 * _MB,
                     "a dead letter")
 CONTROL_BYTES = InputBound("a packet of MQTT that brings no message", "bytes", 8 * _KB,

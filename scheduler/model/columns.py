@@ -19,6 +19,7 @@ NUMBER_BITS = 42  # of `_seq`: the event's number in its source; above them is t
 STREAM_TYPES: Mapping[str, str] = {"_seq": "bigint", "_time": "bigint", "_born": "bigint"}
 NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double"})
 _SPECIAL = frozenset(".`")
+_ADDED = "_weir_"  # how columns begin that slots add: marks, numbers of streams, threads
 _MOST_LISTED = 12  # columns that a remedy lists
 # What Spark makes of two types that meet in one column, where no value is lost or refused.
 _WIDER = {frozenset(pair): wider for *pair, wider in (
@@ -77,7 +78,7 @@ class Columns:
     TypesTooLong
         There are too many, or their types are too long.
     AmbiguousColumns
-        Two names differ by case only, or one has a point or a backtick in it.
+        Two names differ by case only, or one has a point or a backtick in it, or is like those that slots add.
     """
 
     types: Mapping[str, str | None] = field(default_factory=dict)
@@ -202,10 +203,10 @@ def require_told_apart(names: Iterable[str], *, parameter: str = "") -> None:
     """
     by_fold: dict[str, str] = {}
     for name in names:
-        if not name or name == "*" or not _SPECIAL.isdisjoint(name):
+        if not name or name == "*" or not _SPECIAL.isdisjoint(name) or name.lower().startswith(_ADDED):
             raise AmbiguousColumns(
-                f"The name of the column “{name}” is read as something else: it is empty, *, or has a point or a "
-                "backtick in it.",
+                f"The name of the column “{name}” is read as something else: it is empty, *, has a point or a "
+                f"backtick in it, or begins with {_ADDED}.",
                 remedy="Give it another name where it comes from.", parameter=parameter, value=name, column=name)
         other = by_fold.setdefault(name.lower(), name)
         if other != name:

@@ -58,6 +58,9 @@ ELSEWHERE = {  # bound → the test of another file that exceeds it
                     "test_a_packet_larger_than_one_may_be_is_a_dead_letter_and_takes_no_other_with_it",
     "CONTROL_BYTES": "tests/engine/connectors/test_mqtt.py::"
                      "test_what_nobody_asked_for_ends_the_connection_and_is_not_read",
+    **dict.fromkeys(
+        ("CLUSTER_SERVERS", "CLUSTER_BYTES", "CLUSTER_TOPICS"),
+        "tests/engine/connectors/test_hostile_kafka.py::test_what_a_cluster_says_has_bounds"),
     "LOOK_MEMORY": "tests/engine/connectors/test_source_suspects.py::"
                    "test_a_look_that_becomes_too_large_ends_and_says_so",
     "POLL_EVENTS": f"{EVENTS}::test_messages_that_come_together_have_a_bound_together",

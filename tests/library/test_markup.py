@@ -11,7 +11,14 @@ from hypothesis import strategies as st
 
 from workers.library import registry
 from workers.library.config import InvalidConfig
-from workers.library.markup import XML_DOCUMENT, _Reader, read_records, wanted_values, xml_document_check
+from workers.library.markup import (
+    XML_DOCUMENT,
+    _Reader,
+    most_records,
+    read_records,
+    wanted_values,
+    xml_document_check,
+)
 from workers.library.outside import typed
 
 SIRI = """<?xml version="1.0"?><s:Siri xmlns:s="urn:siri" version="2.0"><s:Delivery><Stamp>12:00</Stamp>
@@ -46,6 +53,15 @@ def test_what_cannot_be_read_is_null_or_no_record(text):
 def test_text_is_read_whatever_bytes_it_says_that_it_was(encoding):
     """Of some the parser knows nothing: such an event would end its query, again and again."""
     assert read(f'<?xml version="1.0" encoding="{encoding}"?><a><b>ü</b></a>', ["b=b"]) == [["ü"]]
+
+
+@pytest.mark.parametrize(("beside", "records", "come"), [
+    (0, 100_000, 100_000), (1 << 20, 63, 63), (1 << 20, 64, 0), (64 << 20, 1, 1), (64 << 20, 2, 0)])
+def test_a_document_whose_records_would_copy_too_much_has_none(beside, records, come):
+    """Each copies all else that its event has: four MB of empty elements beside four MB of text are four TB."""
+    given = read_records(
+        f"<d>{'<v/>' * records}</d>", wanted_values({"values": ["n=@n"], "record": "v"}), most=most_records(beside))
+    assert len(given) == come
 
 
 @pytest.mark.parametrize("begin", ["", "<r>"])

@@ -132,7 +132,8 @@ def test_open_columns_refuse_nothing_and_know_what_was_added():
 
 
 @pytest.mark.parametrize("names", [
-    ("id", "ID"), ("id", "Id", "other"), ("_SEQ",), ("a.b",), ("a`b",), ("*",), ("",)])
+    ("id", "ID"), ("id", "Id", "other"), ("_SEQ",), ("a.b",), ("a`b",), ("*",), ("",),
+    ("_Weir_marks",)])
 def test_columns_that_spark_does_not_tell_apart_are_refused_wherever_they_come_from(names):
     with pytest.raises(AmbiguousColumns) as refused:
         Columns.stream(dict.fromkeys(names, "string"))

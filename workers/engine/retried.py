@@ -15,6 +15,7 @@ from workers.engine.agents.agent_logs import logger
 
 STARTING, RUNNING, THROTTLED, AWAY, RETRYING = "starting", "running", "throttled", "away", "retrying"
 WORKING = (RUNNING, THROTTLED)
+MOST_WORDS = 2_000  # characters of what went wrong: it may name all columns of another system's table
 
 
 class Retried(ABC):
@@ -85,7 +86,7 @@ class Retried(ABC):
     def _fail(self, error: BaseException, *, ran_ms: int) -> None:
         self._failures = backoff.failures_after(self._failures, ran_ms=ran_ms if self._state in WORKING else 0)
         self._restarts += 1
-        message = self._words_of(error)
+        message = self._words_of(error)[:MOST_WORDS]
         if message != self._error:
             self._on_event(f"{self._kind}_failed", task=self._task, error=message)
             self._log.warning(f"{self._kind} failed", error=message)

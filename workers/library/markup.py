@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from xml.parsers import expat
 
+from scheduler.model.bounds import RESULT_BYTES
 from scheduler.model.columns import Columns
 from scheduler.model.task_types import Parameter, TaskType
 
@@ -33,7 +34,8 @@ XML_DOCUMENT = TaskType(
         Parameter("field", "string", "Column that holds the text; the others go on.", default="xml", pattern=r"\w+",
                   column="names"),
         Parameter("record", "string", "Path of the element that repeats, below the document's element, such as "
-                  "Delivery/Vehicle: an event for each. Without it there is one event for the document.",
+                  "Delivery/Vehicle: an event for each, which copies the other columns; none where that would be more "
+                  "than 64 MiB. Without it there is one event for the document.",
                   pattern=r"[\w.-]+(/[\w.-]+)*"),
         Parameter("values", "list", "What to read, each “name=path” or “name:type=path”: a path of elements below the "
                   "record, the last may be an @attribute; the first of several counts. Prefixes are left out.",
@@ -44,6 +46,7 @@ XML_DOCUMENT = TaskType(
 TASK_TYPES = (XML_DOCUMENT,)
 _PATH = re.compile(r"(?:[\w.-]+/)*(?:@?[\w.-]+)")
 DEEPEST = 200  # levels
+_RECORD_BYTES = 64  # that a record takes at the least
 _ELSEWHERE = "/"  # a path that is none, as are those below it
 
 
@@ -80,15 +83,16 @@ def xml_document(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
         for batch in batches:
             places: list[int] = []
             rows: list[list[str | None]] = []
+            beside = batch.select(stay)
             for place, text in enumerate(batch.column(field).to_pylist()):
-                records = read_records(text, wanted)
+                records = read_records(text, wanted, most=most_records(beside.slice(place, 1).nbytes))
                 places += [place] * len(records)
                 rows += records
             columns = [
                 pa.array([typed(row[index], kind) for row in rows], arrow.field(index).type)
                 for index, kind in enumerate(types)
             ]
-            copied = batch.select(stay).take(pa.array(places, pa.int64()))
+            copied = beside.take(pa.array(places, pa.int64()))
             yield pa.RecordBatch.from_arrays([*copied.columns, *columns], names=[*stay, *arrow.names])
 
     return inputs.mapInArrow(read, schema)
@@ -107,13 +111,18 @@ def xml_document_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
     return inputs.without([values["field"]]).renewed(_columns(values))
 
 
-def read_records(text: str | None, wanted: MarkupFields) -> list[list[str | None]]:
+def most_records(beside_bytes: int) -> int:
+    """How many records a document may have, by the bytes that each copies of what else its event has."""
+    return RESULT_BYTES.most // (_RECORD_BYTES + beside_bytes)
+
+
+def read_records(text: str | None, wanted: MarkupFields, *, most: int = 1_000_000) -> list[list[str | None]]:
     """The values of each record in a document, in its order.
 
     Without a record's path there is one for the document, its values null where the text cannot be read; with one,
-    text that cannot be read has none.
+    text that cannot be read, or has more than ``most``, has none.
     """
-    reader = _Reader(wanted)
+    reader = _Reader(wanted, most)
     try:
         if text is None:
             raise _Refused
@@ -126,9 +135,9 @@ def read_records(text: str | None, wanted: MarkupFields) -> list[list[str | None
 class _Reader:
     """Follows the parser through a document; paths are told below the record, outside of one below the root."""
 
-    def __init__(self, wanted: MarkupFields) -> None:
+    def __init__(self, wanted: MarkupFields, most: int = 1_000_000) -> None:
         self.records: list[list[str | None]] = []
-        self._wanted = wanted
+        self._wanted, self._most = wanted, max(1, most)
         self._outside: list[str] = []  # paths of the open elements up to the record
         self._inside: list[str] = []  # paths of those within it
         self._record: list[str | None] | None = None
@@ -154,6 +163,8 @@ class _Reader:
                 if len(self._outside) > DEEPEST:
                     raise _Refused
                 return
+            if len(self.records) >= self._most:
+                raise _Refused
             self._record = [None] * self._wanted.count
             self.records.append(self._record)
             path = ""

@@ -6,8 +6,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
+
+from scheduler.model.bounds import CLUSTER_SERVERS
 
 from .config import InvalidConfig
 from .outbound import leads_here
@@ -67,20 +69,25 @@ class ClusterMember(Protocol):
 
 
 def require_members(
-    servers: Iterable[ClusterMember], *, usual_port: int, writes: bool = False, within_s: float = 5.0
+    servers: Collection[ClusterMember], *, usual_port: int, writes: bool = False, within_s: float = 5.0
 ) -> None:
-    """Raise ``InvalidConfig`` where a cluster that may be reached says that one of its servers is this machine.
+    """Raise ``InvalidConfig`` where a cluster that may be reached says that one of its servers is this machine, or that
+    it has very many: a client has a thread for each.
 
     Its servers may be others than those that the operator named, for a cluster says which it has; but none of them may
     be this machine, or link-local, unless the operator named it, by whichever name of this machine's.
 
     Parameters
     ----------
-    servers : iterable of ClusterMember
+    servers : collection of ClusterMember
         As the cluster says them.
     within_s : float, optional
         Seconds for a name to be resolved.
     """
+    if len(servers) > CLUSTER_SERVERS.most:
+        raise InvalidConfig(
+            f"The cluster says that it has {len(servers):,} servers, more than {CLUSTER_SERVERS.most}.",
+            remedy="Name servers of a cluster that you trust.")
     allowed = allowed_hosts(writes=writes)
     for server in servers:
         host, port = server.host.lower(), server.port

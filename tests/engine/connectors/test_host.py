@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ import redis
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
+from workers.engine.agents.atomic_files import write_atomically
+from workers.engine.agents.blame import Suspicion
 from workers.engine.agents.node_store import NodeStore
 from workers.engine.channels import keys
 from workers.engine.channels.channel_registry import Channels
@@ -19,6 +22,8 @@ from workers.engine.connectors import connector_host as host_module
 from workers.engine.connectors.connector_host import ConnectorHost
 from workers.engine.connectors.contract import Message, Opening, Polled
 from workers.engine.connectors.intake import IntakeStore
+from workers.engine.retried import now_ms
+from workers.engine.sinks.sink_store import SinkStore
 from workers.engine.worker_settings import Settings
 
 from .playing import fragment_of, until
@@ -30,6 +35,8 @@ EVENTS = (
     Parameter("keep_dead", "integer", "", default=10))
 TYPES = TaskTypes((
     TaskType("counter", "source", "", f"{HERE}:any", connector=f"{HERE}:open_counter", parameters=EVENTS),
+    TaskType("writer", "sink", "", f"{HERE}:any", writer="no.such.package:open_it", parameters=(
+        Parameter("keep_events", "integer", "", default=10), Parameter("keep_refused", "integer", "", default=10))),
     TaskType("gone", "source", "", f"{HERE}:any", connector="no.such.package:open_it", parameters=EVENTS),
 ))
 
@@ -105,6 +112,26 @@ def test_a_source_that_cannot_begin_takes_no_other_with_it(hosted: Hosted) -> No
     hosted.want(fragment_of(Task("b", "counter"), "f1-1"))
     hosted.turn()
     assert hosted.state("a") is None and hosted.state("b") == "running"
+
+
+@pytest.mark.parametrize("is_wanted", [True, False])
+def test_a_sink_that_ended_its_host_is_not_begun_and_says_so(
+    broker: redis.Redis, broker_url: str, tmp_path: Path, is_wanted: bool
+) -> None:
+    """What of one is left that nobody wants any more is given up."""
+    store, ended = SinkStore(broker), Suspicion((), {"f1-0.0": 2}, frozenset({"f1-0.0"}), now_ms(), "It crashed.")
+    write_atomically(NodeStore(tmp_path, "n1").folder / "connectors.suspects", json.dumps(ended.document()))
+    store.open("f1-0.0", node="n1", life="", task={"id": "w", "type": "writer", "config": {}})
+    hosted = Hosted(broker_url, tmp_path)
+    hosted.want(fragment_of(Task("b", "counter"), "f1-1"), *[fragment_of(Task("w", "writer"))] * is_wanted)
+    hosted.until(lambda: hosted.state("b") == "running")
+    sinks = hosted.told["sinks"]
+    hosted.host.stop()
+    hosted.host.run()
+    if is_wanted:
+        assert sinks["w"]["state"] == "retrying" and "2 times, alone. It crashed." in sinks["w"]["error"]
+        assert sinks["w"]["channel"] == "f1-0.0" and sinks["w"]["retry_at_ms"] > now_ms()
+    assert (list(store.left("n1")), list(sinks)) == ((["f1-0.0"], ["w"]) if is_wanted else ([], []))
 
 
 def test_a_channel_that_the_broker_lost_is_opened_again_for_its_reader(hosted: Hosted, broker: redis.Redis) -> None:

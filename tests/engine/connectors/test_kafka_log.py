@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from scheduler.model.bounds import CLUSTER_BYTES
 from workers.engine.connectors.contract import Opening
 from workers.engine.connectors.formats import decode, layout_of
 from workers.engine.connectors.kafka_source import open_kafka
@@ -93,9 +94,6 @@ class PlayedConsumer:
         self._places: dict[int, int] = {}
         self._told: dict[int, int] = {}
 
-    def list_topics(self, *_: Any, timeout: float) -> Topic:
-        return self.topic
-
     def get_watermark_offsets(self, part: Any, *, timeout: float) -> tuple[int, int]:
         return self.topic.low.get(part.partition, 0), len(self.topic.partitions[part.partition])
 
@@ -130,7 +128,10 @@ class PlayedAdmin:
     """What tells the ids of topics, where the cluster has any; else it does not answer."""
 
     def __init__(self, options: dict[str, Any]) -> None:
-        assert "group.id" not in options
+        assert "group.id" not in options and options["receive.message.max.bytes"] == CLUSTER_BYTES.most
+
+    def list_topics(self, *_: Any, timeout: float) -> Topic:
+        return PlayedConsumer.topic
 
     def describe_topics(self, topics: Any, *, request_timeout: float) -> dict[str, Future]:
         answers: dict[str, Future] = {name: Future() for name in topics.topic_names}

@@ -118,9 +118,9 @@ class TwoNodes:
     def kill(self, node: str) -> None:
         """Its threads end as they are: what they would have noted is not noted."""
         host = self.hosts.pop(node)
-        for runner in (*host._runners.values(), *host._sinks._runners.values()):
+        for runner in (*host._runners.values(), *host._sinks.runners.values()):
             runner.stop()
-        for runner in (*host._runners.values(), *host._sinks._runners.values()):
+        for runner in (*host._runners.values(), *host._sinks.runners.values()):
             assert runner.join(10)
         self.start(node)
 

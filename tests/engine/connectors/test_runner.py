@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from workers.engine import retried
-from workers.engine.connectors.contract import Message, Polled
+from workers.engine.connectors.contract import Message, Polled, SourceRefused
 from workers.engine.connectors.formats import MessageLayout
 from workers.engine.connectors.source_runner import HostedSource, Runner
 
@@ -51,10 +51,13 @@ class Panic(BaseException):
     """What a library in Rust raises where it panics."""
 
 
-@pytest.mark.parametrize("error", [Panic("it broke"), ValueError("it broke")])
+@pytest.mark.parametrize(("error", "words"), [
+    (Panic("it broke"), "Panic: it broke"), (ValueError("it broke"), "ValueError: it broke"),
+    (SourceRefused("columns " * 1_000_000), ("columns " * 1_000_000)[:retried.MOST_WORDS])])
 def test_whatever_ends_a_source_it_is_told_and_tried_again(
-    monkeypatch: pytest.MonkeyPatch, error: BaseException
+    monkeypatch: pytest.MonkeyPatch, error: BaseException, words: str
 ) -> None:
+    """In a line that an agent takes: a longer one is none, of no source of the node."""
     monkeypatch.setattr(retried.backoff, "delay_ms", lambda _: 0)
     runner = Runner(HostedSource("t", MessageLayout(), 0, None, dict), Store(), token=1)
     failures = iter([error, error])
@@ -67,5 +70,4 @@ def test_whatever_ends_a_source_it_is_told_and_tried_again(
     monkeypatch.setattr(runner, "_serve", serve)
     runner._run()
     report = runner.report()
-    assert (report.state, report.restarts, report.error) == (
-        retried.RETRYING, 2, f"{type(error).__name__}: it broke")
+    assert (report.state, report.restarts, report.error) == (retried.RETRYING, 2, words)

@@ -48,7 +48,7 @@ from .intake import IntakeStore
 from .memory_watch import most_bytes, watch_memory
 from .source_runner import HostedSource, Runner, words_of
 from .source_selection import WantedSource, wanted_sources
-from .source_suspects import SourceSuspects
+from .source_suspects import Hosted, SourceSuspects
 
 TICK_S = 0.25
 QUIET_TICK_S = 1.0  # where nothing is left to do: a poke wakes it
@@ -74,7 +74,7 @@ class ConnectorHost:
         self._left: dict[str, int] = {}  # what is in the broker of sources that nobody wants, by task: since when
         self._swept_version = 0
         self._awaited: dict[str, ConnectorReport] = {}  # sources that another node is to let go, by task
-        self._sinks = Sinks(settings, self._broker, types, self._on_event, passing=self._passing)
+        self._sinks = Sinks(settings, self._broker, types, self._on_event, passing=self._passing, on_begin=self._note)
         self._registered: dict[str, frozenset[str]] = {}
         self._unready: dict[str, ConnectorReport] = {}  # sources that could not begin, by task
         self._closed: set[str] = set()  # sources whose channel is gone
@@ -94,7 +94,11 @@ class ConnectorHost:
     def note_end(self, taken_bytes: int) -> None:
         """Leave word that it ends, for it has taken so much memory."""
         self._log.error("more memory was taken than may be", megabytes=taken_bytes >> 20)
-        self._suspects.note_end(self._runners, taken_bytes=taken_bytes)
+        self._suspects.note_end(taken_bytes=taken_bytes)
+
+    def note_crashes(self) -> None:
+        """Leave word where it crashes, for the next one."""
+        self._suspects.note_crashes()
 
     def poke(self) -> None:
         """Look at the desired state now."""
@@ -129,7 +133,9 @@ class ConnectorHost:
         phases = {task: self._passing.phase_of(source.passed) for task, source in wanted.items()}
         active = {
             task: source for task, source in wanted.items() if source.readers or phases[task] is Phase.KEEP}
-        self._held = self._suspects.held(active, self._runners)
+        sinks = self._sinks.wanted(desired)
+        held = self._suspects.held((*self._sinks.names(sinks), *active), self._working)
+        self._held = {task: report for task, report in held.items() if task in active}
         for task in self._runners.keys() - active.keys():
             self._end(task, for_good=task not in wanted)
         overtaken = {task for task, runner in self._runners.items() if runner.is_overtaken}
@@ -148,7 +154,14 @@ class ConnectorHost:
                 self._passing.record_let_go(source.passed.heirs)
         for task, source in active.items():
             is_settled = self._look_at(task, source, phases[task]) and is_settled
-        return self._sinks.turn(desired) and is_settled
+        return self._sinks.turn(desired, sinks, held=held) and is_settled
+
+    @property
+    def _working(self) -> dict[str, Hosted]:
+        return {**self._sinks.runners, **self._runners}
+
+    def _note(self) -> None:
+        self._suspects.note_work(self._working)
 
     def _look_at(self, task: str, source: WantedSource, phase: Phase) -> bool:
         """Begin a source, or see to its readers. One that cannot even begin, by its config or its package, takes no
@@ -196,6 +209,7 @@ class ConnectorHost:
         self._register(task, source)
         runner = Runner(prepared, self._store, token=token, on_event=self._on_event)
         self._runners[task] = runner
+        self._note()
         runner.start()
         return task in self._registered
 
@@ -311,6 +325,7 @@ def main() -> None:
     host = ConnectorHost(settings, tell=tell, types=task_types())
     for signum in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(signum, lambda *_: host.stop())
+    host.note_crashes()
     watch_memory(most_bytes(settings.connector_memory_mb), host.note_end)
     requested = RequestedSecrets(tell)
     open_by(requested)

@@ -36,7 +36,7 @@ from .contract import (
     SourceRefused,
 )
 from .formats import SAMPLE_BYTES, UnreadableMessage
-from .kafka_options import client_options, headers_text, server_options, start_ms, time_ms
+from .kafka_options import asking_options, client_options, headers_text, start_ms, time_ms
 from .unreadable_batches import UnreadableBatches
 
 TIMEOUT_S = 10.0  # of a question to the cluster
@@ -91,8 +91,9 @@ class KafkaReader:
         self._unreadable = (errors._BAD_COMPRESSION, errors._BAD_MSG)  # of a batch that comes so each time
         self._batches, self._is_elsewhere = UnreadableBatches(), False  # whether the client is to read at other places
         try:
+            self._admin = confluent_kafka.admin.AdminClient(asking_options(opening))
+            self._partitions(self._topics[0])  # of a cluster that leads astray there is no consumer, which would follow
             self._consumer = confluent_kafka.Consumer(client_options(opening, self._on_error))
-            self._admin = confluent_kafka.admin.AdminClient(server_options(opening))
         except confluent_kafka.KafkaException as error:
             raise SourceRefused(
                 f"The config does not work: {error.args[0].str()}.",
@@ -103,7 +104,7 @@ class KafkaReader:
             self._offsets = self._begin(opening.position, anew)
             self._assign()
         except BaseException:
-            self._consumer.close()
+            self.close(for_good=False)
             raise
         self._look_at_s = time.monotonic() + LOOK_S
 
@@ -189,7 +190,7 @@ class KafkaReader:
         """What the config includes beside the content."""
         extras = {
             "kafka_key": message.key, "kafka_topic": message.topic, "kafka_partition": message.partition,
-            "kafka_offset": message.offset, "kafka_headers": lambda: headers_text(message.headers()),
+            "kafka_offset": message.offset, "kafka_headers": lambda: headers_text(message),
             "kafka_time": lambda: time_ms(message)}
         return {name: extras[name]() for name in self._config["include"]}
 
@@ -208,6 +209,7 @@ class KafkaReader:
 
     def close(self, *, for_good: bool) -> None:
         self._consumer.close()
+        del self._admin  # its threads end now: the consumer knows this reader, so that neither would go by itself
         if self._registry is not None:
             self._registry.close()
 
@@ -242,7 +244,7 @@ class KafkaReader:
         return beginnings
 
     def _partitions(self, topic: str) -> list[int]:
-        cluster = self._ask(lambda: self._consumer.list_topics(topic, timeout=self.timeout_s))
+        cluster = self._ask(lambda: self._admin.list_topics(topic, timeout=self.timeout_s))
         require_members(cluster.brokers.values(), usual_port=USUAL_PORT)
         metadata = cluster.topics.get(topic)
         if metadata is None or metadata.error is not None or not metadata.partitions:
@@ -255,8 +257,7 @@ class KafkaReader:
     def _look_for_partitions(self) -> None:
         self._look_at_s = time.monotonic() + LOOK_S
         before = self.position()["offsets"]
-        after = self._begin({"offsets": before})
-        if after != before:
+        if (after := self._begin({"offsets": before})) != before:
             self._offsets = after
             self._assign()
         self._ask_ids()
@@ -346,11 +347,10 @@ class KafkaReader:
             return question()
         except self._kafka.KafkaException as error:
             cause = error.args[0]
-            if cause.code() in (self._kafka.KafkaError._TRANSPORT, self._kafka.KafkaError._TIMED_OUT,
-                                self._kafka.KafkaError._ALL_BROKERS_DOWN, self._kafka.KafkaError._RESOLVE):
-                raise SourceAway(
-                    f"No Kafka server answers: {self._away or cause.str()}.", remedy="It is tried again by itself."
-                ) from None
+            codes = self._kafka.KafkaError
+            if cause.code() in (codes._TRANSPORT, codes._TIMED_OUT, codes._ALL_BROKERS_DOWN, codes._RESOLVE):
+                raise SourceAway(f"No Kafka server answers: {self._away or cause.str()}.",
+                                 remedy="It is tried again by itself.") from None
             raise SourceRefused(f"Kafka refuses: {cause.str()}.", remedy="See to the config.") from None
 
     def _on_error(self, error: Any) -> None:

@@ -20,6 +20,7 @@ import pyarrow as pa
 from scheduler.contracts.looks import DONE, FAILED, LOOKING, ColumnProposal, LookOrder, LookState, Unread
 from scheduler.model.errors import WeirError
 from scheduler.model.task_types import TaskType, TaskTypes
+from workers.engine.retried import MOST_WORDS
 from workers.engine.sealed_secrets import redacted
 from workers.library.columns import typed_columns
 from workers.library.config import settings as with_defaults
@@ -179,4 +180,5 @@ def _failed(error: Exception, unread: tuple[Unread, ...]) -> LookState:
         return LookState(FAILED, "look_failed", words_of(error), "See to the config of the source.", unread)
     parts = [part for part in error.remedy.rstrip(".").split("; ") if part.lower() != AGAIN]
     remedy = f"{'; '.join(parts)}." if parts and parts[0] else "Look again when it answers."
-    return LookState(FAILED, error.code, redacted(error.message), redacted(remedy), unread)
+    return LookState(
+        FAILED, error.code, redacted(error.message)[:MOST_WORDS], redacted(remedy)[:MOST_WORDS], unread)

@@ -1,49 +1,97 @@
-"""Which source ends the connector host that it shares with others: suspects start alone, as queries do (``blame``).
+"""Which source or sink ends the connector host that it shares with others: suspects start alone, as queries do
+(``blame``).
 
+    <data-dir>/nodes/<node>/connectors.working    what the host reads and writes now
     <data-dir>/nodes/<node>/connectors.ended      the host took more memory than it may; written as it ended
-    <data-dir>/nodes/<node>/connectors.suspects   what follows for its sources
+    <data-dir>/nodes/<node>/connectors.crashed    where it crashed, in a library in C say; written as it ended
+    <data-dir>/nodes/<node>/connectors.suspects   what follows for sources and sinks
 
-All that were read then are suspects, and one by one they have their turn, until they have given something or have
-nothing to give. Who ends the host twice alone is left alone for a while.
+All that it worked at then are suspects, and one by one they have their turn, until they have given something or have
+nothing to give. Who ends the host twice alone is left alone for a while. Sinks have their turn first: what a sink could
+not write waits in its channel, whether a source is read or not.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import json
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from scheduler.contracts.reports import ConnectorReport
+from scheduler.contracts.reports import ConnectorReport, SinkReport
 from workers.engine.agents.agent_logs import logger
 from workers.engine.agents.atomic_files import write_atomically
 from workers.engine.agents.blame import DEATHS, IDLE_MS, TURN_MS, Death, Suspicion
 from workers.engine.retried import RETRYING, RUNNING, STARTING
 
-from .source_runner import Runner
-
 Record = TypeVar("Record")
-LEFT_ALONE_MS = 900_000  # for so long a source is not read that ended its host twice
+LEFT_ALONE_MS = 900_000  # for so long a source or sink rests that ended its host twice
+_SHOWN = 4_000  # characters of where it crashed that are logged
+TOO_LARGE = (
+    "It had {:,} MB of memory then: what this task is sent becomes too large when it is unpacked. Delete that at the "
+    "other system, send it in smaller parts, or give the node more (WEIR_CONNECTOR_MEMORY_MB).")
+CRASHED = (
+    "It crashed at what the other system says. See whether that is the one that is meant, and what is newest there; "
+    "the log of the node's connectors says where it crashed.")
+
+
+class Hosted(Protocol):
+    """A source or sink at work."""
+
+    has_given: bool
+
+    def report(self) -> ConnectorReport | SinkReport: ...
 
 
 class SourceSuspects:
-    """Holds sources of a node back, by what its connector hosts died of."""
+    """Holds sources and sinks of a node back, by what its connector hosts died of."""
 
     def __init__(self, folder: Path, *, clock_ms: Callable[[], int]) -> None:
         self._clock_ms = clock_ms
         self._ended, self._path = folder / "connectors.ended", folder / "connectors.suspects"
+        self._crashed, self._working_path = folder / "connectors.crashed", folder / "connectors.working"
+        self._working: tuple[str, ...] = ()
         self._turn: tuple[str, int] | None = None  # whose it is, and since when (ms)
         self._now = self._stored = _read(self._path, Suspicion.of) or Suspicion()
-        if (death := _read(self._ended, _death_of)) is not None:
-            self._keep(self._now.after(death, batching=()))
+        deaths = [death for death in (_read(self._ended, _death_of), self._crash()) if death is not None]
+        if deaths:  # the newer one: the other was looked at before
+            self._keep(self._now.after(max(deaths, key=lambda death: death.at_ms), batching=()))
 
-    def note_end(self, reading: Collection[str], *, taken_bytes: int) -> None:
-        """Leave word that this host ends for its memory, with the sources that it reads."""
+    def note_crashes(self) -> None:
+        """Have Python write down where this process crashes."""
+        self._file = self._crashed.open("w")
+        faulthandler.enable(self._file)
+
+    def note_work(self, names: Collection[str]) -> None:
+        """What this host is at; before it begins, for it may end it at once."""
+        if (working := tuple(names)) != self._working:
+            self._working = working
+            with suppress(OSError):  # a full disk stops nobody
+                write_atomically(self._working_path, json.dumps(working))
+
+    def note_end(self, *, taken_bytes: int) -> None:
+        """Leave word that this host ends for its memory, with what it reads and writes."""
         write_atomically(self._ended, json.dumps({
-            "at_ms": self._clock_ms(), "sources": sorted(reading), "taken_mb": taken_bytes >> 20}))
+            "at_ms": self._clock_ms(), "sources": self._working, "taken_mb": taken_bytes >> 20}))
 
-    def held(self, wanted: Collection[str], runners: Mapping[str, Runner]) -> dict[str, ConnectorReport]:
-        """The sources that are not to be read now, each with what is told of it."""
+    def _crash(self) -> Death | None:
+        """That of the host before this one, where it crashed."""
+        try:
+            with self._crashed.open(errors="replace") as file:
+                where, at_ms = file.read(_SHOWN), int(self._crashed.stat().st_mtime * 1000)
+        except OSError:
+            return None
+        working = _read(self._working_path, _names) if where else None
+        if not working:
+            return None
+        logger().error("sources and sinks ended by a crash", where=where)
+        return Death(at_ms, working, working, CRASHED)
+
+    def held(self, wanted: Collection[str], runners: Mapping[str, Hosted]) -> dict[str, ConnectorReport]:
+        """The sources and sinks that are not to begin now, each with what is told of it."""
+        self.note_work(runners)
         now_ms, now = self._clock_ms(), self._now.only(wanted)
         if now.given_up and now_ms - now.at_ms >= LEFT_ALONE_MS:
             for source in sorted(now.given_up):
@@ -55,7 +103,7 @@ class SourceSuspects:
             RETRYING, now.at_ms, error=_in_words(now.why), retry_at_ms=now.at_ms + LEFT_ALONE_MS,
             restarts=now.deaths.get(source, 0)) for source in now.given_up}
 
-    def _after_turn(self, now: Suspicion, runners: Mapping[str, Runner], now_ms: int) -> Suspicion:
+    def _after_turn(self, now: Suspicion, runners: Mapping[str, Hosted], now_ms: int) -> Suspicion:
         if not now.suspects:
             return now
         source = now.suspects[0]
@@ -79,22 +127,25 @@ class SourceSuspects:
         if suspicion != self._stored:
             self._stored = suspicion
             write_atomically(self._path, json.dumps(suspicion.document()))
-            logger().warning("sources are suspected of their host's end", **suspicion.document())
+            logger().warning("sources and sinks are suspected of their host's end", **suspicion.document())
 
 
 def _in_words(why: str) -> str:
     return (
-        f"This source ended the process that reads the node's sources {DEATHS} times, alone. {why} It is read again "
-        f"after {LEFT_ALONE_MS // 60_000} minutes. What it is sent becomes too large when it is unpacked: delete that "
-        "at the source, send it in smaller parts, or give the node more (WEIR_CONNECTOR_MEMORY_MB).")
+        f"This task ended the process that reads and writes for its node {DEATHS} times, alone. {why} It is tried "
+        f"again after {LEFT_ALONE_MS // 60_000} minutes.")
+
+
+def _names(document: list[Any]) -> tuple[str, ...]:
+    return tuple(map(str, document))
 
 
 def _death_of(document: Mapping[str, Any]) -> Death:
-    sources = tuple(document["sources"])
-    return Death(document["at_ms"], sources, sources, f"It had {document['taken_mb']:,} MB of memory then.")
+    sources = _names(document["sources"])
+    return Death(document["at_ms"], sources, sources, TOO_LARGE.format(document["taken_mb"]))
 
 
-def _read(path: Path, read: Callable[[Mapping[str, Any]], Record]) -> Record | None:
+def _read(path: Path, read: Callable[[Any], Record]) -> Record | None:
     """What stands in a file; None where it is not there, or is none of what is written there."""
     try:
         return read(json.loads(path.read_text()))

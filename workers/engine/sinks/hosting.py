@@ -19,11 +19,13 @@ from typing import Any
 import redis
 
 from scheduler.contracts.desired import DesiredState
+from scheduler.contracts.reports import ConnectorReport, SinkReport
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
 from workers.engine.agents.supervising.usage_attribution import Rates
 from workers.engine.connector_leases import HELD_MS
 from workers.engine.passing import PassingRecords, Phase
+from workers.engine.retried import STARTING
 from workers.engine.sealed_secrets import opened
 from workers.engine.worker_settings import Settings
 from workers.library.config import settings as with_defaults
@@ -50,17 +52,21 @@ class Sinks:
         Takes a kind and facts.
     passing : PassingRecords
         What the node knows of what passes between it and others.
+    on_begin : callable
+        Is called before a sink begins, which is in ``runners`` then.
     """
 
     def __init__(
         self, settings: Settings, broker: redis.Redis, types: Mapping[str, TaskType], on_event: Callable[..., None],
-        *, passing: PassingRecords,
+        *, passing: PassingRecords, on_begin: Callable[[], None],
     ) -> None:
+        self._on_begin = on_begin
         self._settings, self._types, self._on_event = settings, types, on_event
         self._store, self._passing = SinkStore(broker), passing
         self._awaited: dict[str, int] = {}  # since when (ms) another node is to let go, by channel
         self._lives = Lives(settings.data_dir / "nodes" / settings.node / "sinks.json")
-        self._runners: dict[str, SinkRunner] = {}  # by channel
+        self.runners: dict[str, SinkRunner] = {}  # by channel
+        self._held: dict[str, tuple[str, SinkReport]] = {}  # tasks that are not to be written now, by channel
         self._unwanted: dict[str, int] = {}  # since when (ms), by channel
         self._is_swept = False
         self._rates = Rates()
@@ -68,11 +74,23 @@ class Sinks:
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to write, and nothing to clear up."""
-        return not (self._runners or self._awaited)
+        return not (self.runners or self._awaited or self._held)
 
-    def turn(self, desired: DesiredState) -> bool:
-        """One look; True where nothing is left to do for what is wanted now."""
-        wanted = wanted_sinks(desired, self._types, let_go=self._passing.let_go())
+    def wanted(self, desired: DesiredState) -> dict[str, WantedSink]:
+        """The sinks that are to be written, by channel."""
+        return wanted_sinks(desired, self._types, let_go=self._passing.let_go())
+
+    def names(self, wanted: Mapping[str, WantedSink]) -> list[str]:
+        """Channels of those that are wanted, of those that still write, and of those that another host has left."""
+        left = () if self._is_swept else self._store.left(self._settings.node)
+        return [*dict.fromkeys((*wanted, *self.runners, *left))]
+
+    def turn(
+        self, desired: DesiredState, wanted: Mapping[str, WantedSink], *, held: Mapping[str, ConnectorReport]
+    ) -> bool:
+        """One look; True where nothing is left to do for what is wanted now. Those that are held do not begin."""
+        self._held = {
+            channel: (sink.task.id, _sink_report(held[channel])) for channel, sink in wanted.items() if channel in held}
         phases = {channel: self._passing.phase_of(sink.passed) for channel, sink in wanted.items()}
         for channel in self._awaited.keys() - wanted.keys():
             del self._awaited[channel]
@@ -80,15 +98,16 @@ class Sinks:
             self._unwanted.pop(channel, None)
             if phases[channel] is Phase.GIVE:
                 self._let_go(sink)
-            elif channel not in self._runners:
-                self._await(sink, phases[channel])
+            elif channel not in self.runners:
+                if channel not in held:
+                    self._await(sink, phases[channel])
             elif phases[channel] is Phase.KEEP and self._store.holding.holder(channel) != self._settings.node:
                 self._end_runner(channel)
             else:
-                self._runners[channel].drain(False)
+                self.runners[channel].drain(False)
         if not self._is_swept and desired.version:
-            self._sweep(wanted)
-        for channel in self._runners.keys() - wanted.keys():
+            self._sweep(wanted, held)
+        for channel in self.runners.keys() - wanted.keys():
             self._end(channel)
         return not (self._unwanted or self._awaited or {Phase.KEEP, Phase.GIVE} & set(phases.values()))
 
@@ -96,30 +115,35 @@ class Sinks:
         """How sinks stand, by running task."""
         now_ms, reports = _now_ms(), {}
         standings = {}
+        shown = self._shown()
         with suppress(redis.RedisError):
-            standings = {channel: self._store.standing(channel) for channel in self._runners}
+            standings = {channel: self._store.standing(channel) for channel in shown}
         self._rates.take({channel: standing.events for channel, standing in standings.items()}, at_ms=now_ms)
-        for channel, runner in self._runners.items():
+        for channel, (task, report) in shown.items():
             standing = standings.get(channel)
-            reports[runner.sink.task] = {
-                **asdict(runner.report()), "channel": channel, "rate_per_s": self._rates.per_s(channel),
+            reports[task] = {
+                **asdict(report), "channel": channel, "rate_per_s": self._rates.per_s(channel),
                 **({name: value for name, value in asdict(standing).items() if name != "position"}
                    if standing else {})}
         return reports
 
     def shape(self) -> Any:
         """What of the reports is news."""
-        reports = {channel: runner.report() for channel, runner in self._runners.items()}
-        return {channel: (report.state, report.error, report.restarts) for channel, report in reports.items()}
+        return {channel: (report.state, report.error, report.restarts)
+                for channel, (_, report) in self._shown().items()}
+
+    def _shown(self) -> dict[str, tuple[str, SinkReport]]:
+        """Task and report of each, by channel."""
+        return self._held | {channel: (runner.sink.task, runner.report()) for channel, runner in self.runners.items()}
 
     def stop(self) -> None:
         """End all between two batches."""
-        for runner in self._runners.values():
+        for runner in self.runners.values():
             runner.stop()
 
     def join(self, deadline: float) -> None:
         """Wait for all to end."""
-        for runner in self._runners.values():
+        for runner in self.runners.values():
             runner.join(max(0.0, deadline - time.monotonic()))
 
     # -- beginning and ending ------------------------------------------------------------------------------------------
@@ -148,7 +172,8 @@ class Sinks:
             open=partial(_open, task_type), folder=self._settings.data_dir / "tables",
             config=lambda: opened(config, redis_url=self._settings.redis_url, data_dir=self._settings.data_dir))
         runner = SinkRunner(sink, self._store, on_event=self._on_event)
-        self._runners[channel] = runner
+        self.runners[channel] = runner
+        self._on_begin()
         runner.start()
         return True
 
@@ -161,18 +186,18 @@ class Sinks:
 
     def _end_runner(self, channel: str) -> bool:
         """End it between two batches; whether it has."""
-        runner = self._runners.get(channel)
+        runner = self.runners.get(channel)
         if runner is None:
             return True
         runner.stop()
         if runner.join(0):
-            del self._runners[channel]
+            del self.runners[channel]
             return True
         return False
 
     def _end(self, channel: str) -> None:
         """Let a sink write what waits, then let it go."""
-        runner, now_ms = self._runners[channel], _now_ms()
+        runner, now_ms = self.runners[channel], _now_ms()
         since_ms = self._unwanted.setdefault(channel, now_ms)
         runner.drain(True)
         if now_ms - since_ms >= (QUIET_MS if runner.is_empty else DRAIN_MS):
@@ -180,17 +205,21 @@ class Sinks:
             if runner.join(0):
                 self._store.leave(channel, node=self._settings.node)
                 self._lives.forget(channel)
-                del self._runners[channel], self._unwanted[channel]
+                del self.runners[channel], self._unwanted[channel]
 
-    def _sweep(self, wanted: Mapping[str, WantedSink]) -> None:
-        """Once: what a host has left that was killed while it wrote what nobody wants any more."""
+    def _sweep(self, wanted: Mapping[str, WantedSink], held: Mapping[str, ConnectorReport]) -> None:
+        """Once: what a host has left that was killed while it wrote what nobody wants any more. Who ended that host is
+        given up."""
+        self._is_swept = True
         for channel, task in self._store.left(self._settings.node).items():
-            if channel in wanted or channel in self._runners:
+            if channel in wanted or channel in self.runners:
                 continue
-            is_known = task.get("type") in self._types
+            if channel in held and held[channel].state == STARTING:  # its turn comes
+                self._is_swept = False
+                continue
+            is_known = task.get("type") in self._types and channel not in held
             if not is_known or not self._begin(WantedSink(Task(**task), channel)):
                 self._store.leave(channel, node=self._settings.node)
-        self._is_swept = True
 
 
 class Lives:
@@ -231,6 +260,10 @@ class Lives:
 def _open(task_type: TaskType, opening: Any) -> Any:
     module, _, function = (task_type.writer or "").partition(":")
     return getattr(import_module(module), function)(opening)
+
+
+def _sink_report(held: ConnectorReport) -> SinkReport:
+    return SinkReport(held.state, held.since_ms, held.error, held.retry_at_ms, held.restarts)
 
 
 def _now_ms() -> int:

@@ -16,6 +16,7 @@ from time import monotonic
 from typing import Any
 
 from scheduler.contracts.offsets import Offset
+from scheduler.model.bounds import CLUSTER_TOPICS
 from workers.library.arrow_types import values_of_column
 from workers.library.reach import require_allowed, require_members
 
@@ -46,11 +47,12 @@ class KafkaWriter:
         self._kafka, self._config = confluent_kafka, opening.config
         self._topic, self._key = opening.config["topic"], opening.config["key"]
         self._names = chosen(opening.columns, opening.config["columns"])
-        self._why = ""
+        self._why, self._producer = "", None
         self.batching = Batching()
         options = client_options(opening, self._on_error)
         self._consumer = confluent_kafka.Consumer({
-            **options, "group.id": opening.sink, "enable.auto.commit": False, "isolation.level": "read_committed"})
+            **options, "group.id": opening.sink, "enable.auto.commit": False, "isolation.level": "read_committed",
+            "receive.message.max.bytes": CLUSTER_TOPICS.most, "fetch.max.bytes": 1 << 20})  # it reads no messages
         try:
             self._require_topic()
             self._producer = confluent_kafka.Producer({
@@ -60,7 +62,7 @@ class KafkaWriter:
             self._place = self._committed()
             self._committed_s = -KEEP_S  # how old that is, is not told
         except BaseException:
-            self._consumer.close()
+            self.close()
             raise
 
     def position(self) -> Offset | None:
@@ -89,6 +91,7 @@ class KafkaWriter:
     def close(self) -> None:
         with suppress(Exception):
             self._producer.purge()
+        self._producer = None  # its threads end now: it knows this writer, so that neither would go by itself
         self._consumer.close()
 
     # -- one batch -----------------------------------------------------------------------------------------------------

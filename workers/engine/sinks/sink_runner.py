@@ -49,6 +49,7 @@ class SinkRunner(Retried):
         self._store = store
         self._draining = False
         self.is_empty = False  # nothing waited when it looked last
+        self.has_given = False  # a batch to the other system
         self._pending: list[SpilledBlock] = []
         self._kept: list[KeptBlock] = []
         self._position = self._place = Offset("0-0")
@@ -177,6 +178,7 @@ class SinkRunner(Retried):
             refused.update(letter.row for letter in letters)
 
         writer.write(Batch(rows, after=self._position, until=blocks[-1].offset), refuse)
+        self.has_given = True
         del self._pending[:len(blocks)]
         self._position = blocks[-1].offset
         self._kept += [KeptBlock(block.offset, block.events, block.written_ms) for block in blocks]
