@@ -147,7 +147,7 @@ def test_recomputing_makes_a_new_plan_and_asks_anew(world: World):
 
 def test_only_stale_and_unplannable_proposals_are_recomputed(world: World):
     proposal = planned(world.carla, world.city, document("traffic"))
-    with pytest.raises(InvalidTransition):
+    with pytest.raises(InvalidTransition, match="is in review, and cannot become planning"):
         recompute_proposal(actor=world.carla, proposal_id=proposal.pk)
 
 
@@ -158,7 +158,7 @@ def test_a_rejection_needs_a_comment_and_ends_the_proposal(world: World):
     rejected = reject_proposal(actor=world.ana, proposal_id=proposal.pk, comment="Use the window of the others.")
     assert (rejected.status, rejected.dataflow.status) == (REJECTED, "rejected")
     assert selectors.live_proposal(viewer_of(world.vera), proposal.pk)["reviews"]["city"]["comment"]
-    with pytest.raises(InvalidTransition):
+    with pytest.raises(InvalidTransition, match="This proposal is rejected: it cannot be approved"):
         approve(proposal, world.abe)
 
 
