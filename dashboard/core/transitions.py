@@ -34,7 +34,7 @@ class Transitions:
         """Raise ``InvalidTransition`` unless the table has this move."""
         if not self.allows(before, after):
             raise InvalidTransition(
-                f"This {self.subject} is {words(before)}, and cannot become {words(after)}.",
+                f"This {self.subject} is {words(before)}: it cannot change to {words(after)}.",
                 remedy="Reload the page: it may have changed meanwhile.",
                 subject=self.subject, before=before, after=after,
             )
