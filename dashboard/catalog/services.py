@@ -12,6 +12,7 @@ from dashboard.catalog.dataflow_states import move_dataflow
 from dashboard.catalog.lifecycle import AT_REST, SUBMITTED
 from dashboard.catalog.models import DataflowRecord, DataflowVersion
 from dashboard.catalog.permissions import dataflow_for
+from dashboard.core.state_words import words
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.services import InvalidValue
@@ -182,7 +183,7 @@ def _require_tasks(record: DataflowRecord, *, more: int) -> None:
 def _renew(record: DataflowRecord, dataflow: Dataflow) -> DataflowRecord:
     if record.status not in AT_REST:
         raise NameTaken(
-            f"{record.team.name} has a dataflow {record.name!r} that is {record.status}.",
+            f"{record.team.name} has a dataflow {record.name!r} that is {words(record.status)}.",
             remedy="Propose it as a new version of that one, give it another name, or remove the other first.",
             name=record.name, dataflow=str(record.pk), status=record.status,
         )

@@ -16,6 +16,7 @@ from dashboard.approvals.lifecycle import COMPUTING, PENDING
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import approve_proposal, prepare_proposal, submit_dataflow
 from dashboard.catalog.models import DataflowRecord
+from dashboard.core.state_words import words
 from dashboard.operations.services import register_node
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.services import create_team, create_user, set_role
@@ -63,7 +64,7 @@ def make_workspace(*, logins: Path) -> list[str]:
     if team is not None and (not DataflowRecord.objects.exists() or _was_interrupted()):
         proposal = _run_first_sample(team)
         if proposal is not None:
-            lines.append(f"dataflow {proposal.dataflow.name}: {proposal.status}")
+            lines.append(f"dataflow {proposal.dataflow.name}: {words(proposal.status)}")
     return lines
 
 

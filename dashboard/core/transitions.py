@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from dashboard.core.state_words import words
 from scheduler.model.errors import InvalidTransition
 
 
@@ -32,9 +33,8 @@ class Transitions:
     def check(self, before: str, after: str) -> None:
         """Raise ``InvalidTransition`` unless the table has this move."""
         if not self.allows(before, after):
-            allowed = sorted(self.table.get(before, ()))
             raise InvalidTransition(
-                f"A {self.subject} that is {before} cannot become {after}.",
-                remedy=f"From {before} it can become {', '.join(allowed)}." if allowed else f"{before} is final.",
+                f"This {self.subject} is {words(before)}: it cannot change to {words(after)}.",
+                remedy="Reload the page: it may have changed meanwhile.",
                 subject=self.subject, before=before, after=after,
             )

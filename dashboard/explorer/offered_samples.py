@@ -18,6 +18,8 @@ from scheduler.model.dataflow import Dataflow
 from scheduler.model.secrets import secrets_of
 from scheduler.reuse.fingerprint import fingerprints
 
+CLEAREST = "urban_stats"  # where nothing is shared: readings that one understands, from several outputs
+
 
 @dataclass(frozen=True, slots=True)
 class OfferedSample:
@@ -33,12 +35,14 @@ class OfferedSample:
 
 
 def offered_samples(viewer: Viewer) -> list[OfferedSample]:
-    """All samples: first those with most tasks in the estate, then by name, at last what runs whole; in one query."""
+    """All samples: first those with most tasks in the estate, then `CLEAREST`, then by name, at last what runs whole;
+    in one query."""
     by_sample = _fingerprints()
     wanted = frozenset().union(*by_sample.values())
     running = frozenset(tasks_for(viewer).filter(pk__in=wanted).values_list("pk", flat=True))
     offered = [OfferedSample(sample, len(by_sample[sample.slug] & running)) for sample in catalog.samples()]
-    return sorted(offered, key=lambda each: (each.runs_whole, -each.in_estate, each.sample.name))
+    return sorted(offered, key=lambda each: (
+        each.runs_whole, -each.in_estate, each.sample.slug != CLEAREST, each.sample.name))
 
 
 @lru_cache(maxsize=1)

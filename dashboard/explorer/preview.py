@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
 from django.db.models import Count
 
 from dashboard import jobs
@@ -53,10 +54,10 @@ def preview_submission(
         ``counts``, how many there are; ``reused_ids``: task ids of the document; ``sources``: the dataflows that most
         is reused from (``id``, ``name``, ``team``, ``tasks``) and ``more_sources``; ``whole``: what all
         that executes it costs, as a figure; ``cores_added``, by how much that may be off (``cores_error``),
-        ``cores_saved``, ``money_saved`` and ``money_added`` per hour; ``basis``; ``notes``: what is to be known before;
-        ``taken``: the team's dataflow of this name that is in use, or None; ``change``: of a new version how many tasks
-        ``stays``, ``joins`` others', ``starts`` and ``stops``, else None; ``asked``: the teams that would be asked, and
-        what each demands.
+        ``cores_saved``, ``money_saved`` and ``money_added`` (``money_error``) per hour; ``basis``; ``notes``: what
+        is to be known before; ``taken``: the team's dataflow of this name that is in use, or None; ``change``: of a new
+        version how many tasks ``stays``, ``joins`` others', ``starts`` and ``stops``, else None; ``asked``: the teams
+        that would be asked, and what each demands.
     """
     dataflow = parse_document(text, format=format)
     estate = stored_estate()
@@ -76,7 +77,7 @@ def preview_submission(
         "whole": whole, "cores_added": price.cores_delta, "cores_error": price.cores_error,
         "cores_saved": max(0.0, whole.cores - price.cores_delta),
         "money_saved": max(0.0, whole.per_hour - price.money_per_hour_delta),
-        "money_added": price.money_per_hour_delta,
+        "money_added": price.money_per_hour_delta, "money_error": price.cores_error * settings.CORE_HOUR_PRICE,
         "basis": price.basis, "notes": list(plan.notes),
         "taken": None if changed else _taken(team, dataflow), "change": _change(plan),
         "asked": _asked(viewer, plan, team),

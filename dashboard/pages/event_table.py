@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
@@ -33,4 +34,8 @@ def _shown(column: str, value: Any) -> Any:
         return number_of(value)
     if column in MOMENTS and isinstance(value, int):
         return datetime.fromtimestamp(value / 1000, tz=UTC).strftime("%H:%M:%S.%f")[:-3]
+    if isinstance(value, datetime):
+        return str(value if value.tzinfo is None else value.astimezone(UTC).replace(tzinfo=None))
+    if isinstance(value, (date, Decimal)):
+        return str(value)
     return f"{value:.8g}" if isinstance(value, float) else value

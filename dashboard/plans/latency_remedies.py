@@ -20,13 +20,14 @@ from dashboard.plans.price_settings import prices_in_force, tariff
 from dashboard.teams.permissions import Viewer
 from scheduler.controllers.chaining import FUSES_BELOW
 from scheduler.latency.batch_costs import TIMES_ITS_CPU
-from scheduler.latency.limits_met import IMPOSSIBLE
+from scheduler.latency.limits_met import IMPOSSIBLE, TOLERATED
 from scheduler.latency.pacing import LimitOnWay, Queries, upstream_of
 from scheduler.latency.pacing_problem import SLOT_CORES
 from scheduler.latency.remedies import ASK, CHAIN, Remedy, chains_among, remedies
 from scheduler.latency.triggers import BatchCost
 from scheduler.latency.ways import reads_among, way_of
 from scheduler.model.estate import Estate
+from scheduler.model.figure_words import in_digits
 from scheduler.model.fragment import node_of
 from scheduler.model.latency_limits import LatencyLimit, in_words
 from scheduler.performance.pricing import query_cores
@@ -50,7 +51,8 @@ def cpu_in_words(cores: float, per_hour: float, currency: str) -> str:
     """So much CPU more or less, with its price."""
     if abs(cores) < TOO_LITTLE_CORES:
         return "as much CPU as now"
-    return f"{abs(cores):.2g} cores {'more' if cores >= 0 else 'less'} ({per_hour:+.2g} {currency} an hour)"
+    money = f"{'-' if per_hour < 0 else '+'}{in_digits(abs(per_hour), most=2)}"
+    return f"{in_digits(abs(cores), most=2)} cores {'more' if cores >= 0 else 'less'} ({money} {currency} an hour)"
 
 
 def _with_remedies(record: DataflowRecord, answer: dict[str, Any], *, opens: bool) -> dict[str, Any]:
@@ -66,7 +68,7 @@ def _remedies(
 ) -> list[dict[str, Any]]:
     """Of one limit; none where what its queries cost is not known (any more), or shorter intervals would meet it.
 
-    Of one that is missed, whatever was measured beyond what was expected stays, whatever is done.
+    Of one that is missed, or measured far above what is expected, whatever was measured beyond stays, whatever is done.
     """
     estate = current_estate()
     way = way_of(estate, str(record.pk), limit) if str(record.pk) in estate.submitted else None
@@ -86,7 +88,9 @@ def _remedies(
         reads_among(estate, paces),
         {name: milliseconds / 1000 for name, milliseconds in priced_ms_of(paces).items()},
         {name: estate.fragments[name].slot for name in paces}, dict.fromkeys(slots, room))
-    beyond_s = max(0.0, status["measured_s"] - status["expected_s"]) if status["is_lasting"] else 0.0
+    measured_s, expected_s = status["measured_s"], status["expected_s"]
+    stays = measured_s is not None and (status["is_lasting"] or measured_s > TOLERATED * expected_s)
+    beyond_s = max(0.0, measured_s - expected_s) if stays else 0.0
     want = LimitOnWay("limit", way, limit.limit_s, limit.share, (status["other_s"] or 0.0) + beyond_s)
     query = BatchCost(TIMES_ITS_CPU * costs.query_batch_s, costs.query_batch_s)
     open_now = {name for name, row in paces.items() if row.real_time}
@@ -117,7 +121,7 @@ def _told(remedy: Remedy, estate: Estate, slots: set[str]) -> dict[str, Any]:
              f"{cpu_in_words(remedy.cores, more, price.currency)}")
     if remedy.slots:
         words += (f"; {remedy.slots} slot{'s' * (remedy.slots > 1)} of a core {'are' if remedy.slots > 1 else 'is'} "
-                  f"{remedy.slots * slot_hour:.2g} {price.currency} an hour of capacity")
+                  f"{in_digits(remedy.slots * slot_hour, most=2)} {price.currency} an hour of capacity")
     return {
         "kind": remedy.kind, "words": f"{words}.", "limit_s": round(remedy.limit_s, 4),
         "latency_s": round(remedy.latency_s, 4), "cores": round(remedy.cores, 4), "per_hour": round(more, 6),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from scheduler.latency.limits_met import TOLERATED
 from scheduler.model.checks import FiniteFigures
-from scheduler.model.latency_limits import in_words
+from scheduler.model.latency_limits import figure_in_words, in_words
 
 from .changes import Aspect, AspectChange, BatchMode
 from .controller_port import Controller, Evaluation
@@ -195,7 +195,7 @@ def _sooner(limit: LimitThen) -> ControllerPromise:
     before_s = max(limit.now_s if limit.measured_s is None else limit.measured_s, limit.then_s)
     at_most_s = max(limit.limit_s, (before_s + limit.then_s) / 2)
     text = f"events come within {in_words(limit.limit_s)}" if at_most_s == limit.limit_s else (
-        f"events come {in_words((before_s - limit.then_s) / 2)} sooner")
+        f"events come {figure_in_words((before_s - limit.then_s) / 2)} sooner")
     return ControllerPromise(text, WITHIN_S, (PromiseBound(LIMITED, "ms", 1000 * before_s, 1000 * at_most_s),))
 
 
@@ -224,9 +224,10 @@ def _why(
     cores = f"{cost.then:.2g} cores instead of {cost.now:.2g}"
     if for_limit is not None:
         return (f"The latency limit is a {for_limit.words}; the least with the modes in force is "
-                f"{in_words(for_limit.now_s)}. With {what} events are expected within {in_words(for_limit.then_s)}, "
-                f"for {cores}.")
-    late = "" if limit is None else f", and events take {in_words(limit.then_s)} where the limit is a {limit.words}"
+                f"{figure_in_words(for_limit.now_s)}. With {what} events are expected within "
+                f"{figure_in_words(for_limit.then_s)}, for {cores}.")
+    late = "" if limit is None else (
+        f", and events take {figure_in_words(limit.then_s)} where the limit is a {limit.words}")
     return f"{what[0].upper()}{what[1:]} take {cores}{late}."
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from scheduler.latency.runtime_graph import RuntimeGraph
 from scheduler.latency.task_chaining import CAPACITY, ChainingFacts, chainable_series
 from scheduler.model.checks import FiniteFigures
-from scheduler.model.latency_limits import in_words
+from scheduler.model.latency_limits import figure_in_words, in_words
 
 from .batch_opening import LIMITED
 from .changes import AspectChange
@@ -141,9 +141,10 @@ def _fuse(way: LateWay, candidate: Candidate, facts: ChainingFacts) -> Decision:
         PromiseBound(CORES, "cores", cores, CAPACITY, hard=True))
     load = candidate.load.rate_per_s if candidate.load.rate_per_s > 0 else None
     promise = ControllerPromise(
-        f"events come {in_words(saved_ms / 2000)} sooner, or within {in_words(way.limit_s)}", WITHIN_S, bounds, load)
+        f"events come {figure_in_words(saved_ms / 2000)} sooner, or within {in_words(way.limit_s)}", WITHIN_S, bounds,
+        load)
     fewer = len(series) - 1
-    why = (f"The latency limit is a {way.limit}; its {len(way.path)} queries take {in_words(way.latency_s)}: "
+    why = (f"The latency limit is a {way.limit}; its {len(way.path)} queries take {figure_in_words(way.latency_s)}: "
            f"{'one less saves a batch' if fewer == 1 else f'{fewer} less save {fewer} batches'} on the way.")
     return Decision(
         way.dataflow, way.team, changes_of(candidate.fusion), promise, why, worth=way.latency_s / way.limit_s,

@@ -274,6 +274,7 @@ def _chosen(plan: BatchPlan, wants: Sequence[LimitOnWay], hopeless: Collection[s
 
 def _expected(plan: BatchPlan, want: LimitOnWay, effective: Effective) -> Expected:
     path, latency = _slowest(plan, want, effective)
+    latency = max(latency, (latency - want.other_s) / 2)  # what longer intervals saved is more than short ones take
     parts = tuple(
         step_s(plan, writer, reader, effective, share=want.share, counted=want.way.counted)
         for writer, reader in zip((None, *path), path, strict=False))

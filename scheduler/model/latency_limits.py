@@ -147,6 +147,11 @@ def in_words(seconds: float) -> str:
     return f"{seconds * 1000:.4g} ms" if seconds < 1 else f"{seconds:.4g} s"
 
 
+def figure_in_words(seconds: float) -> str:
+    """A latency that was measured or is expected, in three digits that count."""
+    return in_words(float(f"{seconds:.3g}"))
+
+
 def to_json(limits: Limits) -> Any:
     """Limits as a document has them: ``none``, a number of seconds, or a list of mappings."""
     if not limits:

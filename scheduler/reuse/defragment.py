@@ -15,6 +15,7 @@ from itertools import pairwise
 from scheduler.model.checks import FiniteFigures
 from scheduler.model.costs import TASK_BATCH_S
 from scheduler.model.fragment import Fragment, node_of
+from scheduler.model.latency_limits import figure_in_words
 from scheduler.model.ports import EstateView
 from scheduler.model.prices import Prices
 from scheduler.model.task_types import TaskTypes
@@ -212,14 +213,16 @@ def in_words(fusion: Fusion, worth: Worth, *, prices: Prices, rule: DefragmentRu
     """A step's gain against its disruption, and the rule, for those who approve it."""
     *others, last = fusion.path
     what = f"Fuses {', '.join(others)} and {last} into one query" if others else f"Rebuilds {last}"
-    dead = f" and leaves out {fusion.dead_tasks} tasks that nobody needs" if fusion.dead_tasks else ""
-    sooner = f", and events arrive about {worth.latency_ms:.0f} ms sooner" if worth.latency_ms else ""
+    dead_tasks = f"{fusion.dead_tasks} task{'s' * (fusion.dead_tasks != 1)}"
+    dead = f" and leaves out {dead_tasks} that nobody needs" if fusion.dead_tasks else ""
+    sooner = f", and events arrive about {figure_in_words(worth.latency_ms / 1000)} sooner" if worth.latency_ms else ""
     verdict = "enough" if worth.satisfies(rule) else "not enough"
+    rule_in_words = f": {verdict}, for it should gain {rule.ratio:g} times as much" if rule.ratio else ""
     return (
         f"{what}{dead}: saves {worth.cores:.3g} cores{sooner}. For about {worth.gap_s:.3g} s nothing passes, so "
         f"{worth.events_delayed:.0f} events are late; none is lost. Over the {_span(worth.hours)} ahead that count it "
-        f"gains {_money(worth.gain)} {prices.currency} and disturbs by {_money(worth.disruption)}: {verdict}, for it "
-        f"should gain {rule.ratio:g} times as much."
+        f"gains {_money(worth.gain)} {prices.currency} and disturbs by {_money(worth.disruption)}"
+        f"{rule_in_words}."
     )
 
 

@@ -23,7 +23,8 @@ PLACES = [
     "/estate/slots/n1/0", "/estate/nodes/n1", "/problems/", "/wall/", "/dataflows/", "/dataflows/new",
     "/dataflows/own-data/?type=kafka",
     "/proposals/", "/bills/", "/profiles/", "/profiles/import", "/profiles/measure?type=senml_parse", "/task-types/",
-    "/task-types/?family=source-io", "/audit/", "/alerts/", "/alerts/rules", "/alerts/notifications", "/controllers/",
+    "/task-types/?family=transform-parse", "/audit/", "/alerts/", "/alerts/rules", "/alerts/notifications",
+    "/controllers/",
     "/controllers/defragmentation/", "/controllers/defragmentation/dry-run?team=city", "/estate/pacing",
     "/estate/tenancy", "/teams/", "/teams/city/rules", "/password/", "/no-such-page",
     "/help/start", "/help/documents", "/help/words"]

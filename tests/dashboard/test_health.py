@@ -49,6 +49,9 @@ UP = SlotReport(state="running")
     (QueryReport(state="running", batch=3, idle_ms=80_000), UP, {}, "running"),
     (QueryReport(state="running", batch=3, throttled_by="f1-0.0"), UP, {}, "throttled"),
     (QueryReport(state="running", batch=3, batch_for_ms=30_000), UP, {}, "stalled"),
+    (QueryReport(state="running", batch=3, batch_ms=16_000, batch_for_ms=30_000), UP, {}, "running"),
+    (QueryReport(state="running", batch=3, batch_ms=14_000, batch_for_ms=30_000), UP, {}, "stalled"),
+    (QueryReport(state="running", batch=3, batch_ms=60_000, batch_for_ms=30_000, real_time=True), UP, {}, "stalled"),
     (QueryReport(state="running", batch_for_ms=30_000), SlotReport(state="running", since_ms=AT_MS - 90_000), {},
      "starting"),
     (QueryReport(state="running", batch_for_ms=30_000),
@@ -147,6 +150,17 @@ def test_what_is_wrong_is_said_with_cause_and_remedy(
     assert concerned == ([] if part == "worker" else ["traffic"])
     assert (finding["part"] == "worker") or set(live_dataflow(viewer_of(world.carla), record.pk)["health"]) == {
         f"{part}/{finding['name']}"}
+
+
+def test_since_is_when_it_began_and_not_when_its_query_did(
+    world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for changes, since_ms in (
+        ({"idle_ms": 70_000}, AT_MS - 70_000), ({"batch_for_ms": 20_000}, AT_MS - 20_000),
+        ({"throttled_by": "f1-0.0"}, None), ({"state": "backoff", "error": "no"}, AT_MS - 900_000),
+    ):
+        observe(monkeypatch, query=changes | {"since_ms": AT_MS - 900_000})
+        assert finding_of(world, record)[0]["since_ms"] == since_ms, changes
 
 
 def test_queries_that_come_back_after_a_restart_are_counted_down(

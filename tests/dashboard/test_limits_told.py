@@ -18,7 +18,7 @@ from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.operations.models import LatencyStatus
 from dashboard.teams.permissions import viewer_of
-from scheduler.model.latency_limits import LatencyLimit, in_words
+from scheduler.model.latency_limits import LatencyLimit, figure_in_words
 from tests.dashboard.building import World, document, running
 from tests.dashboard.played import Played, status
 
@@ -58,7 +58,7 @@ def test_what_is_missed_for_long_says_where_the_time_goes_what_was_tried_and_wha
     (limit,) = latency_told(viewer, record.pk)["limits"]
 
     assert "3 s are measured" in limit["why"]
-    assert f"Events take {in_words(limit['path'][0]['measured_s'])} in sense … out in the mean" in limit["why"]
+    assert f"Events take {figure_in_words(limit['path'][0]['measured_s'])} in sense … out in the mean" in limit["why"]
     assert limit["tried"][1:] == [
         "Chaining: There is nothing to chain.", "Deployment is off for City.", "Open batches saw nothing to change."]
     assert limit["tried"][0].startswith("Batches on its way are")
@@ -75,6 +75,11 @@ def test_what_is_missed_for_long_says_where_the_time_goes_what_was_tried_and_wha
     LatencyStatus.objects.update(measured_s=1.15)
     (limit,) = latency_told(viewer, record.pk)["limits"]
     assert limit["remedies"] == [], "shorter intervals would do"
+
+    LatencyStatus.objects.update(state="impossible", least_s=2.0, measured_s=100.0)
+    (limit,) = latency_told(viewer, record.pk)["limits"]
+    assert "events should take 2 s. Events take" in limit["why"]
+    assert all(remedy["limit_s"] > 99.0 for remedy in limit["remedies"]), "nothing is promised that was not measured"
 
 
 def test_nothing_is_promised_by_a_driver_that_began_lately(world: World, played: Played) -> None:
@@ -111,7 +116,7 @@ def test_no_limit_is_called_impossible_while_a_driver_on_its_way_still_compiles(
 
     assert told() == ("waiting", [], {str(record.pk): "waiting"})
     (limit,) = latency_told(viewer, record.pk)["limits"]
-    assert f"events take {in_words(limit['least_s'])} so far" in limit["why"]
+    assert f"events take {figure_in_words(limit['least_s'])} so far" in limit["why"]
     assert f"is known from {limit['warm_at']:%H:%M} UTC on" in limit["why"] and limit["tried"]
     assert [remedy["kind"] for remedy in limit["remedies"] if remedy["kind"] != "open"] == [], "it has no price yet"
 

@@ -20,7 +20,7 @@ def preview(world: World, name: str, text: str, team: str = "mobility") -> dict:
     return preview_submission(viewer_of(world.users[name]), team=getattr(world, team), text=text)
 
 
-def test_it_says_what_the_plan_will_say(world: World) -> None:
+def test_it_says_what_the_plan_will_say(world: World, settings) -> None:
     traffic = running(world.carla, world.city, document("traffic"), world.ana)
     text = document("jams", window=20)
     shown = preview(world, "mo", text)
@@ -28,6 +28,7 @@ def test_it_says_what_the_plan_will_say(world: World) -> None:
     assert (shown["reused"], shown["started"]) == (len(plan.reused), len(plan.started)) == (2, 2)
     assert shown["reused_ids"] == ["sense", "parse"]
     assert (shown["cores_added"], shown["whole"]) == (plan.price.cores_delta, plan.price.whole)
+    assert shown["money_error"] == plan.price.cores_error * settings.CORE_HOUR_PRICE
     assert shown["cores_saved"] == pytest.approx(shown["whole"].cores - shown["cores_added"])
     assert shown["sources"] == [{"id": str(traffic.pk), "name": "traffic", "team": "City", "tasks": 2}]
     assert shown["more_sources"] == 0

@@ -158,7 +158,7 @@ def test_a_rejection_needs_a_comment_and_ends_the_proposal(world: World):
     rejected = reject_proposal(actor=world.ana, proposal_id=proposal.pk, comment="Use the window of the others.")
     assert (rejected.status, rejected.dataflow.status) == (REJECTED, "rejected")
     assert selectors.live_proposal(viewer_of(world.vera), proposal.pk)["reviews"]["city"]["comment"]
-    with pytest.raises(InvalidTransition):
+    with pytest.raises(InvalidTransition, match="This proposal is rejected: it cannot be approved"):
         approve(proposal, world.abe)
 
 

@@ -10,6 +10,7 @@ from dashboard.approvals import lifecycle as proposals
 from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.dataflow_states import move_dataflow
+from dashboard.core.state_words import words
 from dashboard.core.transitions import Transitions
 from dashboard.plans import lifecycle as plans
 from scheduler.model.errors import InvalidTransition
@@ -39,6 +40,7 @@ def test_every_move_is_allowed_or_named_as_invalid(name: str):
         else:
             with pytest.raises(InvalidTransition) as caught:
                 machine.check(before, after)
+            assert caught.value.message == f"This {name} is {words(before)}: it cannot change to {words(after)}."
             assert caught.value.facts == {"subject": name, "before": before, "after": after}
 
 

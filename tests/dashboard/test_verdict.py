@@ -69,6 +69,11 @@ def an_alert_fires_of_a_limit_that_is_missed(
     alert_of(world.city, kind="latency_limit", dataflow=record, element=str(record.pk))
 
 
+def a_full_channel_has_an_alert(world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch) -> None:
+    observe(monkeypatch, query={"throttled_by": "f1-0.0"}, worker=True)
+    alert_of(world.city, kind="backlog", dataflow=record)
+
+
 def an_alert_outlives_its_finding(world: World, record: DataflowRecord, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing(world, record, monkeypatch)
     alert_of(world.city, kind="failing", dataflow=record, element=str(record.pk), severity="critical")
@@ -102,7 +107,7 @@ def told(client: Client, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     (nothing, "well", "All well"), (a_driver_ended, "bad", "1 problem"), (a_limit_is_missed, "warn", "1 problem"),
     (a_limit_was_missed_for_a_moment, "well", "All well"), (a_default_cannot_be_met, "note", "1 note"),
     (an_alert_fires, "bad", "1 problem"), (an_alert_fires_of_a_limit_that_is_missed, "warn", "1 problem"),
-    (an_alert_outlives_its_finding, "bad", "1 problem"),
+    (an_alert_outlives_its_finding, "bad", "1 problem"), (a_full_channel_has_an_alert, "warn", "1 problem"),
 ])
 def test_every_place_says_the_same(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], wrong: Wrong, state: str,

@@ -11,8 +11,10 @@ from django.utils import timezone
 
 from dashboard.audit.audit_archive import ARCHIVED
 from dashboard.audit.models import AuditEntry
-from dashboard.audit.selectors import AuditFilter, as_csv, search
+from dashboard.audit.selectors import AuditFilter, as_csv, entries_for, search
+from dashboard.teams.models import Role
 from dashboard.teams.permissions import viewer_of
+from dashboard.teams.services import set_role
 from tests.dashboard.building import World, document, running
 
 from .conftest import ClientOf
@@ -68,3 +70,11 @@ def test_what_left_the_database_is_said(world: World, trail: None, client_of: Cl
             verb=ARCHIVED, subject_type="auditentry", subject_id="1", details={"file": f"{month}.jsonl.gz"})
     [shown] = Markup(client.get("/audit/").text).having("data-archived-until")
     assert shown.text == "2024-02"
+
+
+def test_the_estate_lists_roles_that_people_set_and_none_that_set_up_did(world: World, client_of: ClientOf) -> None:
+    set_role(user=world.vera, team=world.city, role=Role.ENGINEER)
+    [*_, newest] = entries_for(viewer_of(world.ana)).filter(verb="team.set_role")[:1]
+    assert newest.actor is None and "set a role" not in client_of("ana").get("/").text
+    set_role(user=world.vera, team=world.city, role=Role.VIEWER, actor=world.dev)
+    assert "set a role" in client_of("ana").get("/").text

@@ -129,4 +129,5 @@ def test_steps_say_how_long_such_steps_took_and_what_they_took(world: World, cli
         page = Markup(client_of("ana").get(f"/proposals/{shown.pk}/").text)
         begins, opens = (page.one("data-step", step.key).text for step in plan_of(shown.plan).steps)
         assert "usually 7.0 s" in begins and "usually" not in opens
+        assert len(page.every("progress")) == (shown.status == "executing"), "progress is shown once"
     assert "after the approval" in page.one("data-part", "current-step").text

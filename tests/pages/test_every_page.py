@@ -32,7 +32,7 @@ FILTERED = ["/dataflows/?q=none&team=city&status=running", "/proposals/?for=me",
             "/controllers/remeasuring/dry-run?team=&hours=6", "/audit/?q=zz", "/task-types/?q=filter",
             "/task-types/?q=nothing-like-it", "/estate/time?range=7d&over=week",
             "/estate/time?from=2026-11-24T10:00&to=<b>", "/estate/slots/n1/0", "/estate/nodes/n1",
-            "/task-types/?family=source-io"]
+            "/task-types/?family=transform-parse"]
 
 
 @pytest.fixture

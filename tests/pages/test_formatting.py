@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
 
 import pytest
 
 from dashboard.approvals.lifecycle import LIFECYCLE as PROPOSALS
 from dashboard.catalog.lifecycle import LIFECYCLE as DATAFLOWS
+from dashboard.pages.event_table import event_table
 from dashboard.pages.templatetags import weir
 from dashboard.plans.models import PlanRecord
 
@@ -54,6 +56,14 @@ def test_who_holds_a_slot_is_told_without_the_id() -> None:
 def test_a_config_is_told_as_it_is_set() -> None:
     assert weir.config('{"fields":null,"schema":"urban"}') == weir.config({"schema": "urban", "fields": None})
     assert weir.config({"name": "π", "least": 0}) == '{"name": "π", "least": 0}'
+
+
+def test_moments_and_decimals_of_events_stand_without_quotes() -> None:
+    values = {"at": datetime(2026, 5, 1, 14, tzinfo=timezone(timedelta(hours=2))), "day": date(2026, 5, 1),
+              "price": Decimal("1.50"), "name": "a", "list": ["b"], "_time": 1000}
+    (row,) = event_table([values])["rows"]
+    assert [weir.compact(value) for value in row] == [
+        "2026-05-01 12:00:00", "2026-05-01", "1.50", "a", '["b"]', "00:00:01.000"]
 
 
 def test_counts_are_parted_by_thousands() -> None:

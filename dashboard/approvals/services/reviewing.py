@@ -19,6 +19,7 @@ from dashboard.audit.trail import Audit, audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.dataflow_states import move_dataflow
 from dashboard.core.http_errors import BadInput
+from dashboard.core.state_words import words
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import Viewer
@@ -117,7 +118,7 @@ def reject_proposal(*, actor: User, proposal_id: UUID | str, comment: str) -> Pr
         proposal = permissions.proposal_for(viewer, proposal_id, for_update=True)
         if proposal.status not in {PENDING, STALE}:
             raise InvalidTransition(
-                f"A proposal that is {proposal.status} cannot be rejected.", remedy="Reload the page.",
+                f"This proposal is {words(proposal.status)}: it cannot be rejected.", remedy="Reload the page.",
                 status=proposal.status)
         if not _clean(comment):
             raise BadInput(
@@ -158,7 +159,7 @@ def _require_reviewable(proposal: Proposal, digest: str) -> None:
             remedy="Recompute it, then review anew.")
     if proposal.status != PENDING:
         raise InvalidTransition(
-            f"A proposal that is {proposal.status} cannot be approved.", remedy="Reload the page.",
+            f"This proposal is {words(proposal.status)}: it cannot be approved.", remedy="Reload the page.",
             status=proposal.status)
     if digest != proposal.plan.digest:
         raise DigestMismatch(

@@ -13,6 +13,7 @@ from dashboard.approvals.services.submission import choose, open_proposal, requi
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
+from dashboard.core.state_words import words
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.plans.choices import ScheduleChoice
 from dashboard.plans.joining_options import begin_in_words, options_of
@@ -83,7 +84,7 @@ def _submission(audit: Audit, record: DataflowRecord, choice: ScheduleChoice | N
 def _of_running(audit: Audit, record: DataflowRecord, choice: ScheduleChoice | None) -> Proposal:
     if choice is None:
         raise InvalidTransition(
-            f"{record.name} is {record.status}: it cannot be submitted without its schedule any more.",
+            f"{record.name} is {words(record.status)}: it cannot be submitted without its schedule any more.",
             remedy="Choose another schedule, or remove it and submit it again.", status=record.status)
     options = {"schedule": choice.as_option()}
     proposal = Proposal.objects.open().filter(dataflow=record, plan__kind=SCHEDULE.name).select_related("plan").first()

@@ -28,6 +28,7 @@ from dashboard.catalog.document_checks import format_of, parse_document
 from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import store_dataflow
 from dashboard.controllers.models import RoundRow
+from dashboard.core.state_words import words
 from dashboard.operations.estate_store.estate_loader import stored_estate
 from dashboard.operations.estate_store.generation import lock_generation
 from dashboard.plans import services as plans
@@ -225,7 +226,7 @@ def require_status(record: DataflowRecord, states: Collection[str], what: str) -
     """Raise unless the dataflow is in one of these states."""
     if record.status not in states:
         raise InvalidTransition(
-            f"{record.name} is {record.status}, so there is nothing to {what} yet.",
+            f"{record.name} is {words(record.status)}, so there is nothing to {what} yet.",
             remedy="Wait until what is under way is done, or cancel or roll back its proposal.", status=record.status)
 
 

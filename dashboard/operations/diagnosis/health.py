@@ -31,6 +31,7 @@ from dashboard.operations.live_view.query_states import (
     SILENT,
     SILENT_SOURCE,
     THROTTLED,
+    wrong_since_ms,
 )
 from dashboard.operations.live_view.sink_statuses import report_of as sink_report_of
 from scheduler.contracts.reports import (
@@ -46,7 +47,7 @@ from scheduler.contracts.reports import (
 from scheduler.latency.limits_met import IMPOSSIBLE
 from scheduler.latency.wanted_modes import WantedModes
 from scheduler.model import broker_memory
-from scheduler.model.fragment import Fragment, RunningBundle
+from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.latency_limits import from_json
 
 AWAY, RETRYING = "away", "retrying"  # of a live source, or a sink
@@ -329,8 +330,10 @@ def _query(view: View, fragment: Fragment, bundle: RunningBundle, report: QueryR
         remedy = "That may be as it should: nothing came, or a recording is at its end."
     else:
         return None
+    node = view.node_report(node_of(bundle.slot))
+    since_ms = None if node is None else wrong_since_ms(report, at_ms=node.at_ms)
     return Finding(
-        part, bundle.id, report.state, severity, cause, remedy, slot=bundle.slot, since_ms=report.since_ms,
+        part, bundle.id, report.state, severity, cause, remedy, slot=bundle.slot, since_ms=since_ms,
         retry_at_ms=report.retry_at_ms, dataflows=view.users(fragment.active_tasks))
 
 

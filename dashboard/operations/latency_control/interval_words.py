@@ -6,7 +6,7 @@ from statistics import median
 
 from scheduler.latency.pacing import Queries
 from scheduler.latency.real_time import BatchModes
-from scheduler.model.latency_limits import in_words
+from scheduler.model.latency_limits import figure_in_words
 
 
 def change_in_words(queries: Queries, chosen: BatchModes, was_open: frozenset[str], changed: list[str]) -> str:
@@ -18,7 +18,7 @@ def change_in_words(queries: Queries, chosen: BatchModes, was_open: frozenset[st
     if closed:
         return f"{_number(closed, 'has', 'have')} micro-batches again."
     gathers = [query for query in changed if query in chosen.open]
-    before, after = (in_words(median(seconds[query] for query in gathers or changed))
+    before, after = (figure_in_words(median(seconds[query] for query in gathers or changed))
                      for seconds in (queries.before_s, chosen.interval_s))
     if gathers:
         return f"{_number(gathers, 'gathers', 'gather')} events for {after} instead of {before}."

@@ -26,9 +26,9 @@ from dashboard.operations.latency_control.pacer import batch_figures_of
 from dashboard.operations.live_view.cost_learning import WARM
 from dashboard.operations.models import BatchFigures, LatencyStatus
 from dashboard.teams.permissions import Viewer
-from scheduler.latency.limits_met import IMPOSSIBLE, MET, MISSED, WAITING
+from scheduler.latency.limits_met import IMPOSSIBLE, MET, MISSED, TOLERATED, WAITING
 from scheduler.model.estate import Estate
-from scheduler.model.latency_limits import LatencyLimit, from_json, in_words, to_json
+from scheduler.model.latency_limits import LatencyLimit, figure_in_words, from_json, in_words, to_json
 
 OFFERED_S = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 10.0, 20.0, 30.0, 60.0)
 
@@ -116,18 +116,22 @@ def _limit(
 def _why(row: LatencyStatus, path: list[dict[str, Any]], young: Mapping[str, datetime]) -> str:
     """Why a limit is not met: which element takes how long, and what was tried; or that it is met by measurement."""
     if is_met_by_measurement(row):
-        return f"It is met by measurement: by the model events would take {in_words(row.least_s)} at the least."
+        return f"It is met by measurement: by the model events would take {figure_in_words(row.least_s)} at the least."
     if row.state not in (MISSED, IMPOSSIBLE) or not path:
         return ""
     slowest = max(path, key=lambda part: (part["batch_s"], part["wait_s"]))
-    what = f"A batch of {_named(slowest)} takes {in_words(slowest['batch_s'])}" if slowest["batch_s"] else (
-        f"Events wait {in_words(slowest['wait_s'])} for a batch of {_named(slowest)}")
+    what = f"A batch of {_named(slowest)} takes {figure_in_words(slowest['batch_s'])}" if slowest["batch_s"] else (
+        f"Events wait {figure_in_words(slowest['wait_s'])} for a batch of {_named(slowest)}")
     if row.state == MISSED:
-        return (f"{in_words(row.measured_s)} are measured where {in_words(row.expected_s)} were expected. "
-                f"{_longest(path) or what}; intervals are shortened until it is met.")
+        return (f"{figure_in_words(row.measured_s)} are measured where {figure_in_words(row.expected_s)} were "
+                f"expected. {_longest(path) or what}; intervals are shortened until it is met.")
+    is_behind = row.measured_s is not None and row.measured_s > TOLERATED * row.expected_s
+    what = (is_behind and _longest(path)) or what
     number = "query" if len(path) == 1 else f"{len(path)} queries"
     allows = f"the CPU of {', '.join(row.full)} allows" if row.full else f"its {number} can keep to"
-    tried = f"With the shortest intervals that {allows}, events take {in_words(row.least_s)}{' so far' * bool(young)}."
+    takes = "should take" if is_behind else "take"
+    tried = (f"With the shortest intervals that {allows}, events {takes} {figure_in_words(row.least_s)}"
+             f"{' so far' * bool(young)}.")
     refused = "".join(
         f" {_named(part)} cannot pass events on as they come: {part['not_real_time']}." for part in path
         if part["not_real_time"])
@@ -153,8 +157,9 @@ def _longest(path: list[dict[str, Any]]) -> str:
         return ""
     longest = max(measured, key=lambda part: part["measured_s"])
     on_the_way = "" if len(path) == 1 else ", with the way there,"
-    return (f"Events take {in_words(longest['measured_s'])} in {_named(longest)}{on_the_way} in the mean, where "
-            f"{in_words(longest['wait_s'])} of waiting and {in_words(longest['batch_s'])} for a batch are expected")
+    return (f"Events take {figure_in_words(longest['measured_s'])} in {_named(longest)}{on_the_way} in the mean, "
+            f"where {figure_in_words(longest['wait_s'])} of waiting and {figure_in_words(longest['batch_s'])} for a "
+            "batch are expected")
 
 
 def _named(part: Mapping[str, Any]) -> str:

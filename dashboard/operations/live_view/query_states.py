@@ -8,7 +8,7 @@ RECOVERING, THROTTLED, SILENT_SOURCE = "recovering", "throttled", "silent_source
 SILENT = "silent"  # its node does not report
 GAVE_UP = "gave_up"  # it failed alike too often: nobody tries it again unless somebody says so
 NODE_SILENT_MS = 3_000  # without a report; there is one each second
-LONG_BATCH_MS = 10_000
+LONG_BATCH_MS, AS_BEFORE = 10_000, 2
 SOURCE_SILENT_MS = 60_000
 RECOVERED_MS = 180_000  # a query that has not run in a slot that is as old is a new one
 
@@ -36,7 +36,7 @@ def query_state(query: QueryReport, slot: SlotReport, *, is_source: bool, gets_e
     if query.throttled_by:
         return THROTTLED
     has_begun = query.batch is not None or (query.real_time and query.rate_per_s)
-    if (query.batch_for_ms or 0) >= LONG_BATCH_MS:
+    if (query.batch_for_ms or 0) >= _long_ms(query):
         # A driver that began lately compiles: the first batch in it takes long, and nobody has to do anything.
         is_young = slot.since_ms is not None and at_ms - slot.since_ms < RECOVERED_MS
         return _coming(query, slot, at_ms) if is_young and not has_begun else STALLED
@@ -47,6 +47,20 @@ def query_state(query: QueryReport, slot: SlotReport, *, is_source: bool, gets_e
     if is_source and (query.idle_ms or 0) >= SOURCE_SILENT_MS:
         return SILENT_SOURCE
     return RUNNING
+
+
+def _long_ms(query: QueryReport) -> float:
+    """How long a batch may be under way: where the one before took long and ended, this one is slow, and not stuck."""
+    return LONG_BATCH_MS if query.real_time else max(LONG_BATCH_MS, AS_BEFORE * (query.batch_ms or 0))
+
+
+def wrong_since_ms(query: QueryReport, *, at_ms: int) -> int | None:
+    """When a query came into its state, by a report of ``at_ms``; None where the report does not tell."""
+    if query.state == SILENT_SOURCE and query.idle_ms is not None:
+        return at_ms - query.idle_ms
+    if query.state == STALLED and query.batch_for_ms is not None:
+        return at_ms - query.batch_for_ms
+    return query.since_ms if query.state not in (SILENT_SOURCE, STALLED, THROTTLED) else None
 
 
 def _coming(query: QueryReport, slot: SlotReport, at_ms: int) -> str:

@@ -16,7 +16,7 @@ from dashboard.core.state_words import words
 from dashboard.operations.live_view.estate_view import NAMED_BY_ID, view_for
 from dashboard.plans.models import PlanRecord
 from scheduler.adaptation.adaptation_port import AdaptationProblem
-from scheduler.model.latency_limits import in_words
+from scheduler.model.latency_limits import figure_in_words, in_words
 from scheduler.model.plan_kinds import PLAN_KINDS
 from scheduler.model.profile import counted_threads
 
@@ -284,7 +284,7 @@ def tone(status: str) -> str:
 @register.filter
 def lateness(value: float | None) -> str:
     """A latency in seconds as people write it: ``400 ms``, ``2 s``."""
-    return "–" if value is None else in_words(float(f"{value:.3g}"))
+    return "–" if value is None else figure_in_words(value)
 
 
 @register.filter

@@ -31,7 +31,7 @@ from dashboard.operations.dynamic_reader import dynamic_tasks
 from dashboard.operations.elements import queries_of
 from dashboard.operations.fragmentation_reader import fragmentation_of
 from dashboard.operations.live_view.failing_queries import failures
-from dashboard.operations.live_view.query_states import GAVE_UP
+from dashboard.operations.live_view.query_states import GAVE_UP, SILENT_SOURCE
 from dashboard.operations.live_view.survival import more_in_words
 from dashboard.operations.services import try_again
 from dashboard.pages import flash, own_data_answers
@@ -164,7 +164,8 @@ def dataflow(request: HttpRequest, dataflow_id: UUID) -> HttpResponse:
         "failing": failures(request.viewer, dataflow_id), "may_try_again": may,
         "findings": finding_rows(
             row for row in live["health"].values()
-            if row["severity"] != "note" and not (row["part"] == "query" and row["state"] in (FAILING, GAVE_UP))),
+            if (row["severity"] != "note" or row["state"] == SILENT_SOURCE)
+            and not (row["part"] == "query" and row["state"] in (FAILING, GAVE_UP))),
         "notable": operations.notable_events(request.viewer, dataflow_id),
         "shared": _sharing(tasks), "may_remove": may and record.status in {RUNNING, PAUSED},
         "may_change": may and record.status == RUNNING,

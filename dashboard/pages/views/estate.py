@@ -84,9 +84,10 @@ def listed(rows: list[dict]) -> list[dict]:
 
 
 def _activity(request: HttpRequest) -> object:
-    """What people and Weir did lately, without the bookkeeping in between; the audit trail has it all."""
+    """What people and Weir did lately, without the bookkeeping in between and roles that Weir set; the audit trail has
+    it all."""
     entries = trail.entries_for(request.viewer).exclude(verb__startswith="plan.")
-    return entries.exclude(verb__in=BOOKKEEPING)[:RECENT]
+    return entries.exclude(verb__in=BOOKKEEPING).exclude(actor=None, verb__startswith="team.")[:RECENT]
 
 
 def _memory(document: dict, slot: str) -> float | None:

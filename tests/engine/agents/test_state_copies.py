@@ -337,6 +337,8 @@ def test_a_copy_counts_once_all_of_it_is_there_and_inputs_are_kept_behind_it(tmp
     owner.node_store.write_copy_wishes(CopyWishes({}, {}, ("n1", "n2")))
     owner.turn(replace(BEFORE, tasks=()))
     assert owner.copies.told(BEFORE.id) == {"survives": 0, "copies": 1, "not_copied": NO_ROOM}
+    owner.turn()
+    assert not owner.copies.told(BEFORE.id), "it runs here no more"
 
 
 def test_what_is_lacking_is_a_copy_on_its_way_a_node_or_room() -> None:

@@ -26,6 +26,13 @@ def test_a_rate_is_over_the_last_seconds_and_begins_anew_with_its_counter():
     assert rates.per_s("a") == 10.0
 
 
+def test_who_is_held_back_is_not_idle():
+    rates = Rates()
+    for second in range(100):
+        rates.take({"held": 3, "quiet": 3}, held={"held": "full"} if second < 90 else {}, at_ms=1_000 * second)
+    assert (rates.idle_ms("held", now_ms=99_000), rates.idle_ms("quiet", now_ms=99_000)) == (10_000, 99_000)
+
+
 def usage(second: int, cpu_ms: int, python_mb: int, *, since_ms: int = 0) -> Usage:
     return Usage(since_ms=since_ms, cpu_ms=cpu_ms, python_mb=python_mb)
 

@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from scheduler.latency import pacing
 from scheduler.latency.interval_program import choose_intervals
-from scheduler.latency.pacing import AIM, LimitOnWay, Pacing, Queries, expected_in_steps, interval_alone, pace
+from scheduler.latency.limits_met import LOWEST
+from scheduler.latency.pacing import (
+    AIM,
+    LimitOnWay,
+    Pacing,
+    Queries,
+    expected_at,
+    expected_in_steps,
+    interval_alone,
+    pace,
+)
 from scheduler.latency.triggers import BatchCost, BatchPlan, Effective, PathLimit, latency_s
 from scheduler.latency.ways import Way
 from scheduler.model.latency_limits import LatencyLimit
@@ -91,6 +101,19 @@ def test_no_path_of_any_limit_is_slower_than_is_told(problem: tuple[Queries, lis
         assert (expected.least_s is None) == (expected.latency_s <= want.limit_s)
         if expected.least_s is not None:
             assert expected.least_s > want.limit_s, "what could be met is met"
+
+
+@settings(deadline=None)
+@given(problems())
+def test_what_was_saved_at_other_intervals_leaves_events_an_age(problem: tuple[Queries, list[LimitOnWay]]) -> None:
+    queries, wants = problem
+    wants = [replace(want, other_s=LOWEST * want.limit_s) for want in wants]
+    shortest = dict.fromkeys(queries.costs, queries.smallest_s)
+    for want, modelled in zip(wants, expected_at(
+            queries, [replace(want, other_s=0.0) for want in wants], shortest).values(), strict=True):
+        latency_s = expected_at(queries, wants, shortest)[want.key].latency_s
+        assert 0 < modelled.latency_s / 2 <= latency_s * (1 + 1e-9)
+        assert latency_s == pytest.approx(modelled.latency_s + want.other_s) or latency_s < want.limit_s
 
 
 @settings(deadline=None)

@@ -324,7 +324,8 @@ class SlotLoop:
     def _look_at_meters(self, runs: list[FragmentRun], now_ms: int) -> None:
         meters = read_meters(self._broker, [run for run in runs if run.state is FragmentState.RUNNING])
         self._throttled = {name: meter.throttled_by for name, meter in meters.items() if meter.throttled_by}
-        self._rates.take({name: meter.events for name, meter in meters.items()}, at_ms=now_ms)
+        events = {name: meter.events for name, meter in meters.items()}
+        self._rates.take(events, held=self._throttled, at_ms=now_ms)
 
     def _is_told(self, run: FragmentRun) -> bool:
         """A fragment that is stopped for good is gone, though some of what it left may still be cleared away."""

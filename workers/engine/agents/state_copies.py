@@ -232,6 +232,7 @@ class QueryCopies:
     def _drop(self, desired: DesiredState, wishes: CopyWishes) -> None:
         """What is here of copies that no node is to have any more goes."""
         own = {fragment.id for fragment in desired.of_slot(self._slot)}
+        self._told = {fragment_id: facts for fragment_id, facts in self._told.items() if fragment_id in own}
         for name in self._store.files.names(AHEAD):
             fragment_id, is_copy, node = name.partition(keys.COPY_MARK)
             is_mine = fragment_id in own or (self._slot == FIRST_SLOT and fragment_id not in desired.wanted)

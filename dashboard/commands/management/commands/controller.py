@@ -12,6 +12,7 @@ from dashboard.approvals.services import approve_proposal, reject_proposal
 from dashboard.commands.actors import actor_of
 from dashboard.controllers.selectors import overview
 from dashboard.controllers.services import set_mode
+from dashboard.core.state_words import words
 from dashboard.teams import selectors as teams
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
@@ -69,4 +70,4 @@ def _answered(actor: User, key: str, *, is_wanted: bool) -> str:
         done = approve_proposal(actor=actor, proposal_id=proposal.pk, digest=proposal.plan.digest)
     else:
         done = reject_proposal(actor=actor, proposal_id=proposal.pk, comment="Declined from the command line.")
-    return f"The proposal of {key} is {done.status}."
+    return f"The proposal of {key} is {words(done.status)}."

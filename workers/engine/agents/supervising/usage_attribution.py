@@ -37,15 +37,15 @@ class Rates:
         self._taken: dict[str, deque[tuple[int, int]]] = {}
         self._grew_at_ms: dict[str, int] = {}
 
-    def take(self, counts: Mapping[str, int], *, at_ms: int) -> None:
-        """Note these counters; what has none any more is forgotten."""
+    def take(self, counts: Mapping[str, int], *, at_ms: int, held: Collection[str] = ()) -> None:
+        """Note these counters; what has none any more is forgotten, and who is ``held`` back is not idle."""
         self._taken = {name: self._taken.get(name, deque()) for name in counts}
         self._grew_at_ms = {name: self._grew_at_ms.get(name, at_ms) for name in counts}
         for name, count in counts.items():
             taken = self._taken[name]
             if taken and count < taken[-1][1]:  # it was made anew
                 taken.clear()
-            if taken and count > taken[-1][1]:
+            if name in held or (taken and count > taken[-1][1]):
                 self._grew_at_ms[name] = at_ms
             taken.append((at_ms, count))
             while len(taken) > 2 and at_ms - taken[1][0] >= WINDOW_MS:
@@ -60,7 +60,7 @@ class Rates:
         return round(1000 * (after - before) / (ended_ms - began_ms), 3)
 
     def idle_ms(self, name: str, *, now_ms: int) -> int | None:
-        """For how long a counter has not grown, as far as it was watched; None where it was not."""
+        """For how long a counter has not grown, though it might, as far as it was watched; None where it was not."""
         grew_at_ms = self._grew_at_ms.get(name)
         return None if grew_at_ms is None else max(0, now_ms - grew_at_ms)
 
