@@ -15,7 +15,7 @@ import redis
 from scheduler.model.fragment import Fragment, node_of
 from workers.engine.channels import keys
 
-from .conftest import NODES, TRIGGER_MS
+from .conftest import NODES
 from .own_broker import own_broker
 from .rig import Hosts, catalogue, running_agent
 from .test_moves_between_nodes import Moving, check
@@ -82,8 +82,6 @@ def nodes(tmp_path_factory: pytest.TempPathFactory, test_types, with_jar) -> Ite
                 client, broker.url, with_jar(_folder(tmp_path_factory, node)), plugin=plugin_folder,
                 task_types=catalogue(*types), node=node, WEIR_COPIES="1", WEIR_COPY_S=str(COPY_S)))
             for node in NODES}
-        for agent in agents.values():
-            agent.trigger_ms = TRIGGER_MS
         hosts = Hosts(client, agents, own_broker=broker)
         hosts.wait_serving()
         yield hosts
