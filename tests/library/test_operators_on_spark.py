@@ -89,22 +89,21 @@ def test_what_passes_is_as_it_came(stream):
     assert [repr(row) for row in passed] == [by_seq[row[0]] for row in passed]
 
 
-def test_the_parts_of_a_split_are_the_stream(stream):
-    def rows_of(build_split):
+@pytest.mark.parametrize("name,config", [("round_robin", {}), ("key_split", {"by": ["sensor", "n"]})])
+def test_the_parts_of_a_split_are_the_stream(name, config, stream):
+    source = stream(EVENTS)
+    source.add(events(30), sizes=[7, 12])
+    whole = source.run(lambda frame: frame)
+    parts = []
+    for part in (1, 2):
         source = stream(EVENTS)
-        source.add(events(30), sizes=[11])
-        return source.run(build_split)
-
-    whole = sorted(map(repr, rows_of(lambda frame: frame)))
-    for name, config in (("round_robin", {}), ("key_split", {"by": ["sensor", "n"]})):
-        first, second = (
-            rows_of(lambda frame, part=part: build(name, frame, of=2, part=part, **config))  # noqa: B023
-            for part in (1, 2))
-        assert sorted(map(repr, first + second)) == whole, name
-        if name == "round_robin":
-            assert len(first) == len(second) == 15
-        else:
-            assert not {row[3:5] for row in first} & {row[3:5] for row in second}
+        source.add(events(30), sizes=[7, 12])
+        parts.append(source.run(lambda frame: build(name, frame, of=2, part=part, **config)))  # noqa: B023
+    assert sorted(map(repr, parts[0] + parts[1])) == sorted(map(repr, whole))
+    if name == "round_robin":
+        assert [len(part) for part in parts] == [15, 15]
+    else:
+        assert not {row[3:5] for row in parts[0]} & {row[3:5] for row in parts[1]}
 
 
 def test_windows_keep_whole_numbers_as_keys(stream):

@@ -193,8 +193,7 @@ def run_merged(
     assert len(shared) == 2, "replay and parse run once for both"
     channels = {name: output_channel(estate, name) for name in DOCUMENTS}
     patient = partial(rig.wait, within_s=240 + lasts_s)
-    with rig.collecting(*channels.values()) as collected, rig.repacing(
-            seed=generation, every_s=2.0, paces_ms=PACES_MS):
+    with rig.collecting(*channels.values()) as collected, rig.repacing(seed=generation, paces_ms=PACES_MS):
 
         def deliver_beyond(counts: dict[str, float]) -> bool:
             return all(len(collected[channels[name]]) > count for name, count in counts.items())
