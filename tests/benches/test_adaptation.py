@@ -15,7 +15,9 @@ from tests.benches.results import table
 TINY = Extent(1, (10,), 0, (10,), 0, (10,), (0.0, 0.2), 1, 1)
 
 
-@pytest.mark.parametrize("name", ["4.6", "4.7", "4.7c", "5.3", "ours", "autoscalers"])
+# "5.3" goes through the most worlds; tests/scheduler/adaptation has its algorithms, the others how rows are made.
+@pytest.mark.parametrize("name", [
+    "4.6", "4.7", "4.7c", pytest.param("5.3", marks=pytest.mark.long), "ours", "autoscalers"])
 def test_each_is_measured(name: str) -> None:
     _, measure = MEASURED[name]
     rows = measure(TINY)

@@ -88,6 +88,7 @@ def test_the_bench_writes_tables_plots_and_figures(tmp_path, capsys):
     assert "RIoTBench: 21 dataflows" in page and (tmp_path / "out" / "plotly.min.js").exists()
 
 
+@pytest.mark.long  # the test above has the bench from the command line, test_traces.py what is drawn from a seed
 def test_the_same_seed_writes_the_same_figures(tmp_path):
     folder = str(shared_data("opmw"))
     written = []

@@ -15,6 +15,8 @@ from tests.pages.scheduling import measured
 
 AWAY = "redis://127.0.0.1:1/0"
 SURROUNDINGS = {
+    # A test's client begins with middleware of its own, which would look at each static file, asked for or not.
+    "WHITENOISE_AUTOREFRESH": True,
     "REDIS_URL": AWAY, "PASSWORD_HASHERS": ["django.contrib.auth.hashers.MD5PasswordHasher"],
     "CHANNEL_LAYERS": {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}}
 

@@ -82,7 +82,7 @@ class Watched:
             value = is_so()
             if value:
                 return value
-            time.sleep(0.1)  # each look reads reports or a whole channel
+            time.sleep(0.25)  # each look reads reports or a whole channel
         raise AssertionError(f"{what or is_so} did not come true within {within_s} s: {self.report()}")
 
     def reports(self) -> Reports:
@@ -116,7 +116,7 @@ class Watched:
                     collected[channel].extend(events)
                     after[channel] = entry
 
-        with meanwhile(take, every_s=0.1):
+        with meanwhile(take, every_s=0.25):
             yield collected
         take()
 

@@ -88,6 +88,9 @@ def by_what_was_counted(flow: SkewedFlow) -> None:
     assert max(counts) / sum(counts) < 0.7, "two keys of which each has 0.4 are in two bundles"
 
 
+# test_divided_joins.py in tests/library and the played histories in tests/engine/agents have joins by key; above a
+# window hands its keys over by marks, as a join does.
+@pytest.mark.long
 def test_a_join_has_one_bundle_then_three_then_two_and_a_slot_dies_in_between(rig: Rig):
     flow = KeyedFlow(rig, 3, ["paired"])
     flow.grows()

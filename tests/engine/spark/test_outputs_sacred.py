@@ -79,7 +79,8 @@ streams:
 rates: {{spout: {rate_per_s}}}
 """
 DOCUMENTS = {"etl": ETL, "stats": STATS}
-PACES_MS = (500, 1_000, 1_500)  # a batch costs the same however few its events are, and there are many queries
+APART_PER_S, APART_MS = 400.0, 1_000
+PACES_MS = (700, 1_400, 2_100)  # a batch costs the same however few its events are, and there are many queries
 
 
 @pytest.fixture(autouse=True)
@@ -163,13 +164,15 @@ def committed_offsets(checkpoint: Path) -> dict:
 def run_apart(rig: Rig, replayed: Path, *, generation: int) -> dict[str, list[dict]]:
     """Each dataflow as if the other did not exist: private to teams of their own, nothing is shared."""
     teams = {"etl": "a", "stats": "b"}
-    estate = submitted(replayed, rate_per_s=200.0, visibility="private", teams=teams, generation=generation)
+    estate = submitted(replayed, rate_per_s=APART_PER_S, visibility="private", teams=teams, generation=generation)
     assert not set(estate.submitted["etl"].running.values()) & set(estate.submitted["stats"].running.values())
     channels = {name: output_channel(estate, name) for name in DOCUMENTS}
     with rig.collecting(*channels.values()) as collected:
+        rig.paces_ms = dict.fromkeys(estate.fragments, APART_MS)
         rig.publish(estate)
         rig.wait_running(*estate.fragments)
         rig.wait(lambda: came_through(rig, estate), what="everything came through")
+    rig.paces_ms = {}
     rig.publish(Estate(slots=estate.slots))
     rig.wait(lambda: not any(slot["fragments"] for slot in rig.report()["slots"].values()), what="nothing runs")
     return {name: collected[channel] for name, channel in channels.items()}
