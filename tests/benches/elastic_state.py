@@ -1,53 +1,117 @@
-"""`./weir bench elastic-state`: what decides about keyed state on a ring, in played worlds; or keys that change hands.
+"""`./weir bench elastic-state`: what decides about keyed state on a ring, played; or state on Spark, measured.
 
 Worlds of up to 500 bundles (`ring_world`) whose rate doubles and falls back. How evenly bundles are loaded, how many
-keys a change moves, what that takes in messages, and what is lost where machines or zones die at the same time.
+keys a change moves, what that takes in messages, and what is lost where machines or zones die at the same time. On
+Spark one form at a time, each in a module of its own.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .arguments import count
+from .arguments import count, positive
 from .key_moves import moves_of_keys
+from .killed_bundles import recoveries
+from .restarted_query import restarts
 from .results import machine, table, write
 from .ring_world import WorldOf, lines_of_loss, summary
+from .state_elsewhere import measure_places
+from .word_counts import COUNTS, cost_of_copies, size_of_copies
+
+Lines = list[dict[str, Any]]
+
+
+
+def _played(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    yield "balance", [
+        summary(WorldOf(bundles, factor=factor, by_load=by_load), seed=given.seed)
+        for bundles in given.bundles for factor in (2.0, 1.0) for by_load in (True, False)]
+    yield "losses", [
+        line for bundles in given.bundles for zones in (1, 3) for copies in (1, 2)
+        for line in lines_of_loss(bundles, zones, copies=copies, seed=given.seed)]
+
+
+def _moves(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    for megabytes in given.state_mb:
+        yield "moves", moves_of_keys(megabytes, repeats=given.repeats)
+
+
+def _restarts(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    for megabytes in given.state_mb:
+        yield "restarts", restarts(megabytes, repeats=given.repeats)
+
+
+def _places(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    yield "places", measure_places(repeats=given.repeats, events=given.events, batches=given.batches)
+
+
+def _copies(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    for counted in given.counts:
+        yield "copies", cost_of_copies(
+            counted, copies=given.copies, repeats=given.repeats, lines_per_s=given.lines, seconds=given.seconds)
+
+
+def _sizes(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    for counted in given.counts:
+        for interval_s in given.intervals:
+            yield "sizes", [
+                size_of_copies(counted, copy_s=interval_s, lines_per_s=given.lines, seconds=given.seconds)]
+
+
+def _kills(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    yield "kills", recoveries(slots=given.slots, repeats=given.repeats, rate_per_s=given.rate)
+
+
+FORMS: Mapping[str, tuple[Callable[[argparse.Namespace], Iterator[tuple[str, Lines]]], str]] = {
+    "played": (_played, "balance and losses, simulated"),
+    "moves": (_moves, "how long keys stand still that change hands"),
+    "restarts": (_restarts, "how long they do where plain Spark stops and restarts"),
+    "places": (_places, "events/s with the state in a store, the broker, PostgreSQL, RocksDB"),
+    "copies": (_copies, "what copies on other nodes cost a word count"),
+    "sizes": (_sizes, "how large they are, by their interval"),
+    "kills": (_kills, "how soon bundles are back whose slots died")}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print tables, write JSON."""
-    parser = argparse.ArgumentParser(
-        description="Play the balance of keyed bundles on a ring, and what survives when machines die: a simulation, "
-                    "nothing runs; with --state-mb, let keys change hands on Spark.")
-    parser.add_argument("--bundles", type=count, nargs="+", default=[12, 100, 500])
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--state-mb", type=count, nargs="+", default=[], help="on Spark: with states of so many MB in all")
-    parser.add_argument("--repeats", type=count, default=2, help="how often keys change hands each way (on Spark)")
-    parser.add_argument("--json", type=Path, default=Path("elastic-state.json"))
-    given = parser.parse_args(arguments)
-    if given.state_mb:
-        lines: list[dict[str, Any]] = []
-        for megabytes in given.state_mb:
-            lines += moves_of_keys(megabytes, repeats=given.repeats)
-            write(given.json, {"machine": machine(), "load": os.getloadavg()[0], "moves": lines})
-        print(table(lines))
-        return 0
-    tables = {
-        "balance": [
-            summary(WorldOf(bundles, factor=factor, by_load=by_load), seed=given.seed)
-            for bundles in given.bundles for factor in (2.0, 1.0) for by_load in (True, False)],
-        "losses": [
-            line for bundles in given.bundles for zones in (1, 3) for copies in (1, 2)
-            for line in lines_of_loss(bundles, zones, copies=copies, seed=given.seed)]}
-    write(given.json, {"machine": machine(), "load": os.getloadavg()[0], **tables})
+    given = _arguments(arguments)
+    tables: dict[str, Lines] = {}
+    for name, lines in FORMS[given.form][0](given):
+        tables.setdefault(name, []).extend(lines)
+        write(given.json, {"machine": machine(), "load": os.getloadavg()[0], **tables})
     for name, lines in tables.items():
         print(f"{name}\n{table(lines)}\n")
     return 0
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Play the balance of keyed bundles on a ring, and what survives when machines die: a simulation, "
+                    "nothing runs. Or measure keyed state on Spark, in one of the forms.")
+    parser.add_argument("--form", choices=tuple(FORMS), help="; ".join(
+        f"{name}: {what}" for name, (_, what) in FORMS.items()) + ". Without it played; with --state-mb, moves.")
+    parser.add_argument("--bundles", type=count, nargs="+", default=[12, 100, 500], help="played")
+    parser.add_argument("--seed", type=int, default=1, help="played")
+    parser.add_argument("--state-mb", type=count, nargs="+", help="moves, restarts: states of so many MB in all")
+    parser.add_argument("--counts", nargs="+", choices=COUNTS, default=["total"], help="copies, sizes: what is counted")
+    parser.add_argument("--lines", type=positive, default=300.0, help="copies, sizes: lines of text a second")
+    parser.add_argument("--seconds", type=positive, default=20.0, help="copies, sizes: of each run")
+    parser.add_argument("--intervals", type=positive, nargs="+", default=[1.0, 2.0, 5.0, 10.0], help="sizes: in s")
+    parser.add_argument("--copies", type=int, nargs="+", choices=(0, 1, 2), default=[0, 1, 2], help="copies")
+    parser.add_argument("--events", type=count, default=20_000, help="places: in a batch")
+    parser.add_argument("--batches", type=count, default=6, help="places: of a run")
+    parser.add_argument("--slots", type=count, default=4, help="kills: that twelve bundles are on")
+    parser.add_argument("--rate", type=positive, default=2_000.0, help="kills: events/s")
+    parser.add_argument("--repeats", type=count, default=2, help="on Spark: how often all is done")
+    parser.add_argument("--json", type=Path, default=Path("elastic-state.json"))
+    given = parser.parse_args(arguments)
+    given.form = given.form or ("moves" if given.state_mb else "played")
+    given.state_mb = given.state_mb or [1, 10, 100]
+    return given
 
 
 if __name__ == "__main__":

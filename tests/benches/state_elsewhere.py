@@ -1,0 +1,160 @@
+"""A word count with its state in different places: events/s with the fold's own store, the broker, PostgreSQL, RocksDB.
+
+One query after the other in one driver, each over the same batches of real text, each word with its count so far.
+``broker`` and ``PostgreSQL`` run our fold: before each Arrow batch the states of its words are read at once (pipelined,
+or by one SELECT), and afterwards written at once (pipelined, or by one upsert). Both are on this machine, and
+PostgreSQL does not wait for its disk. Neither is exactly once: a batch that is repeated counts again. ``RocksDB`` is
+Spark's own state without our code: an aggregation in the JVM (a row a word and batch), and a Python function.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache, partial
+from itertools import cycle, islice
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pandas as pd
+import psycopg
+import redis
+from pyspark.sql import DataFrame, SparkSession
+
+from workers.library.state import FoldedStream, fold_stream, folded_by, frame_of
+
+from . import spark_state
+from .engine import bench
+from .real_text import words_of_text
+from .services import database
+from .tree_usage import used_s
+
+FOLD, BROKER, POSTGRESQL = "fold, in its store", "fold, in the broker", "fold, in PostgreSQL"
+SPARKS = {
+    "Spark's aggregation, a row a key and batch": "Spark's RocksDB, aggregation",
+    "transformWithStateInPandas": "Spark's RocksDB, Python"}
+WARM_BATCHES = 3  # compilers, and most words
+
+States = dict[str, Any]
+
+
+class InBroker:
+    """States by key, each in a hash of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._broker = redis.Redis.from_url(url)
+
+    def read(self, names: list[str]) -> States:
+        pipeline = self._broker.pipeline(transaction=False)
+        for name in names:
+            pipeline.hget(f"word:{name}", "state")
+        return {name: json.loads(text) for name, text in zip(names, pipeline.execute(), strict=True) if text}
+
+    def write(self, states: States) -> None:
+        pipeline = self._broker.pipeline(transaction=False)
+        for name, state in states.items():
+            pipeline.hset(f"word:{name}", "state", json.dumps(state))
+        pipeline.execute()
+
+
+class InPostgresql:
+    """States by key, each in a row of its own."""
+
+    def __init__(self, url: str) -> None:
+        self._database = psycopg.connect(url, autocommit=True)
+        self._database.execute("create table if not exists states (name text primary key, state text)")
+
+    def read(self, names: list[str]) -> States:
+        rows = self._database.execute("select name, state from states where name = any(%s)", [names])
+        return {name: json.loads(text) for name, text in rows}
+
+    def write(self, states: States) -> None:
+        self._database.execute(
+            "insert into states select * from unnest(%s::text[], %s::text[]) "
+            "on conflict (name) do update set state = excluded.state",
+            [list(states), [json.dumps(state) for state in states.values()]])
+
+
+@lru_cache(maxsize=4)  # a Python worker keeps its connections from batch to batch
+def _connected(kind: type[InBroker] | type[InPostgresql], url: str) -> InBroker | InPostgresql:
+    return kind(url)
+
+
+def counted_outside(kind: type[InBroker] | type[InPostgresql], url: str, events: DataFrame) -> DataFrame:
+    """Each event with its key's count so far, whose state is elsewhere."""
+    def instead(folded: FoldedStream) -> DataFrame:
+        work, kinds = folded.work, {each.name: each.dataType.simpleString() for each in folded.gives}
+
+        def run(frames: Iterable[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+            store = _connected(kind, url)
+            for frame in frames:
+                states = store.read(list(dict.fromkeys(frame["_key"])))
+                given = work(states, frame)
+                store.write(states)
+                if given:
+                    yield frame_of(kinds, given)
+
+        return folded.frame.coalesce(1).mapInPandas(run, folded.gives)
+
+    with folded_by(instead):
+        return fold_stream(events, spark_state.Count(), by=["key"], reads=["value"], kept=["key"], added="n double")
+
+
+def measure_places(*, repeats: int, events: int, batches: int) -> list[dict[str, Any]]:
+    """A line for each place of the state: medians of events/s and of events of a core-second, and how many times as
+    many the fold's own store does, pair by pair.
+
+    CPU is that of the driver, its Python workers, the broker and PostgreSQL.
+    """
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    with bench() as at, database(rows=1) as (address, _), tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "folds").mkdir()
+        builder = SparkSession.builder.master("local[2]")
+        for key, value in {**spark_state.SPARK, spark_state.CHANGELOG: "true"}.items():
+            builder = builder.config(key, value)
+        spark = builder.getOrCreate()
+        spark.sparkContext.setLogLevel("ERROR")
+        try:
+            sparks = spark_state.ways(spark, folder)
+            ways: dict[str, tuple[str, Callable[[DataFrame], DataFrame]]] = {
+                FOLD: ("append", lambda events: spark_state.folded(events, folder / "folds")),
+                BROKER: ("append", partial(counted_outside, InBroker, at.url)),
+                POSTGRESQL: ("append", partial(counted_outside, InPostgresql, address)),
+                **{ours: sparks[theirs] for theirs, ours in SPARKS.items()}}
+            runs: dict[str, list[Mapping[str, float]]] = {name: [] for name in ways}
+            for number in range(repeats):
+                for name in list(ways)[::-1 if number % 2 else 1]:
+                    runs[name].append(_run(spark, folder, *ways[name], events=events, batches=batches))
+                    print(f"{name}: {runs[name][-1]['per_s']:,.0f} events/s", file=sys.stderr, flush=True)
+        finally:
+            spark.stop()
+    return [
+        {"state": name, "events/s": round(median(run["per_s"] for run in own)),
+         "events a core-second": round(median(run["per_core_s"] for run in own)),
+         **{f"fold/this, {unit}": round(median(
+             fold[of] / run[of] for fold, run in zip(runs[FOLD], own, strict=True)), 2)
+            for unit, of in (("events/s", "per_s"), ("CPU", "per_core_s"))}}
+        for name, own in runs.items()]
+
+
+def _run(
+    spark: SparkSession, folder: Path, mode: str, make: Callable[[DataFrame], DataFrame], *, events: int, batches: int
+) -> Mapping[str, float]:
+    run, words = spark_state.Run(spark, folder, mode, make), cycle(words_of_text())
+    for _ in range(WARM_BATCHES):
+        run.put(list(islice(words, events)))
+    run.query.processAllAvailable()
+    for _ in range(batches):  # written beforehand: the time is the query's
+        run.hide(list(islice(words, events)))
+    before_s, began_s = used_s(os.getpid()), time.monotonic()
+    run.show()
+    run.query.processAllAvailable()
+    past_s, cpu_s = time.monotonic() - began_s, used_s(os.getpid()) - before_s
+    run.query.stop()
+    return {"per_s": events * batches / past_s, "per_core_s": events * batches / cpu_s}
