@@ -57,7 +57,7 @@ class RestartedQuery:
         (folder / "in").mkdir()
         self._written: list[tuple[int, int]] = []
         self._counted: set[str] = set()
-        self._number, self._is_over = 0, threading.Event()
+        self._holds, self._is_over = False, threading.Event()  # whether events come that the query does not see
         self._giver = threading.Thread(target=self._give_on, daemon=True)
         self._query: Any = None
 
@@ -72,10 +72,13 @@ class RestartedQuery:
         """Stop it, part its state anew and start it, and tell how old events became."""
         time.sleep(QUIET_S)
         began_ms = _now_ms()
+        self._holds = True  # it is stopped between two batches: Spark refuses to part a batch that is not done
+        self._query.processAllAvailable()
         self._query.stop()
         self._spark._streamingCheckpointManager.repartition(str(self._folder / "checkpoint"), partitions)
         before = len(self._written)
         self._start()
+        self._holds = False
         _until(lambda: len(self._written) > before, within_s=WITHIN_S)
         ended_ms = _now_ms()
         time.sleep(QUIET_S)
@@ -106,15 +109,15 @@ class RestartedQuery:
             self._written.append((_now_ms(), min(born for _, born in given)))
 
     def _give_on(self) -> None:
-        each, seq = round(RATE_PER_S * TRIGGER_MS / 1000), 0
+        each, seq, number = round(RATE_PER_S * TRIGGER_MS / 1000), 0, 0
         while not self._is_over.wait(TRIGGER_MS / 1000):
-            self._number += 1
+            number += 1
             table = pa.table({"name": [f"k{(seq + place) % self._keys}" for place in range(each)],
                               "born": [_now_ms()] * each})
             seq += each
-            hidden = self._folder / f".{self._number}"
-            pq.write_table(table, hidden)
-            hidden.rename(self._folder / "in" / f"{self._number:06}.parquet")
+            pq.write_table(table, self._folder / f".{number:06}")
+            for hidden in () if self._holds else sorted(self._folder.glob(".*")):
+                hidden.rename(self._folder / "in" / f"{hidden.name[1:]}.parquet")
 
     def _oldest_s(self, began_ms: int, ended_ms: int) -> float:
         ages = [at_ms - born for at_ms, born in list(self._written) if began_ms <= at_ms < ended_ms]
