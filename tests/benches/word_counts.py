@@ -158,7 +158,7 @@ def cost_of_copies(
         state_kb = nodes.state_kb()
     return [{
         "count": count, "state KB": state_kb, "copies": number, "words a core-second": round(median(own)),
-        "less": f"{100 * median(1 - one / base for one, base in zip(own, runs[copies[0]], strict=True)):.0f}%"}
+        "less": f"{100 * median(1 - own_run / base for own_run, base in zip(own, runs[copies[0]], strict=True)):.0f}%"}
         for number, own in runs.items()]
 
 
