@@ -36,7 +36,7 @@ from .tree_usage import used_s
 
 FOLD, BROKER, POSTGRESQL = "fold, in its store", "fold, in the broker", "fold, in PostgreSQL"
 ROCKSDB = "Spark's aggregation, a row a key and batch"  # as `spark_state` has it; its Python ways take minutes here
-WARM_BATCHES = 3  # compilers, and most words
+WARM_BATCHES = 2  # compilers, and most words
 
 States = dict[str, Any]
 
@@ -128,7 +128,7 @@ def measure_places(*, repeats: int, events: int, batches: int) -> list[dict[str,
             for number in range(repeats):
                 for name in list(ways)[::-1 if number % 2 else 1]:
                     runs[name].append(_run(spark, folder, *ways[name], events=events, batches=batches))
-                    print(f"{name}: {runs[name][-1]['per_s']:,.0f} events/s", file=sys.stderr, flush=True)
+                    print(f"{name}: {runs[name][-1]}", file=sys.stderr, flush=True)
         finally:
             spark.stop()
     return [
