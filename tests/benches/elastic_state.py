@@ -19,7 +19,7 @@ from .killed_bundles import recoveries
 from .restarted_query import restarts
 from .results import machine, table, write
 from .ring_world import WorldOf, lines_of_loss, summary
-from .state_elsewhere import measure_places
+from .state_elsewhere import measure_folds, measure_places
 from .word_counts import COUNTS, cost_of_copies, size_of_copies
 
 Lines = list[dict[str, Any]]
@@ -49,6 +49,10 @@ def _places(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
     yield "places", measure_places(repeats=given.repeats, events=given.events, batches=given.batches)
 
 
+def _folds(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    yield "folds", measure_folds(repeats=given.repeats, events=given.events, batches=given.batches)
+
+
 def _copies(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
     for counted in given.counts:
         yield "copies", cost_of_copies(
@@ -71,6 +75,7 @@ FORMS: Mapping[str, tuple[Callable[[argparse.Namespace], Iterator[tuple[str, Lin
     "moves": (_moves, "how long keys stand still that change hands"),
     "restarts": (_restarts, "how long they do where plain Spark stops and restarts"),
     "places": (_places, "events/s with the state in a store, the broker, PostgreSQL, RocksDB"),
+    "folds": (_folds, "the same of a fold alone, without Spark"),
     "copies": (_copies, "what copies on other nodes cost a word count"),
     "sizes": (_sizes, "how large they are, by their interval"),
     "kills": (_kills, "how soon bundles are back whose slots died")}
@@ -102,8 +107,8 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=positive, default=20.0, help="copies, sizes: of each run")
     parser.add_argument("--intervals", type=positive, nargs="+", default=[1.0, 2.0, 5.0, 10.0], help="sizes: in s")
     parser.add_argument("--copies", type=int, nargs="+", choices=(0, 1, 2), default=[0, 1, 2], help="copies")
-    parser.add_argument("--events", type=count, default=20_000, help="places: in a batch")
-    parser.add_argument("--batches", type=count, default=6, help="places: of a run")
+    parser.add_argument("--events", type=count, default=20_000, help="places, folds: in a batch")
+    parser.add_argument("--batches", type=count, default=6, help="places, folds: of a run")
     parser.add_argument("--slots", type=count, default=4, help="kills: that twelve bundles are on")
     parser.add_argument("--rate", type=positive, default=2_000.0, help="kills: events/s")
     parser.add_argument("--repeats", type=count, default=2, help="on Spark: how often all is done")
