@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from .arguments import count, positive
+from .copied_counts import COUNTS, sizes_of_copies
 from .key_moves import moves_of_keys
 from .killed_bundles import recoveries
 from .restarted_query import restarts
 from .results import machine, table, write
 from .ring_world import WorldOf, lines_of_loss, summary
 from .state_elsewhere import measure_folds, measure_places
-from .word_counts import COUNTS, cost_of_copies, size_of_copies
+from .word_counts import cost_of_copies
 
 Lines = list[dict[str, Any]]
 
@@ -61,9 +62,7 @@ def _copies(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
 
 def _sizes(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
     for counted in given.counts:
-        for interval_s in given.intervals:
-            yield "sizes", [
-                size_of_copies(counted, copy_s=interval_s, lines_per_s=given.lines, seconds=given.seconds)]
+        yield "sizes", sizes_of_copies(counted, intervals_s=given.intervals, rounds=given.repeats)
 
 
 def _kills(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
@@ -77,7 +76,7 @@ FORMS: Mapping[str, tuple[Callable[[argparse.Namespace], Iterator[tuple[str, Lin
     "places": (_places, "events/s with the state in a store, the broker, PostgreSQL, RocksDB"),
     "folds": (_folds, "the same of a fold alone, without Spark"),
     "copies": (_copies, "what copies on other nodes cost a word count"),
-    "sizes": (_sizes, "how large they are, by their interval"),
+    "sizes": (_sizes, "how large they are by their interval, without Spark"),
     "kills": (_kills, "how soon bundles are back whose slots died")}
 
 
@@ -102,9 +101,9 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--bundles", type=count, nargs="+", default=[12, 100, 500], help="played")
     parser.add_argument("--seed", type=int, default=1, help="played")
     parser.add_argument("--state-mb", type=count, nargs="+", help="moves, restarts: states of so many MB in all")
-    parser.add_argument("--counts", nargs="+", choices=COUNTS, default=["total"], help="copies, sizes: what is counted")
-    parser.add_argument("--lines", type=positive, default=300.0, help="copies, sizes: lines of text a second")
-    parser.add_argument("--seconds", type=positive, default=20.0, help="copies, sizes: of each run")
+    parser.add_argument("--counts", nargs="+", choices=COUNTS, default=list(COUNTS), help="copies, sizes: what is counted")
+    parser.add_argument("--lines", type=positive, default=300.0, help="copies: lines of text a second")
+    parser.add_argument("--seconds", type=positive, default=20.0, help="copies: of each run")
     parser.add_argument("--intervals", type=positive, nargs="+", default=[1.0, 2.0, 5.0, 10.0], help="sizes: in s")
     parser.add_argument("--copies", type=int, nargs="+", choices=(0, 1, 2), default=[0, 1, 2], help="copies")
     parser.add_argument("--events", type=count, default=20_000, help="places, folds: in a batch")

@@ -1,4 +1,4 @@
-"""Streaming word count of real text, with copies of its state on other nodes: what they cost, and how large they are.
+"""Streaming word count of real text, with copies of its state on other nodes: and what they cost.
 
 A dataflow of shipped types in one query of a real slot: ``replay`` gives lines, ``sql`` makes words of them, and
 ``total`` collects each word's times by the hundred, or a sliding window counts each word in 15 minutes, an hour or 12
@@ -9,7 +9,6 @@ so one query, in one warm driver, has copies in turn and has none.
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import sys
@@ -28,29 +27,23 @@ import pyarrow.parquet as pq
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
 from workers.engine import desired_publishing
-from workers.engine.agents.transport.copies_ahead import STORED
-from workers.engine.agents.transport.parcels import MANIFEST, makes_of
 from workers.engine.channels import keys
 from workers.engine.measuring.load import TreeLoad
 from workers.engine.worker_settings import ROOT
 from workers.library.registry import task_types
 from workers.processes import spawn, stop
 
+from .copied_counts import LINE_MS, WINDOWS_S
 from .engine import _defaults
 from .estate import NODE, RunningEstate, running
 from .real_text import lines_of_text
 from .recordings import BEGAN_MS
 
-MINUTE_S = 60
-WINDOWS_S = {"15 min": 15 * MINUTE_S, "1 h": 60 * MINUTE_S, "12 h": 12 * 60 * MINUTE_S}
-COUNTS = ("total", *WINDOWS_S)
 HOLDERS = ("holder-1", "holder-2")
-LINE_MS = 10_000
 QUERY = "f1-0"
 WORDS_AT = 1  # the place of the task that gives words
 TRIGGER_MS = 500
 WITHIN_S = 240.0
-LOOK_S = 0.02
 COPY_S = 2.0
 
 
@@ -167,37 +160,3 @@ def _words_a_core_s(nodes: CountingNodes, load: TreeLoad, seconds: float) -> flo
     time.sleep(seconds)
     ended, after_s = nodes.words(), load.cpu_s()
     return (ended[0] - began[0]) * seconds / (ended[1] - began[1]) / (after_s - before_s)
-
-
-def size_of_copies(count: str, *, copy_s: float, lines_per_s: float, seconds: float) -> dict[str, Any]:
-    """With copies so far apart: what one takes, as part of the state, and how long until it is whole."""
-    with counting_nodes(count, lines_per_s=lines_per_s, holders=1, copy_s=copy_s, copies=1) as nodes:
-        nodes.have_copies(1)
-        time.sleep(seconds)  # until most words have come
-        rounds = _rounds(nodes, seconds)
-        state_kb = nodes.state_kb()
-    sizes = [size for size, _ in rounds.values()]
-    whole = [past_s for _, past_s in rounds.values() if past_s is not None]
-    return {
-        "count": count, "interval, s": copy_s, "copies": len(rounds), "state, KB": state_kb,
-        "a copy, KB": round(median(sizes) / 1024, 1) if sizes else None,
-        "of the state": f"{median(sizes) / 10.24 / state_kb:.1f}%" if sizes and state_kb else None,
-        "KB/s": round(sum(sizes) / 1024 / seconds, 1), "whole after, s": round(median(whole), 2) if whole else None}
-
-
-def _rounds(nodes: CountingNodes, seconds: float) -> dict[str, tuple[int, float | None]]:
-    """By checksum of what is sent of a copy meanwhile: how many bytes, and after how many seconds it was there."""
-    name, client = keys.ahead(keys.copy_name(QUERY, HOLDERS[0])), nodes.estate.client
-    began_s = time.monotonic()
-    before, seen_s = client.hget(name, MANIFEST), {}
-    sent: dict[str, tuple[int, float | None]] = {}
-    while (now_s := time.monotonic()) - began_s < seconds:
-        text, stored = client.hmget(name, MANIFEST, STORED)
-        if text not in (None, before):
-            check = makes_of(json.loads(text))["sha256"]
-            length, past_s = sent.setdefault(check, (json.loads(text)["length"], None))
-            if past_s is None and stored == check.encode():
-                sent[check] = length, now_s - seen_s.get(check, now_s)
-            seen_s.setdefault(check, now_s)
-        time.sleep(LOOK_S)
-    return sent
