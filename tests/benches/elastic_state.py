@@ -101,7 +101,8 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--bundles", type=count, nargs="+", default=[12, 100, 500], help="played")
     parser.add_argument("--seed", type=int, default=1, help="played")
     parser.add_argument("--state-mb", type=count, nargs="+", help="moves, restarts: states of so many MB in all")
-    parser.add_argument("--counts", nargs="+", choices=COUNTS, default=list(COUNTS), help="copies, sizes: what is counted")
+    parser.add_argument(
+        "--counts", nargs="+", choices=COUNTS, default=list(COUNTS), help="copies, sizes: what is counted")
     parser.add_argument("--lines", type=positive, default=300.0, help="copies: lines of text a second")
     parser.add_argument("--seconds", type=positive, default=20.0, help="copies: of each run")
     parser.add_argument("--intervals", type=positive, nargs="+", default=[1.0, 2.0, 5.0, 10.0], help="sizes: in s")
