@@ -2,8 +2,9 @@
 
 The folds of shipped types over real text, 2,000 words a second of played time in batches of half a second: ``total``
 collects each word's times by the hundred, a window counts each word in 15 minutes, an hour or 12 hours of the events'
-time, of which three overlap. A line of text is ten seconds of that, so windows close all the time. States are in stores
-of rows, and copies are made as between two batches of a query: first all, then what is new since the last one.
+time, of which three overlap. A line of text is a tenth of a second of that: half a minute passes in a second. States
+are in stores of rows, and copies are made as between two batches of a query: first all, then what is new since the last
+one.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from .recordings import BEGAN_MS
 MINUTE_S = 60
 WINDOWS_S = {"15 min": 15 * MINUTE_S, "1 h": 60 * MINUTE_S, "12 h": 12 * 60 * MINUTE_S}
 COUNTS = ("total", *WINDOWS_S)
-LINE_MS = 10_000
+LINE_MS = 100
 WORDS_PER_S, BATCH_S = 2_000, 0.5
 WARM_S = 30  # played, before the first copy
 HOLDER = "holder"

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from tests.benches import services
+from tests.benches.copied_counts import sizes_of_copies
 from tests.benches.real_text import lines_of_text, words_of_text
 from tests.benches.state_elsewhere import InBroker, InPostgresql
 
@@ -36,3 +37,9 @@ def test_states_come_back_as_they_were_written(place, request: pytest.FixtureReq
 def database():
     with services.database(rows=1) as (address, _):
         yield address
+
+
+def test_a_copy_that_follows_another_has_less_than_all_of_a_count() -> None:
+    lines = sizes_of_copies("total", intervals_s=[0.5, 2], rounds=1)
+    sizes = [line["a copy, KB"] for line in lines]
+    assert 0 < sizes[0] < sizes[1] < lines[0]["state, KB"], "more has changed since, and not all"

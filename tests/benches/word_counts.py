@@ -2,7 +2,7 @@
 
 A dataflow of shipped types in one query of a real slot: ``replay`` gives lines, ``sql`` makes words of them, and
 ``total`` collects each word's times by the hundred, or a sliding window counts each word in 15 minutes, an hour or 12
-hours of the events' time, of which three overlap. A line is ten seconds of that, so windows close all the time. Holders
+hours of the events' time, of which three overlap. A line is a tenth of a second of that. Holders
 of copies are agents of their own on this machine. One whose process is stopped counts as gone once its report is over:
 so one query, in one warm driver, has copies in turn and has none.
 """
