@@ -1,8 +1,8 @@
-"""`./weir bench elastic-state`: what decides about keyed state on a ring, played; or state on Spark, measured.
+"""`./weir bench elastic-state`: what decides about keyed state on a ring, played; or keyed state, measured.
 
 Worlds of up to 500 bundles (`ring_world`) whose rate doubles and falls back. How evenly bundles are loaded, how many
-keys a change moves, what that takes in messages, and what is lost where machines or zones die at the same time. On
-Spark one form at a time, each in a module of its own.
+keys a change moves, what that takes in messages, and what is lost where machines or zones die at the same time. What is
+measured is a form of its own, each in its module.
 """
 
 from __future__ import annotations
@@ -16,15 +16,12 @@ from typing import Any
 from .arguments import count, positive
 from .copied_counts import COUNTS, sizes_of_copies
 from .key_moves import moves_of_keys
-from .killed_bundles import recoveries
 from .restarted_query import restarts
 from .results import machine, table, write
 from .ring_world import WorldOf, lines_of_loss, summary
-from .state_elsewhere import measure_folds, measure_places
-from .word_counts import cost_of_copies
+from .state_elsewhere import measure_folds
 
 Lines = list[dict[str, Any]]
-
 
 
 def _played(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
@@ -46,18 +43,8 @@ def _restarts(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
         yield "restarts", restarts(megabytes, repeats=given.repeats)
 
 
-def _places(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
-    yield "places", measure_places(repeats=given.repeats, events=given.events, batches=given.batches)
-
-
 def _folds(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
     yield "folds", measure_folds(repeats=given.repeats, events=given.events, batches=given.batches)
-
-
-def _copies(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
-    for counted in given.counts:
-        yield "copies", cost_of_copies(
-            counted, copies=given.copies, repeats=given.repeats, lines_per_s=given.lines, seconds=given.seconds)
 
 
 def _sizes(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
@@ -65,19 +52,12 @@ def _sizes(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
         yield "sizes", sizes_of_copies(counted, intervals_s=given.intervals, rounds=given.repeats)
 
 
-def _kills(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
-    yield "kills", recoveries(slots=given.slots, repeats=given.repeats, rate_per_s=given.rate)
-
-
 FORMS: Mapping[str, tuple[Callable[[argparse.Namespace], Iterator[tuple[str, Lines]]], str]] = {
     "played": (_played, "balance and losses, simulated"),
     "moves": (_moves, "how long keys stand still that change hands"),
     "restarts": (_restarts, "how long they do where plain Spark stops and restarts"),
-    "places": (_places, "events/s with the state in a store, the broker, PostgreSQL, RocksDB"),
-    "folds": (_folds, "the same of a fold alone, without Spark"),
-    "copies": (_copies, "what copies on other nodes cost a word count"),
-    "sizes": (_sizes, "how large they are by their interval, without Spark"),
-    "kills": (_kills, "how soon bundles are back whose slots died")}
+    "folds": (_folds, "a word count with its state in other places, without Spark"),
+    "sizes": (_sizes, "how large copies of one are by their interval, without Spark")}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,23 +75,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="Play the balance of keyed bundles on a ring, and what survives when machines die: a simulation, "
-                    "nothing runs. Or measure keyed state on Spark, in one of the forms.")
+                    "nothing runs. Or measure, in one of the forms.")
     parser.add_argument("--form", choices=tuple(FORMS), help="; ".join(
         f"{name}: {what}" for name, (_, what) in FORMS.items()) + ". Without it played; with --state-mb, moves.")
     parser.add_argument("--bundles", type=count, nargs="+", default=[12, 100, 500], help="played")
     parser.add_argument("--seed", type=int, default=1, help="played")
     parser.add_argument("--state-mb", type=count, nargs="+", help="moves, restarts: states of so many MB in all")
     parser.add_argument(
-        "--counts", nargs="+", choices=COUNTS, default=list(COUNTS), help="copies, sizes: what is counted")
-    parser.add_argument("--lines", type=positive, default=300.0, help="copies: lines of text a second")
-    parser.add_argument("--seconds", type=positive, default=20.0, help="copies: of each run")
+        "--counts", nargs="+", choices=COUNTS, default=list(COUNTS), help="sizes: what is counted")
     parser.add_argument("--intervals", type=positive, nargs="+", default=[1.0, 2.0, 5.0, 10.0], help="sizes: in s")
-    parser.add_argument("--copies", type=int, nargs="+", choices=(0, 1, 2), default=[0, 1, 2], help="copies")
-    parser.add_argument("--events", type=count, default=20_000, help="places, folds: in a batch")
-    parser.add_argument("--batches", type=count, default=6, help="places, folds: of a run")
-    parser.add_argument("--slots", type=count, default=4, help="kills: that twelve bundles are on")
-    parser.add_argument("--rate", type=positive, default=2_000.0, help="kills: events/s")
-    parser.add_argument("--repeats", type=count, default=2, help="on Spark: how often all is done")
+    parser.add_argument("--events", type=count, default=20_000, help="folds: in a batch")
+    parser.add_argument("--batches", type=count, default=8, help="folds: of a run")
+    parser.add_argument("--repeats", type=count, default=2, help="but for played: how often all is done")
     parser.add_argument("--json", type=Path, default=Path("elastic-state.json"))
     given = parser.parse_args(arguments)
     given.form = given.form or ("moves" if given.state_mb else "played")

@@ -17,7 +17,7 @@ import itertools
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -63,36 +63,31 @@ def moves_of_keys(megabytes: int, *, repeats: int) -> list[dict[str, Any]]:
 
 
 class KeyedFlow:
-    """An agent that runs the flow: the source on its first slot, and the task's bundles on the ``homes``, in turn."""
+    """An agent with two slots that runs the flow."""
 
-    def __init__(
-        self, at: Bench, megabytes: int, *, key_kb: int = KEY_KB, rate_per_s: float = RATE_PER_S, bundles: int = 2,
-        homes: Sequence[Slot] = SLOTS, out: Slot = SLOTS[1],
-    ) -> None:
+    def __init__(self, at: Bench, megabytes: int) -> None:
         self._broker = redis.Redis.from_url(at.url)
-        self.keys = max(2, megabytes * 1_000 // key_kb)
-        self._homes = tuple(homes)
-        self._slots = tuple(Slot(NODE, index) for index in range(max(home.index for home in homes) + 1))
+        self.keys = max(2, megabytes * 1_000 // KEY_KB)
         names = f"SELECT concat('k', _seq % {self.keys}) AS name FROM input"
-        source = _chain("sql", rate_per_s)[0]
+        source = _chain("sql", RATE_PER_S)[0]
         self._tasks = {task.id: task for task in (
             RunningTask("source", source.type, source.config, ()),
             RunningTask("named", "sql", {"query": names}, ("source",)),
-            RunningTask("held", HOARD_BY_KEY.name, {"by": ["name"], "kilobytes": key_kb}, ("named",)),
+            RunningTask("held", HOARD_BY_KEY.name, {"by": ["name"], "kilobytes": KEY_KB}, ("named",)),
             RunningTask("out", "output", {"name": "out", "keep_events": 10_000_000}, ("held",)))}
         ids = (f"f1-{number}" for number in itertools.count(3))
-        begun = tuple(keyed_bundles(self._parts(bundles), ids, inherits=()))
-        self._held = Fragment("f1-1", ("held",), begun[0].slot, 1, {"held": (OUT,)}, bundles=begun)
+        bundles = keyed_bundles(_parts(2), ids, inherits=())
+        self._held = Fragment("f1-1", ("held",), f"{NODE}/0", 1, {"held": (OUT,)}, bundles=tuple(bundles))
         self._others = (
             Fragment("f1-0", ("source", "named"), f"{NODE}/0", 2, {"named": ("f1-1",)}),
-            Fragment(OUT, ("out",), out.name, 1))
+            Fragment(OUT, ("out",), f"{NODE}/1", 1))
         self._generation = 0
         self._left: set[str] = set()
         env = {"WEIR_SLOT_MEMORY_MB": str(max(1024, 20 * megabytes)), **os.environ, "REDIS_URL": at.url,
                "PYTHONPATH": os.pathsep.join([str(ROOT), offer_task_types(at.folder / "types")]),
                "WEIR_SLOT_READS": str(ROOT / "tests")}  # the type's code
-        argv = [sys.executable, "-m", "workers.engine.agents.node_agent", "--node", NODE, "--slots",
-                str(len(self._slots)), "--data-dir", str(at.folder / NODE)]
+        argv = [sys.executable, "-m", "workers.engine.agents.node_agent", "--node", NODE, "--slots", str(len(SLOTS)),
+                "--data-dir", str(at.folder / NODE)]
         with open(os.environ.get("WEIR_BENCH_LOG", os.devnull), "ab") as log:
             self._agent = spawn(argv, env=env, stdout=log)
 
@@ -109,11 +104,11 @@ class KeyedFlow:
         ids = (f"f{self._generation + 1}-{number}" for number in itertools.count())
         own = [bundle for bundle in before.bundles if not bundle.leaving]
         if way == ANEW:
-            parts = self._parts(3)
+            parts = _parts(3)
             heirs = keyed_bundles(parts, ids, inherits=tuple(bundle.id for bundle in own))
             self._held = replace(before, bundles=(*heirs, *(replace(bundle, weight=0.0) for bundle in own)))
         else:
-            parts = self._parts(2 if way == FEWER else 3)
+            parts = _parts(2 if way == FEWER else 3)
             change = keys_divided_anew("held", before, parts, ids=ids, left=self._left)
             self._held = change.after[before.id]
         self._publish()
@@ -148,7 +143,7 @@ class KeyedFlow:
     def _publish(self) -> None:
         self._generation += 1
         fragments = {fragment.id: fragment for fragment in (*self._others, self._held)}
-        estate = Estate(self._generation, self._tasks, fragments=fragments, slots=self._slots)
+        estate = Estate(self._generation, self._tasks, fragments=fragments, slots=SLOTS)
         desired = desired_publishing.desired_of(
             estate, NODE, {**task_types(), HOARD_BY_KEY.name: HOARD_BY_KEY}, TRIGGER_MS)
         desired_publishing.publish(self._broker, desired)
@@ -173,10 +168,6 @@ class KeyedFlow:
             name: self._broker.hget(keys.readers(f"{name}.0"), OUT) or b"0-0" for name in bundles}
         return {name: int(place.split(b"-")[0]) for name, place in places.items()}
 
-    def _parts(self, count: int) -> list[WantedBundle]:
-        weights = whole_groups({place: 1 / count for place in range(count)})
-        return [WantedBundle(self._homes[place % len(self._homes)].name, 1, weights[place]) for place in range(count)]
-
     def _drop(self) -> None:
         """Those that have left are dropped, as the site does."""
         staying: tuple[RunningBundle, ...] = tuple(bundle for bundle in self._held.bundles if not bundle.leaving)
@@ -188,6 +179,11 @@ class KeyedFlow:
         return sum(
             batch.num_rows for _, fields in self._broker.xrange(keys.channel(f"{OUT}.0"))
             for batch in block_codec.decode_block(fields[b"b"]))
+
+
+def _parts(count: int) -> list[WantedBundle]:
+    weights = whole_groups({place: 1 / count for place in range(count)})
+    return [WantedBundle(f"{NODE}/{place % 2}", 1, weights[place]) for place in range(count)]
 
 
 def _now_ms() -> int:

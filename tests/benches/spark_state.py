@@ -151,24 +151,14 @@ class Run:
             "checkpointLocation", str(self.folder / "checkpoint")).start()
 
     def give(self, count: int, keys: int, chance: random.Random) -> None:
-        self.put([f"key-{chance.randrange(keys)}" for _ in range(count)])
-
-    def put(self, names: Sequence[str]) -> None:
-        """A batch of events with these keys."""
-        self.hide(names)
-        self.show()
-
-    def hide(self, names: Sequence[str]) -> None:
-        """The same, but that the query does not see it until it is shown."""
-        numbers = list(range(self.seq, self.seq + len(names)))
-        self.seq, self.count = self.seq + len(names), self.count + 1
+        names = [f"key-{chance.randrange(keys)}" for _ in range(count)]
+        numbers = list(range(self.seq, self.seq + count))
+        self.seq, self.count = self.seq + count, self.count + 1
         table = pa.table({
-            "_seq": numbers, "_time": numbers, "_born": numbers, "key": names, "value": [1.0] * len(names)})
-        pq.write_table(table, self.folder / f".{self.count:05}")
-
-    def show(self) -> None:
-        for hidden in sorted(self.folder.glob(".*")):
-            hidden.rename(self.folder / "in" / f"{hidden.name[1:]}.parquet")
+            "_seq": numbers, "_time": numbers, "_born": numbers, "key": names, "value": [1.0] * count})
+        hidden = self.folder / f".{self.count}"
+        pq.write_table(table, hidden)
+        hidden.rename(self.folder / "in" / f"{self.count:05}.parquet")
 
     def state_bytes(self) -> dict[str, int]:
         return {str(path): path.stat().st_size for path in (self.folder / "checkpoint").rglob("*")
