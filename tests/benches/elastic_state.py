@@ -1,53 +1,97 @@
-"""`./weir bench elastic-state`: what decides about keyed state on a ring, in played worlds; or keys that change hands.
+"""`./weir bench elastic-state`: what decides about keyed state on a ring, played; or keyed state, measured.
 
 Worlds of up to 500 bundles (`ring_world`) whose rate doubles and falls back. How evenly bundles are loaded, how many
-keys a change moves, what that takes in messages, and what is lost where machines or zones die at the same time.
+keys a change moves, what that takes in messages, and what is lost where machines or zones die at the same time. What is
+measured is a form of its own, each in its module.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .arguments import count
+from .arguments import count, positive
+from .copied_counts import COUNTS, sizes_of_copies
 from .key_moves import moves_of_keys
+from .restarted_query import restarts
 from .results import machine, table, write
 from .ring_world import WorldOf, lines_of_loss, summary
+from .state_elsewhere import measure_folds
+
+Lines = list[dict[str, Any]]
+
+
+def _played(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    yield "balance", [
+        summary(WorldOf(bundles, factor=factor, by_load=by_load), seed=given.seed)
+        for bundles in given.bundles for factor in (2.0, 1.0) for by_load in (True, False)]
+    yield "losses", [
+        line for bundles in given.bundles for zones in (1, 3) for copies in (1, 2)
+        for line in lines_of_loss(bundles, zones, copies=copies, seed=given.seed)]
+
+
+def _moves(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    for megabytes in given.state_mb:
+        yield "moves", moves_of_keys(megabytes, repeats=given.repeats)
+
+
+def _restarts(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    for megabytes in given.state_mb:
+        yield "restarts", restarts(megabytes, repeats=given.repeats)
+
+
+def _folds(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    yield "folds", measure_folds(repeats=given.repeats, events=given.events, batches=given.batches)
+
+
+def _sizes(given: argparse.Namespace) -> Iterator[tuple[str, Lines]]:
+    for counted in given.counts:
+        yield "sizes", sizes_of_copies(counted, intervals_s=given.intervals, rounds=given.repeats)
+
+
+FORMS: Mapping[str, tuple[Callable[[argparse.Namespace], Iterator[tuple[str, Lines]]], str]] = {
+    "played": (_played, "balance and losses, simulated"),
+    "moves": (_moves, "how long keys stand still that change hands"),
+    "restarts": (_restarts, "how long they do where plain Spark stops and restarts"),
+    "folds": (_folds, "a word count with its state in other places, without Spark"),
+    "sizes": (_sizes, "how large copies of one are by their interval, without Spark")}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, print tables, write JSON."""
-    parser = argparse.ArgumentParser(
-        description="Play the balance of keyed bundles on a ring, and what survives when machines die: a simulation, "
-                    "nothing runs; with --state-mb, let keys change hands on Spark.")
-    parser.add_argument("--bundles", type=count, nargs="+", default=[12, 100, 500])
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--state-mb", type=count, nargs="+", default=[], help="on Spark: with states of so many MB in all")
-    parser.add_argument("--repeats", type=count, default=2, help="how often keys change hands each way (on Spark)")
-    parser.add_argument("--json", type=Path, default=Path("elastic-state.json"))
-    given = parser.parse_args(arguments)
-    if given.state_mb:
-        lines: list[dict[str, Any]] = []
-        for megabytes in given.state_mb:
-            lines += moves_of_keys(megabytes, repeats=given.repeats)
-            write(given.json, {"machine": machine(), "load": os.getloadavg()[0], "moves": lines})
-        print(table(lines))
-        return 0
-    tables = {
-        "balance": [
-            summary(WorldOf(bundles, factor=factor, by_load=by_load), seed=given.seed)
-            for bundles in given.bundles for factor in (2.0, 1.0) for by_load in (True, False)],
-        "losses": [
-            line for bundles in given.bundles for zones in (1, 3) for copies in (1, 2)
-            for line in lines_of_loss(bundles, zones, copies=copies, seed=given.seed)]}
-    write(given.json, {"machine": machine(), "load": os.getloadavg()[0], **tables})
+    given = _arguments(arguments)
+    tables: dict[str, Lines] = {}
+    for name, lines in FORMS[given.form][0](given):
+        tables.setdefault(name, []).extend(lines)
+        write(given.json, {"machine": machine(), "load": os.getloadavg()[0], **tables})
     for name, lines in tables.items():
         print(f"{name}\n{table(lines)}\n")
     return 0
+
+
+def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Play the balance of keyed bundles on a ring, and what survives when machines die: a simulation, "
+                    "nothing runs. Or measure, in one of the forms.")
+    parser.add_argument("--form", choices=tuple(FORMS), help="; ".join(
+        f"{name}: {what}" for name, (_, what) in FORMS.items()) + ". Without it played; with --state-mb, moves.")
+    parser.add_argument("--bundles", type=count, nargs="+", default=[12, 100, 500], help="played")
+    parser.add_argument("--seed", type=int, default=1, help="played")
+    parser.add_argument("--state-mb", type=count, nargs="+", help="moves, restarts: states of so many MB in all")
+    parser.add_argument(
+        "--counts", nargs="+", choices=COUNTS, default=list(COUNTS), help="sizes: what is counted")
+    parser.add_argument("--intervals", type=positive, nargs="+", default=[1.0, 2.0, 5.0, 10.0], help="sizes: in s")
+    parser.add_argument("--events", type=count, default=20_000, help="folds: in a batch")
+    parser.add_argument("--batches", type=count, default=8, help="folds: of a run")
+    parser.add_argument("--repeats", type=count, default=2, help="but for played: how often all is done")
+    parser.add_argument("--json", type=Path, default=Path("elastic-state.json"))
+    given = parser.parse_args(arguments)
+    given.form = given.form or ("moves" if given.state_mb else "played")
+    given.state_mb = given.state_mb or [1, 10, 100]
+    return given
 
 
 if __name__ == "__main__":
