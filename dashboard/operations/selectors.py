@@ -34,7 +34,6 @@ from dashboard.operations.estate_store.estate_loader import (
     elements_in_waves,
     fragments_where,
     load_estate,
-    load_part_of,
 )
 from dashboard.operations.estate_store.estate_reader import slots_around, slots_gone
 from dashboard.operations.estate_store.readable import require_readable
@@ -51,7 +50,7 @@ from scheduler.model.errors import NotFound
 
 __all__ = [
     "MOST_EVENTS", "current_estate", "current_stamp", "dataflow_history", "dead_letters", "elements_in_waves",
-    "estate_history", "fragments_where", "live_dataflow", "live_estate", "load_estate", "load_part_of", "nodes",
+    "estate_history", "fragments_where", "live_dataflow", "live_estate", "load_estate", "nodes",
     "notable_events", "one_look", "output_tail", "outputs", "refused_events", "running_task_of",
     "slots_around", "slots_gone",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import datetime
+from typing import TypeVar
 
 from dashboard.operations.estate_store.estate_reader import (
     StoredEstate,
@@ -20,6 +21,8 @@ from scheduler.model.fragment import Fragment, Slot
 from scheduler.model.task_types import DYNAMIC, DYNAMIC_FOLD, WAVE
 from scheduler.model.wave_elements import WaveElement, wave_elements
 
+T = TypeVar("T")
+
 _kept: tuple[tuple[int, datetime, int] | None, Estate] = (None, Estate())
 
 
@@ -33,15 +36,24 @@ def load_part_of(node: str) -> Estate:
 
     Read again if the estate changed meanwhile, as the whole is.
     """
-    return _consistent(lambda generation, revision: _read_part(node, generation, revision))
+    return load_part_with(node, lambda _: None)[0]
 
 
-def _consistent(read: Callable[[int, int], Estate]) -> Estate:
+def load_part_with(node: str, more: Callable[[Estate], T]) -> tuple[Estate, T]:
+    """A node's part of the estate, and what ``more`` reads beside it of the same generation and revision."""
+    def read(generation: int, revision: int) -> tuple[Estate, T]:
+        part = _read_part(node, generation, revision)
+        return part, more(part)
+
+    return _consistent(read)
+
+
+def _consistent(read: Callable[[int, int], T]) -> T:
     stamp = current_stamp()
     while True:
-        estate = read(*stamp)
+        values = read(*stamp)
         if (now := current_stamp()) == stamp:
-            return estate
+            return values
         stamp = now
 
 
