@@ -7,7 +7,7 @@ For pages, API and live connections:
 - ``output_tail(viewer, dataflow_id, task_id, count)``: newest events of one
 - ``dead_letters(viewer, dataflow_id, task_id, count)``: what a live source of it could not read
 - ``refused_events(viewer, dataflow_id, task_id, count)``: what the other system of a sink of it refused
-- ``notable_events(viewer, dataflow_id, count)``: what happened to its queries
+- ``notable_events(viewer, dataflow_id)``: what happened to its queries
 - ``estate_history(viewer, minutes)``, ``dataflow_history(viewer, dataflow_id, minutes)``: columns for plots
 - ``running_task_of(viewer, dataflow_id, task)``: what a task of a dataflow runs as
 - ``nodes()``: nodes with their slots and when they were last seen

@@ -62,7 +62,6 @@ class UnevenKeys(FiniteFigures):
 
 def uneven_keys(
     task: str, bundles: Sequence[RunningBundle], loads: KeyLoads, working: Mapping[str, KeyedLoad],
-    thresholds: LoadThresholds | None = None,
 ) -> UnevenKeys | None:
     """Whether a schedule for the rate of now would help a task because it cuts the ring anew; None where it would not.
 
@@ -82,7 +81,7 @@ def uneven_keys(
            for place, ranges in own.items()}
     full = max(shares, key=lambda place: has[place] / shares[place])
     load = working.get(bundles[full].id)
-    if load is None or not (thresholds or LoadThresholds()).is_high(load):
+    if load is None or not LoadThresholds().is_high(load):
         return None
     is_by_slot = len({*slots.values()}) == len(slots)
     anew = ring_cut(shares, slots, DividedKeys(

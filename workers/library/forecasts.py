@@ -71,15 +71,15 @@ def mean_of_known(values: np.ndarray) -> float:
     return float(known.mean()) if len(known) else float("nan")
 
 
-def variances(history: LoadHistory, *, parts: int = 4) -> list[float | None]:
-    """The variance of the readings in each part of the last hour, and in all of it, as shares of its squared mean.
+def variances(history: LoadHistory) -> list[float | None]:
+    """The variance of the readings in each quarter of the last hour, and in all of it, as shares of its squared mean.
 
     A share, so that large customers and small ones can be compared (the squared coefficient of variation). None where
     fewer than two readings are known.
     """
     hour = history.before(1)
     level = mean_of_known(hour)
-    cuts = np.array_split(hour, parts) if len(hour) >= 2 * parts else []
+    cuts = np.array_split(hour, 4) if len(hour) >= 8 else []
     return [_variance(part, level) for part in (*cuts, hour)]
 
 

@@ -11,7 +11,6 @@ from django.db.models import Avg, Sum
 from dashboard import jobs
 from dashboard.operations.models import NodeRow
 from dashboard.operations.services import register_node
-from dashboard.teams.models import User
 from scheduler.contracts.reports import NodeReport, Reports
 from scheduler.model.errors import NotFound, WeirError
 
@@ -74,7 +73,7 @@ def take_in_nodes(reports: Reports) -> list[str]:
     return changed
 
 
-def take_out_node(*, name: str, actor: User | None = None) -> NodeRow:
+def take_out_node(*, name: str) -> NodeRow:
     """Offer no slot of a node any more. What runs on it has to be removed or moved before, and its agent stopped.
 
     Raises
@@ -96,4 +95,4 @@ def take_out_node(*, name: str, actor: User | None = None) -> NodeRow:
     if name in reading.reports:
         raise NodeReports(
             f"The agent of {name} reports still.", remedy="Stop it, wait 15 seconds, and try again.", node=name)
-    return register_node(name=name, slots=0, actor=actor)
+    return register_node(name=name, slots=0)
