@@ -41,7 +41,7 @@ def running_task(viewer: Viewer, task_id: str) -> dict[str, Any]:
     behind = _reached(task_id, shape.children.get)
     uses = Use.objects.filter(visible_to(viewer, through="dataflow__"), running_task=row)
     count = uses.count()
-    users = _users(uses, behind | {task_id})
+    users = _users(uses)
     outputs, stopped_outputs = _outputs(uses, behind | {task_id})
     for user in users:
         user["outputs"], user["outputs_left"] = outputs.get(user["id"], ([], 0))
@@ -112,7 +112,7 @@ def _nearest(task_id: str, next_to: Mapping[str, tuple[str, ...]]) -> list[str]:
     return list(ordered)[:MOST_AROUND]
 
 
-def _users(uses: QuerySet[Use], behind: Iterable[str]) -> list[dict[str, Any]]:
+def _users(uses: QuerySet[Use]) -> list[dict[str, Any]]:
     first_uses = list(uses.select_related("dataflow__team").order_by("dataflow__name", "dataflow")[:MOST_USERS])
     since = dict(
         Proposal.objects.filter(

@@ -65,7 +65,7 @@ def outputs(viewer: Viewer, dataflow_id: UUID | str) -> list[dict[str, str]]:
     record = dataflow_for(viewer, dataflow_id)
     estate = current_estate()
     states = []
-    for task, channel in _output_channels(viewer, record).items():
+    for task, channel in _output_channels(record).items():
         config = estate.tasks[estate.submitted[str(record.pk)].running[task]].config
         states.append({"task": task, "name": str(config.get("name") or task), "channel": channel})
     return states
@@ -74,7 +74,7 @@ def outputs(viewer: Viewer, dataflow_id: UUID | str) -> list[dict[str, str]]:
 def output_tail(viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, count: int = 20) -> list[dict[str, Any]]:
     """The newest events of a named output, newest first."""
     record = dataflow_for(viewer, dataflow_id)
-    channel = _output_channels(viewer, record).get(task_id)
+    channel = _output_channels(record).get(task_id)
     if channel is None:
         raise NotFound("This dataflow has no such named output.", remedy="See its outputs while it runs.")
     require_readable(viewer, current_estate().submitted[str(record.pk)].running[task_id])
@@ -123,7 +123,7 @@ def nodes() -> QuerySet[NodeRow]:
     return NodeRow.objects.all()
 
 
-def _output_channels(viewer: Viewer, record: DataflowRecord) -> dict[str, str]:
+def _output_channels(record: DataflowRecord) -> dict[str, str]:
     """The channel of each named output of a dataflow that is in the estate, by submitted task id."""
     estate, types = current_estate(), jobs.task_types()
     submitted = estate.submitted.get(str(record.pk))
