@@ -128,8 +128,8 @@ def _outputs(uses: QuerySet[Use], behind: set[str]) -> tuple[dict[str, tuple[lis
     sinks = Use.objects.filter(dataflow__in=uses.values("dataflow"), is_sink=True).order_by("position")
     groups: dict[str, tuple[list[str], int]] = {}
     for dataflow_id, task, name in sinks.values_list("dataflow_id", "running_task_id", "task_id").iterator(5000):
-        stopped, left = groups.get(str(dataflow_id), ([], 0))
-        groups[str(dataflow_id)] = ([*stopped, name], left) if task in behind else (stopped, left + 1)
+        stopped, still_fed = groups.get(str(dataflow_id), ([], 0))
+        groups[str(dataflow_id)] = ([*stopped, name], still_fed) if task in behind else (stopped, still_fed + 1)
     return groups, sum(len(stopped) for stopped, _ in groups.values())
 
 

@@ -20,8 +20,8 @@ def hot_keys(ring: Ring, loads: KeyLoads, cpu: Mapping[str, float]) -> dict[str,
     """
     most, hot = LoadThresholds().cpu_high, dict[str, FrequentKey]()
     had = dict.fromkeys(ring.served, 0.0)
-    for own in ring.ranges:
-        had[own.bundle] += loads.share(own)
+    for key_range in ring.ranges:
+        had[key_range.bundle] += loads.share(key_range)
     for key in loads.frequent:  # the most frequent first
         bundle = ring.owner(key.group)
         if bundle in cpu and had[bundle] and loads.share_of(key) / had[bundle] * cpu[bundle] >= most:

@@ -95,5 +95,5 @@ def is_known(compiled: CompiledElement, event: GuardEvent) -> bool:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    measured = [value for value in values if value is not None]
+    return sum(measured) if measured else None

@@ -42,8 +42,8 @@ def course(notes: Sequence[Annotation], *, now_s: int, since_s: int | None = Non
     begun = sorted({note.at_s for note in notes if note.what == ALARM})
     over = max((note.at_s for note in notes if note.what == OVER), default=-1)
     # What is tried again and again is "since" its last try; it is wrong since the alarm that is not over.
-    known = [moment for moment in (since_s, *begun[-1:]) if moment is not None and (moment == since_s or moment > over)]
-    began = min(known, default=None)
+    beginnings = (moment for moment in (since_s, *begun[-1:]) if moment is not None)
+    began = min((moment for moment in beginnings if moment == since_s or moment > over), default=None)
     is_new = began is not None and now_s - began < NEW_FOR_S
     lately = sum(moment > now_s - WITHIN_S for moment in begun)
     return FindingCourse(began, max(1, len(begun)), COMES_AND_GOES if lately >= OFTEN else NEW if is_new else LASTING)

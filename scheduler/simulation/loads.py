@@ -93,7 +93,7 @@ def recorded(samples: Sequence[float], steps: int, *, samples_a_step: float = 1.
         Figures that are equally far apart; one at least. `ValueError` where there is none, or one is no number from 0
         up.
     """
-    known = np.asarray(samples, dtype=float)
-    if not len(known) or not np.isfinite(known).all() or (known < 0).any():
+    figures = np.asarray(samples, dtype=float)
+    if not len(figures) or not np.isfinite(figures).all() or (figures < 0).any():
         raise ValueError("what was recorded is some numbers from 0 up")
-    return known[(np.arange(steps) * samples_a_step).astype(int) % len(known)]
+    return figures[(np.arange(steps) * samples_a_step).astype(int) % len(figures)]

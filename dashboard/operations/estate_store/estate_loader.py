@@ -114,18 +114,18 @@ def _read(generation: int, revision: int) -> Estate:
 def _read_part(node: str, generation: int, revision: int) -> Estate:
     slots = tuple(Slot(row.node_id, row.index) for row in SlotRow.objects.filter(node=node))
     # And those of other nodes that go on with what was on this one.
-    own = fragments_on([slot.name for slot in slots]) | fragments_where(origin=node)
+    of_node = fragments_on([slot.name for slot in slots]) | fragments_where(origin=node)
     tasks = {
         row.pk: task_of(row)
         for row in RunningTaskRow.objects.filter(
-            pk__in={task_id for fragment in own.values() for task_id in fragment.tasks}
+            pk__in={task_id for fragment in of_node.values() for task_id in fragment.tasks}
         )
     }
     parents = {parent for task in tasks.values() for parent in task.parents}
     places = dict(RunningTaskRow.objects.filter(pk__in=parents).values_list("pk", "fragment"))
     readers = {
-        reader for fragment in own.values() for readers in fragment.outlets.values() for reader in readers}
-    others = {*places.values(), *readers}.difference(own)
+        reader for fragment in of_node.values() for readers in fragment.outlets.values() for reader in readers}
+    others = {*places.values(), *readers}.difference(of_node)
     return Estate(
-        generation=generation, revision=revision, tasks=tasks, fragments=own | fragments_where(pk__in=others),
-        slots=slots, settings=settings_of(own))
+        generation=generation, revision=revision, tasks=tasks, fragments=of_node | fragments_where(pk__in=others),
+        slots=slots, settings=settings_of(of_node))

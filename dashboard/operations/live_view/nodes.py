@@ -35,8 +35,8 @@ UNPINNED = {
 
 def current_machine() -> str:
     """The class of machine that offers the most slots, by its agent's report; empty where none has reported yet."""
-    known = NodeRow.objects.exclude(machine="").values("machine").annotate(offered=Sum("slots"))
-    return known.order_by("-offered", "machine").values_list("machine", flat=True).first() or ""
+    classes = NodeRow.objects.exclude(machine="").values("machine").annotate(offered=Sum("slots"))
+    return classes.order_by("-offered", "machine").values_list("machine", flat=True).first() or ""
 
 
 def current_speed() -> float | None:
@@ -63,11 +63,11 @@ def take_in_nodes(reports: Reports) -> list[str]:
 
     This machine's own node is registered when the system starts: a report that an earlier start left must not undo it.
     """
-    known = dict(NodeRow.objects.values_list("name", "slots"))
+    slots_before = dict(NodeRow.objects.values_list("name", "slots"))
     node_rows = {
         name: len(report.slots) for name, report in reports.items()
         if name != settings.LOCAL_NODE and NAME.fullmatch(name)}
-    changed = sorted(name for name, slots in node_rows.items() if slots and known.get(name) != slots)
+    changed = sorted(name for name, slots in node_rows.items() if slots and slots_before.get(name) != slots)
     for name in changed:
         register_node(name=name, slots=node_rows[name])
     return changed

@@ -41,9 +41,9 @@ def notable_events(viewer: Viewer, dataflow_id: UUID | str) -> list[Notable]:
     if submitted is None:
         return []
     fragments = {estate.places[task_id][0] for task_id in submitted.running.values()}
-    own = {bundle.id for fragment in fragments for bundle in estate.fragments[fragment].queries}
+    queries = {bundle.id for fragment in fragments for bundle in estate.fragments[fragment].queries}
     view = view_for(viewer)
-    told_events = (_told(event) for event in jobs.notable_events() if event.get("fragment") in own)
+    told_events = (_told(event) for event in jobs.notable_events() if event.get("fragment") in queries)
     newest = list(islice((event for event in told_events if event is not None), 20))
     names = names_of_queries(view, {event.fragment for event in newest})
     return [replace(event, what=view.in_words(event.what, str(record.pk)), query=names[event.fragment])
