@@ -47,11 +47,12 @@ from dashboard.approvals.policy_drafts import trial_of
 from dashboard.bills.dataflow_costs import cost_of
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.document_checks import goals_of, limits_for
-from dashboard.catalog.services import choose_goals, choose_latency, choose_when_behind
+from dashboard.catalog.services import choose_goals, choose_latency
 from dashboard.controllers.adaptation_told import goals_told, offer_told
 from dashboard.controllers.latency_told import latency_prices_told, latency_told
 from dashboard.operations import dynamic_reader, fragmentation_reader
 from dashboard.operations import selectors as operations
+from dashboard.operations.estate_store.reader_choices import choose_when_behind
 from dashboard.operations.live_view import failing_queries as failing
 from dashboard.operations.live_view.sink_statuses import write_again
 from dashboard.operations.policy_reader import policy_told, running_element

@@ -27,6 +27,7 @@ from dashboard.api.answers.site import (
 from dashboard.api.query_parameters import SecretName
 from dashboard.approvals.services import agree_to_rules, decline_rules, set_rules
 from dashboard.controllers.services import set_mode
+from dashboard.operations.estate_store.reader_choices import set_when_behind
 from dashboard.operations.policy_streams import event_figures
 from dashboard.operations.posted_events import post_event
 from dashboard.teams import selectors as teams
@@ -38,7 +39,6 @@ from dashboard.teams.services import (
     set_containment,
     set_freshness,
     set_secret,
-    set_when_behind,
 )
 from scheduler.approving import rules_of
 from scheduler.controllers.defragmentation import Defragmentation as Defragmenting

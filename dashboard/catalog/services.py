@@ -6,7 +6,6 @@ from uuid import UUID
 
 from django.db.models import Sum
 
-from dashboard import jobs
 from dashboard.audit.trail import Audit, audited
 from dashboard.catalog.dataflow_states import move_dataflow
 from dashboard.catalog.lifecycle import AT_REST, SUBMITTED
@@ -17,7 +16,6 @@ from dashboard.teams.models import Role, Team, User
 from dashboard.teams.permissions import require_role, viewer_of
 from dashboard.teams.services import InvalidValue
 from dashboard.teams.team_limits import TASKS, require_room
-from scheduler.model.behind import CHOICES
 from scheduler.model.dataflow import Dataflow
 from scheduler.model.dataflow_goals import DataflowGoals, goals_json
 from scheduler.model.documents import to_document
@@ -73,29 +71,6 @@ def take_version(*, actor: User | None, record: DataflowRecord, number: int) -> 
             record.goals, record.goals_chosen = document.get("goals"), None
         record.save(update_fields=[
             "version", "description", "tasks", "latency", "latency_chosen", "goals", "goals_chosen"])
-        return record
-
-
-def choose_when_behind(*, actor: User, dataflow_id: UUID | str, choice: str) -> DataflowRecord:
-    """Say what becomes of a dataflow that reads a stream too slowly that others need; by an approver of its team.
-
-    Parameters
-    ----------
-    choice : str
-        Of `scheduler.model.behind`; empty for what its team has for all.
-    """
-    viewer = viewer_of(actor)
-    with audited(actor=actor, verb="dataflow.choose_when_behind") as audit:
-        record = dataflow_for(viewer, dataflow_id)
-        require_role(viewer, record.team, Role.APPROVER)
-        if choice and choice not in CHOICES:
-            raise InvalidValue(
-                f"{choice[:40]!r} is no choice.", remedy=f"Choose one of {', '.join(CHOICES)}, or none for the team's.")
-        audit.subject, audit.team = record, record.team
-        before = record.when_behind
-        if audit.choose(record, "when_behind", choice):
-            audit.details = {"before": before or "team", "after": choice or "team"}
-            jobs.republish()
         return record
 
 

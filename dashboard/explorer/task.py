@@ -41,7 +41,7 @@ def running_task(viewer: Viewer, task_id: str) -> dict[str, Any]:
     behind = _reached(task_id, shape.children.get)
     uses = Use.objects.filter(visible_to(viewer, through="dataflow__"), running_task=row)
     count = uses.count()
-    users = _users(uses, behind | {task_id})
+    users = _users(uses)
     outputs, stopped_outputs = _outputs(uses, behind | {task_id})
     for user in users:
         user["outputs"], user["outputs_left"] = outputs.get(user["id"], ([], 0))
@@ -112,7 +112,7 @@ def _nearest(task_id: str, next_to: Mapping[str, tuple[str, ...]]) -> list[str]:
     return list(ordered)[:MOST_AROUND]
 
 
-def _users(uses: QuerySet[Use], behind: Iterable[str]) -> list[dict[str, Any]]:
+def _users(uses: QuerySet[Use]) -> list[dict[str, Any]]:
     first_uses = list(uses.select_related("dataflow__team").order_by("dataflow__name", "dataflow")[:MOST_USERS])
     since = dict(
         Proposal.objects.filter(
@@ -128,8 +128,8 @@ def _outputs(uses: QuerySet[Use], behind: set[str]) -> tuple[dict[str, tuple[lis
     sinks = Use.objects.filter(dataflow__in=uses.values("dataflow"), is_sink=True).order_by("position")
     groups: dict[str, tuple[list[str], int]] = {}
     for dataflow_id, task, name in sinks.values_list("dataflow_id", "running_task_id", "task_id").iterator(5000):
-        stopped, left = groups.get(str(dataflow_id), ([], 0))
-        groups[str(dataflow_id)] = ([*stopped, name], left) if task in behind else (stopped, left + 1)
+        stopped, still_fed = groups.get(str(dataflow_id), ([], 0))
+        groups[str(dataflow_id)] = ([*stopped, name], still_fed) if task in behind else (stopped, still_fed + 1)
     return groups, sum(len(stopped) for stopped, _ in groups.values())
 
 

@@ -160,7 +160,7 @@ def _tasks(view: View, dataflow_id: str) -> dict[str, LiveTask]:
         tasks[task] = LiveTask(
             running=running, fragment=fragment_id, position=position, slot=_places(fragment),
             state=state_of(view, running), error=report.error and view.in_words(report.error, dataflow_id),
-            failed=running in failed_tasks(view, fragment, report), gave_up=report.gave_up,
+            failed=running in failed_tasks(fragment, report), gave_up=report.gave_up,
             retry_at_ms=report.retry_at_ms, throttled_by=report.throttled_by, busy=_busy(report),
             rate_per_s=_rounded(flow.rate_per_s, 1) if flow else None, events=flow.events if flow else None,
             latency_p50_ms=_rounded(flow.latency_p50_ms, 0) if flow else None,

@@ -11,8 +11,8 @@ from scheduler.model.settings_of_fragments import FragmentSettings
 class EstateState(models.Model):
     """One row: the estate's generation, and how often settings have changed. Who changes the estate locks it first.
 
-    Where an administrator chose them: ``pacing`` is how intervals are chosen (`dashboard.operations.pacing_choice`),
-    ``tenancy`` whether teams share slots (`dashboard.operations.tenancy_choice`).
+    Where an administrator chose them: ``pacing`` is how intervals are chosen (`pacing_choice`),
+    ``tenancy`` whether teams share slots (`tenancy_choice`).
     """
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)

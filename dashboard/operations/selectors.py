@@ -7,7 +7,7 @@ For pages, API and live connections:
 - ``output_tail(viewer, dataflow_id, task_id, count)``: newest events of one
 - ``dead_letters(viewer, dataflow_id, task_id, count)``: what a live source of it could not read
 - ``refused_events(viewer, dataflow_id, task_id, count)``: what the other system of a sink of it refused
-- ``notable_events(viewer, dataflow_id, count)``: what happened to its queries
+- ``notable_events(viewer, dataflow_id)``: what happened to its queries
 - ``estate_history(viewer, minutes)``, ``dataflow_history(viewer, dataflow_id, minutes)``: columns for plots
 - ``running_task_of(viewer, dataflow_id, task)``: what a task of a dataflow runs as
 - ``nodes()``: nodes with their slots and when they were last seen
@@ -34,7 +34,6 @@ from dashboard.operations.estate_store.estate_loader import (
     elements_in_waves,
     fragments_where,
     load_estate,
-    load_part_of,
 )
 from dashboard.operations.estate_store.estate_reader import slots_around, slots_gone
 from dashboard.operations.estate_store.readable import require_readable
@@ -51,7 +50,7 @@ from scheduler.model.errors import NotFound
 
 __all__ = [
     "MOST_EVENTS", "current_estate", "current_stamp", "dataflow_history", "dead_letters", "elements_in_waves",
-    "estate_history", "fragments_where", "live_dataflow", "live_estate", "load_estate", "load_part_of", "nodes",
+    "estate_history", "fragments_where", "live_dataflow", "live_estate", "load_estate", "nodes",
     "notable_events", "one_look", "output_tail", "outputs", "refused_events", "running_task_of",
     "slots_around", "slots_gone",
 ]
@@ -66,7 +65,7 @@ def outputs(viewer: Viewer, dataflow_id: UUID | str) -> list[dict[str, str]]:
     record = dataflow_for(viewer, dataflow_id)
     estate = current_estate()
     states = []
-    for task, channel in _output_channels(viewer, record).items():
+    for task, channel in _output_channels(record).items():
         config = estate.tasks[estate.submitted[str(record.pk)].running[task]].config
         states.append({"task": task, "name": str(config.get("name") or task), "channel": channel})
     return states
@@ -75,7 +74,7 @@ def outputs(viewer: Viewer, dataflow_id: UUID | str) -> list[dict[str, str]]:
 def output_tail(viewer: Viewer, dataflow_id: UUID | str, task_id: str, *, count: int = 20) -> list[dict[str, Any]]:
     """The newest events of a named output, newest first."""
     record = dataflow_for(viewer, dataflow_id)
-    channel = _output_channels(viewer, record).get(task_id)
+    channel = _output_channels(record).get(task_id)
     if channel is None:
         raise NotFound("This dataflow has no such named output.", remedy="See its outputs while it runs.")
     require_readable(viewer, current_estate().submitted[str(record.pk)].running[task_id])
@@ -124,7 +123,7 @@ def nodes() -> QuerySet[NodeRow]:
     return NodeRow.objects.all()
 
 
-def _output_channels(viewer: Viewer, record: DataflowRecord) -> dict[str, str]:
+def _output_channels(record: DataflowRecord) -> dict[str, str]:
     """The channel of each named output of a dataflow that is in the estate, by submitted task id."""
     estate, types = current_estate(), jobs.task_types()
     submitted = estate.submitted.get(str(record.pk))

@@ -55,9 +55,9 @@ def page_at(path: str, pages: Iterable[SectionPage]) -> SectionPage | None:
     return max(fitting, key=lambda pair: pair[0])[1] if fitting else None
 
 
-def section_at(path: str, sections: Iterable[Section] = SECTIONS) -> Section | None:
+def section_at(path: str) -> Section | None:
     """The section of an address; what is below ``/estate/`` and of no page belongs to the overview."""
-    for section in sections:
+    for section in SECTIONS:
         if page_at(path, section.pages) is not None:
             return section
     if path in (reverse("pacing"), reverse("tenancy")):  # chosen among the controllers

@@ -1,6 +1,6 @@
 """What the alternates of a dataflow's dynamic tasks are worth, take and give: γ, c and s, for pages, API and commands.
 
-- ``with_figures(viewer, dataflow_id, tasks)``: dynamic tasks (`dashboard.operations.dynamic_reader`) with their figures
+- ``with_figures(viewer, dataflow_id, tasks)``: dynamic tasks (`dynamic_reader`) with their figures
 """
 
 from __future__ import annotations

@@ -4,13 +4,13 @@
 - ``whole_savepoint(savepoint_id, team)``: the same by its id, as a plan asks for it
 - ``names_of_whole(teams)``: what one can choose from, in a form
 - ``version_saved(dataflow, name)``: of which version of a dataflow a savepoint was taken
-- ``asked_of_nodes()``: what nodes are told of savepoints
+- ``asked_of_node(node)``: what a node is told of savepoints
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from dashboard.catalog.models import DataflowRecord
 from dashboard.savepoint_records.lifecycle import FAILED, TAKING, WHOLE
@@ -30,8 +30,8 @@ class NoSuchSavepoint(WeirError):
 class AskedOfNode:
     """What a node is told: which of its fragments' queries leave parts of which savepoints, and what it keeps."""
 
-    saving: Mapping[str, list[str]] = field(default_factory=dict)
-    kept: list[str] = field(default_factory=list)
+    saving: dict[str, list[str]]
+    kept: list[str]
 
 
 def savepoint_of(team: Team, name: str) -> SavedStates:
@@ -55,15 +55,15 @@ def version_saved(dataflow: DataflowRecord, name: str) -> int | None:
     return SavepointRow.objects.filter(dataflow=dataflow, name=name).values_list("version", flat=True).first()
 
 
-def asked_of_nodes() -> dict[str, AskedOfNode]:
-    """What nodes are told of savepoints, by node; those without any are left out."""
-    by_node: dict[str, AskedOfNode] = {}
-    for pk, node, fragment, state in SavepointRow.objects.order_by("pk").values_list("pk", "node", "fragment", "state"):
-        of_node = by_node.setdefault(node, AskedOfNode({}, []))
-        of_node.kept.append(pk)
+def asked_of_node(node: str) -> AskedOfNode:
+    """What a node is told of savepoints."""
+    asked = AskedOfNode({}, [])
+    rows = SavepointRow.objects.filter(node=node).order_by("pk")
+    for pk, fragment, state in rows.values_list("pk", "fragment", "state"):
+        asked.kept.append(pk)
         if state == TAKING:
-            of_node.saving.setdefault(fragment, []).append(pk)
-    return by_node
+            asked.saving.setdefault(fragment, []).append(pk)
+    return asked
 
 
 def _whole(row: SavepointRow | None, name: str) -> SavedStates:

@@ -122,13 +122,13 @@ def today_of(problem: SchedulingProblem) -> Today:
 
 
 def curve(
-    record: DataflowRecord, pair: Pair, *, most_per_s: float, points: int = POINTS, routing: Routing = "slot_aware"
+    record: DataflowRecord, pair: Pair, *, most_per_s: float, routing: Routing = "slot_aware"
 ) -> list[dict[str, Any]]:
     """Slots, price and predicted rate of a pair over rates up to ``most_per_s``, as rows of ``what_if``.
 
     A pair that is not quick gets the rows of the quick pair that bounds it.
     """
-    rates = [most_per_s * number / points for number in range(1, points + 1)]
+    rates = [most_per_s * number / POINTS for number in range(1, POINTS + 1)]
     return _problem(record, routing).what_if(rates, pairs=[quick_pair(pair)])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
 
 import redis
@@ -13,12 +12,13 @@ from django.utils import timezone
 from dashboard import queue
 from dashboard.approvals import selectors, services
 from dashboard.approvals.services.following import follow_plans, plan_under_way, touched_nodes
+from dashboard.operations.estate_store.estate_loader import load_part_with
 from dashboard.operations.estate_store.reader_terms import needs_in_part
-from dashboard.operations.selectors import current_stamp, elements_in_waves, load_part_of
+from dashboard.operations.selectors import current_stamp, elements_in_waves
 from dashboard.operations.selectors import nodes as all_nodes
 from dashboard.queue import app
 from dashboard.savepoint_records.savepoint_following import follow_savepoints
-from dashboard.savepoint_records.selectors import AskedOfNode, asked_of_nodes
+from dashboard.savepoint_records.selectors import asked_of_node
 from dashboard.teams.selectors import sealed_secrets
 from workers import broker_client
 from workers.engine import desired_publishing, observed, wave_publishing
@@ -26,8 +26,6 @@ from workers.engine import sealed_secrets as secrets
 from workers.library import registry
 
 log = structlog.get_logger(__name__)
-
-MADE_ANEW_S = 60.0  # what changed without a word, such as what teams chose, is published by then
 
 
 @app.task(name=queue.ENACT)
@@ -48,10 +46,10 @@ def republish_desired(*, in_full: bool = True) -> None:
     Parameters
     ----------
     in_full : bool
-        Whether it is made anew in any case; else only where the estate has moved on since this process made it, the
-        broker has lost it, or that was a while ago.
+        Whether it is made anew in any case; else only where the estate has moved on since this process made it, or the
+        broker has lost it.
     """
-    if in_full or not _PUBLISHED.stands(time.monotonic()):
+    if in_full or not _PUBLISHED.stands():
         publish()
     with _broker() as broker:
         reports = observed.read_reports(broker)
@@ -74,22 +72,22 @@ def publish(nodes: Iterable[str] | None = None) -> None:
     Each is made from the node's own part of the estate. What stands there already is left alone.
     """
     stamp = current_stamp()
-    saved = asked_of_nodes()
+    types = registry.task_types()
     names = sorted(nodes if nodes is not None else (node.name for node in all_nodes()))
     with _broker() as broker:
         secrets.publish(broker, sealed_secrets())
         elements, generation, revision = elements_in_waves()
         wave_publishing.publish_waves(broker, elements, generation=generation, revision=revision)
         for node in names:
-            part = load_part_of(node)
-            of_node = saved.get(node, AskedOfNode())
+            part, (needs, savepoints) = load_part_with(
+                node, lambda part, node=node: (needs_in_part(part), asked_of_node(node)))
             wanted = desired_publishing.desired_of(
-                part, node, registry.task_types(), settings.TRIGGER_MS, needs=needs_in_part(part),
-                saving=of_node.saving, kept_savepoints=of_node.kept)
+                part, node, types, settings.TRIGGER_MS, needs=needs, saving=savepoints.saving,
+                kept_savepoints=savepoints.kept)
             if not desired_publishing.stands(broker, wanted) and not desired_publishing.publish(broker, wanted):
                 log.warning("newer_desired_state_stands", node=node, version=wanted.version, revision=wanted.revision)
         if nodes is None:
-            _PUBLISHED.note(names, stamp, desired_publishing.texts(broker, names), time.monotonic())
+            _PUBLISHED.note(names, stamp, desired_publishing.texts(broker, names))
 
 
 class _Published:
@@ -99,15 +97,14 @@ class _Published:
         self._nodes: list[str] = []
         self._stamp = (-1, -1)
         self._texts: list[bytes | None] = []
-        self._at_s = float("-inf")
 
-    def note(self, nodes: list[str], stamp: tuple[int, int], texts: list[bytes | None], at_s: float) -> None:
+    def note(self, nodes: list[str], stamp: tuple[int, int], texts: list[bytes | None]) -> None:
         """All of it was made from the estate as it was at this generation and revision."""
-        self._nodes, self._stamp, self._texts, self._at_s = nodes, stamp, texts, at_s
+        self._nodes, self._stamp, self._texts = nodes, stamp, texts
 
-    def stands(self, now_s: float) -> bool:
-        """Whether that was not long ago, the estate is as it was, and the broker has it, teams' secrets too."""
-        if now_s - self._at_s >= MADE_ANEW_S or current_stamp() != self._stamp:
+    def stands(self) -> bool:
+        """Whether the estate is as it was, and the broker has what follows from it, teams' secrets too."""
+        if current_stamp() != self._stamp:
             return False
         nodes = sorted(node.name for node in all_nodes())
         with _broker() as broker:

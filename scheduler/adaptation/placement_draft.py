@@ -7,7 +7,7 @@ A change at a task touches itself and its descendants; what is upstream stays. T
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from scheduler.simulation.elastic import Alternate, ElasticDataflow, ElasticPlacement, RentedVm, VmClass
 from scheduler.simulation.problem import Conditions, sum_of_lesser
@@ -179,13 +179,10 @@ class PlacementDraft:
 
 
 def draft_of(
-    dataflow: ElasticDataflow, active: Mapping[str, str], conditions: Conditions, kinds: Iterable[VmClass] = ()
+    dataflow: ElasticDataflow, active: Mapping[str, str], conditions: Conditions
 ) -> PlacementDraft:
-    """A draft without cores, on new machines of such classes."""
-    draft = PlacementDraft(dataflow, ElasticPlacement(active), conditions)
-    for kind in kinds:
-        draft.rent(kind)
-    return draft
+    """A draft without cores and machines."""
+    return PlacementDraft(dataflow, ElasticPlacement(active), conditions)
 
 
 def _part(done: float, of: float) -> float:

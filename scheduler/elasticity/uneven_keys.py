@@ -62,7 +62,6 @@ class UnevenKeys(FiniteFigures):
 
 def uneven_keys(
     task: str, bundles: Sequence[RunningBundle], loads: KeyLoads, working: Mapping[str, KeyedLoad],
-    thresholds: LoadThresholds | None = None,
 ) -> UnevenKeys | None:
     """Whether a schedule for the rate of now would help a task because it cuts the ring anew; None where it would not.
 
@@ -76,25 +75,26 @@ def uneven_keys(
     if len(bundles) < 2:
         return None
     shares = {place: bundle.weight for place, bundle in enumerate(bundles)}
-    own = {place: bundle.key_ranges for place, bundle in enumerate(bundles)}
+    ranges_now = {place: bundle.key_ranges for place, bundle in enumerate(bundles)}
     slots = {place: bundle.slot for place, bundle in enumerate(bundles)}
     has = {place: sum(loads.share(KeyRange(first, size, "")) for first, size in ranges)
-           for place, ranges in own.items()}
+           for place, ranges in ranges_now.items()}
     full = max(shares, key=lambda place: has[place] / shares[place])
     load = working.get(bundles[full].id)
-    if load is None or not (thresholds or LoadThresholds()).is_high(load):
+    if load is None or not LoadThresholds().is_high(load):
         return None
     is_by_slot = len({*slots.values()}) == len(slots)
     anew = ring_cut(shares, slots, DividedKeys(
-        loads, {slots[place]: ranges for place, ranges in own.items()} if is_by_slot else {}))
+        loads, {slots[place]: ranges for place, ranges in ranges_now.items()} if is_by_slot else {}))
     most = fullest(anew, shares, loads)
     if has[full] <= (1 + NEAR) * most * shares[full]:
         return None
     return UnevenKeys(
-        task, bundles[full].id, load, has[full], shares[full], most * shares[full], _in_words(own), _in_words(anew))
+        task, bundles[full].id, load, has[full], shares[full], most * shares[full],
+        _in_words(ranges_now), _in_words(anew))
 
 
 def _in_words(ranges: Mapping[int, KeyRanges]) -> str:
     """Parts of the ring, in the order in which they lie on it."""
-    every = sorted(each for own in ranges.values() for each in own)
+    every = sorted(key_range for parts in ranges.values() for key_range in parts)
     return " + ".join(f"{100 * size / KEY_GROUPS:.2f}%" for _, size in every)

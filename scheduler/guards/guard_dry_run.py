@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from .element_watch import MOST_SWITCHES_PER_H, ElementSwitch, ElementWatch, state_with
+from .element_watch import ElementSwitch, ElementWatch, state_with
 from .guard_compiling import compile_element
 from .guard_values import GuardCatalog, GuardedElement, GuardEvent
 
@@ -60,7 +60,7 @@ class GuardDryRun:
 
 def dry_run(
     element: GuardedElement, catalog: GuardCatalog, events: Iterable[GuardEvent], *, begin_ms: int, end_ms: int,
-    most_switches_per_h: int = MOST_SWITCHES_PER_H, on: str = "",
+    on: str = "",
     seen: Callable[[ElementWatch, int], None] = lambda watch, at_ms: None,
 ) -> GuardDryRun:
     """Evaluate an element's guards over events of the past, in the order in which they became known.
@@ -82,8 +82,7 @@ def dry_run(
     for event in events:
         if watch is None:
             now_ms = min(event.at_ms, begin_ms)
-            watch = ElementWatch(compiled, now_ms, state=state_with(on, event) if on else None,
-                                 most_switches_per_h=most_switches_per_h)
+            watch = ElementWatch(compiled, now_ms, state=state_with(on, event) if on else None)
             changes += watch.begun
         now_ms = max(now_ms, event.at_ms)
         if now_ms > end_ms:
@@ -92,8 +91,7 @@ def dry_run(
         changes += watch.take(event, now_ms)
         seen(watch, now_ms)
     if watch is None:
-        watch = ElementWatch(compiled, begin_ms, state=state_with(on, GuardEvent(begin_ms, "")) if on else None,
-                             most_switches_per_h=most_switches_per_h)
+        watch = ElementWatch(compiled, begin_ms, state=state_with(on, GuardEvent(begin_ms, "")) if on else None)
         changes += watch.begun
     changes += _passed(watch, end_ms, seen)
     before = [change for change in changes if change.at_ms < begin_ms]

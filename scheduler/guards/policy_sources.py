@@ -2,7 +2,7 @@
 four of a kind, and go through one door: a plan of kind ``set`` (`dashboard.approvals.services.source_switches`).
 
 A source that decides by itself is an `AlternateChooser`, which the site registers under its source's name
-(`dashboard.operations.policy_choosers`) and asks once a second. The policy of an element says which source decides.
+(`policy_choosers`) and asks once a second. The policy of an element says which source decides.
 """
 
 from __future__ import annotations

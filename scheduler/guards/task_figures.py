@@ -73,16 +73,9 @@ def subject_of(estate: Estate, task_id: str) -> TaskSubject:
 
 
 class KeptFigures:
-    """Figures moment by moment: one that is not measured for a while keeps its value, for readings have holes.
+    """Figures moment by moment: one that is not measured for `KEPT_MS` keeps its value, for readings have holes."""
 
-    Parameters
-    ----------
-    for_ms : int
-        How long it keeps it; then it is not known.
-    """
-
-    def __init__(self, for_ms: int = KEPT_MS) -> None:
-        self._for_ms = for_ms
+    def __init__(self) -> None:
         self._known_ms: dict[str, int] = {}
 
     def take(self, at_ms: int, figures: Mapping[str, FigureValue]) -> dict[str, FigureValue]:
@@ -91,7 +84,7 @@ class KeptFigures:
             if value is not None or figure not in self._known_ms:
                 self._known_ms[figure] = at_ms
         return {figure: value for figure, value in figures.items()
-                if value is not None or at_ms - self._known_ms[figure] >= self._for_ms}
+                if value is not None or at_ms - self._known_ms[figure] >= KEPT_MS}
 
 
 def is_known(compiled: CompiledElement, event: GuardEvent) -> bool:
@@ -102,5 +95,5 @@ def is_known(compiled: CompiledElement, event: GuardEvent) -> bool:
 
 
 def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    measured = [value for value in values if value is not None]
+    return sum(measured) if measured else None

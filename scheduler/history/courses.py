@@ -42,22 +42,21 @@ def course(notes: Sequence[Annotation], *, now_s: int, since_s: int | None = Non
     begun = sorted({note.at_s for note in notes if note.what == ALARM})
     over = max((note.at_s for note in notes if note.what == OVER), default=-1)
     # What is tried again and again is "since" its last try; it is wrong since the alarm that is not over.
-    known = [moment for moment in (since_s, *begun[-1:]) if moment is not None and (moment == since_s or moment > over)]
-    began = min(known, default=None)
+    beginnings = (moment for moment in (since_s, *begun[-1:]) if moment is not None)
+    began = min((moment for moment in beginnings if moment == since_s or moment > over), default=None)
     is_new = began is not None and now_s - began < NEW_FOR_S
     lately = sum(moment > now_s - WITHIN_S for moment in begun)
     return FindingCourse(began, max(1, len(begun)), COMES_AND_GOES if lately >= OFTEN else NEW if is_new else LASTING)
 
 
-def trend(values: Sequence[float | None] | NDArray[np.float32], *, least_change: float = 0.2) -> Trend:
-    """Whether values rise or fall over their time: the median of their last third against that of their first.
+def trend(values: Sequence[float | None] | NDArray[np.float32]) -> Trend:
+    """Whether values rise or fall over their time: the median of their last third against that of their first, by more
+    than a fifth of the greater of the two.
 
     Parameters
     ----------
     values : sequence of float
         In order of time, evenly apart; None or NaN where nothing was measured.
-    least_change : float, optional
-        What counts as a change, as a part of the greater of the two.
     """
     numbers = np.array([np.nan if value is None else value for value in values], dtype=np.float64)
     third = len(numbers) // 3
@@ -65,7 +64,7 @@ def trend(values: Sequence[float | None] | NDArray[np.float32], *, least_change:
     if np.count_nonzero(~np.isnan(numbers)) < LEAST_POINTS or not len(first) or not len(last):
         return "unknown"
     before, after = float(np.median(first)), float(np.median(last))
-    if abs(after - before) <= least_change * max(abs(before), abs(after)):
+    if abs(after - before) <= 0.2 * max(abs(before), abs(after)):
         return "level"
     return "rising" if after > before else "falling"
 

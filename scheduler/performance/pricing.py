@@ -46,11 +46,10 @@ def cores_at(task_type: TaskType, rate_per_s: float, *, prices: Prices) -> float
 
 
 def cores_at_work(
-    task_type: str, config: Mapping[str, Any], rate_per_s: float, *, task_types: TaskTypes, prices: Prices, on: str = ""
+    task_type: str, config: Mapping[str, Any], rate_per_s: float, *, task_types: TaskTypes, prices: Prices
 ) -> float:
-    """CPU cores that a task is expected to take at a rate; of a dynamic one as `types_at_work` says, on which alternate
-    it is."""
-    return cores_of_steps(types_at_work(task_type, config, task_types, on=on), rate_per_s, prices=prices)
+    """CPU cores that a task is expected to take at a rate; of a dynamic one as `types_at_work` says."""
+    return cores_of_steps(types_at_work(task_type, config, task_types), rate_per_s, prices=prices)
 
 
 def cores_of_steps(steps: Iterable[tuple[TaskType, float]], rate_per_s: float, *, prices: Prices) -> float:

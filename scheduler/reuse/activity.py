@@ -97,7 +97,7 @@ def adjust(estate: EstateView, activities: Mapping[str, Activity]) -> FragmentCh
         How the running tasks concerned shall stand; all others stay as they are.
     """
     changed = {estate.places[task_id][0] for task_id in activities}
-    parts = {fragment_id: _parts(estate, estate.fragments[fragment_id], activities) for fragment_id in sorted(changed)}
+    parts = {fragment_id: _parts(estate.fragments[fragment_id], activities) for fragment_id in sorted(changed)}
     ended = [fragment_id for fragment_id, (active, resting) in parts.items() if active + resting == 0]
     begin = [
         fragment_id for fragment_id, (active, _) in parts.items() if active and estate.fragments[fragment_id].paused
@@ -156,7 +156,7 @@ def fragments_upstream_first(estate: EstateView, fragment_ids: Iterable[str]) ->
     return list(TopologicalSorter(upstream).static_order())
 
 
-def _parts(estate: EstateView, fragment: Fragment, activities: Mapping[str, Activity]) -> tuple[int, int]:
+def _parts(fragment: Fragment, activities: Mapping[str, Activity]) -> tuple[int, int]:
     """How many tasks of a fragment work, and how many rest behind them."""
     def stands(position: int, task_id: str) -> Activity:
         return activities.get(task_id, "works" if position < fragment.active else "rests")

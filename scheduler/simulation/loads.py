@@ -30,22 +30,16 @@ def constant(rate_per_s: float, steps: int) -> Rates:
     return np.full(steps, float(rate_per_s))
 
 
-def wandering(
-    rate_per_s: float, steps: int, rng: Chance, *, within: float = 0.5, step: float = 0.05
-) -> Rates:
-    """A random walk around a mean, turned back at its bounds (Kumbhare 2016, 4.6: within ±50%).
+def wandering(rate_per_s: float, steps: int, rng: Chance) -> Rates:
+    """A random walk around a mean, by at most 5% of it a step, turned back at its bounds (Kumbhare 2016, 4.6: ±50%).
 
     Parameters
     ----------
     rate_per_s : float
         The mean, where it begins.
-    within : float, optional
-        Of the mean: by so much it is below or above it at most.
-    step : float, optional
-        Of the mean: by so much it changes at most in a step.
     """
-    place, places = 0.0, np.empty(steps)
-    for at, change in enumerate(rng.uniform(-step, step, steps)):
+    within, place, places = 0.5, 0.0, np.empty(steps)
+    for at, change in enumerate(rng.uniform(-0.05, 0.05, steps)):
         places[at] = place
         place += change
         if abs(place) > within:
@@ -70,25 +64,20 @@ def waves(
     return clean * (1 + rng.uniform(-noise, noise, steps))
 
 
-def speed_traces(
-    machines: int, samples: int, rng: Chance, *, least: float = 0.7, most: float = 1.0, noise: float = 0.3
-) -> list[Rates]:
-    """How quick machines are against what their class says, made up: each has a level of its own and strays from it.
+def speed_traces(machines: int, samples: int, rng: Chance) -> list[Rates]:
+    """How quick machines are against what their class says, made up: each has a level of its own, from 0.7 to 1, and
+    strays from it by 0.3 at most, in a walk that is drawn back to it.
 
     Parameters
     ----------
     machines, samples : int
         How many traces, and how long each is.
-    least, most : float, optional
-        The slowest and the fastest level; 1 is as quick as the class says.
-    noise : float, optional
-        By so much a trace is off its level at most, in a walk that is drawn back to it.
     """
     traces = []
     for _ in range(machines):
-        level, place = float(rng.uniform(least, most, 1)[0]), 0.0
+        level, place = float(rng.uniform(0.7, 1.0, 1)[0]), 0.0
         trace = np.empty(samples)
-        for at, change in enumerate(rng.uniform(-noise, noise, samples)):
+        for at, change in enumerate(rng.uniform(-0.3, 0.3, samples)):
             place = 0.8 * place + 0.2 * change
             trace[at] = level * (1 + place)
         traces.append(trace)
@@ -104,7 +93,7 @@ def recorded(samples: Sequence[float], steps: int, *, samples_a_step: float = 1.
         Figures that are equally far apart; one at least. `ValueError` where there is none, or one is no number from 0
         up.
     """
-    known = np.asarray(samples, dtype=float)
-    if not len(known) or not np.isfinite(known).all() or (known < 0).any():
+    figures = np.asarray(samples, dtype=float)
+    if not len(figures) or not np.isfinite(figures).all() or (figures < 0).any():
         raise ValueError("what was recorded is some numbers from 0 up")
-    return known[(np.arange(steps) * samples_a_step).astype(int) % len(known)]
+    return figures[(np.arange(steps) * samples_a_step).astype(int) % len(figures)]

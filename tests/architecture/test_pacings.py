@@ -12,7 +12,8 @@ OF_MANAGERS = {
     "dashboard/operations/latency_control/qos_setup.py",
     "scheduler/contracts/contract_schemas.py",  # it describes every contract
     "scheduler/latency/managing.py", "scheduler/latency/latency_reports.py", "scheduler/latency/setting_up.py",
-    "scheduler/latency/standing_in.py", "workers/engine/agents/node_agent.py", "workers/engine/agents/node_store.py",
+    "scheduler/latency/standing_in.py", "workers/engine/agents/node_agent.py",
+    "workers/engine/agents/node_store.py",
     "workers/engine/agents/supervising/qos_agent.py", "workers/engine/agents/supervising/qos_sampling.py",
     "workers/engine/qos_store.py"}
 READS_THE_SETTING = {"dashboard/operations/pacing_choice.py"}

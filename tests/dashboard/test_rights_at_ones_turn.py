@@ -29,7 +29,7 @@ from dashboard.approvals.services import (
 )
 from dashboard.audit import trail
 from dashboard.audit.models import AuditEntry
-from dashboard.catalog.services import choose_when_behind
+from dashboard.operations.estate_store.reader_choices import choose_when_behind
 from dashboard.operations.models import EstateState, PostedEvent
 from dashboard.operations.posted_events import post_event
 from dashboard.operations.tenancy_choice import TENANCY_CHOICE

@@ -30,7 +30,7 @@ from dashboard.plans.joining_options import InvalidBeginning
 from dashboard.plans.selectors import plan_of
 from dashboard.savepoint_records.models import SavepointRow
 from dashboard.savepoint_records.savepoint_following import CERTAIN_MS, follow_savepoints
-from dashboard.savepoint_records.selectors import AskedOfNode, NoSuchSavepoint, asked_of_nodes
+from dashboard.savepoint_records.selectors import NoSuchSavepoint, asked_of_node
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import set_secret
 from scheduler.contracts.desired import DesiredState
@@ -68,7 +68,7 @@ def taken(world: World, record: DataflowRecord, name: str = "monday") -> Savepoi
 
 def told_to(node: str = "n1") -> DesiredState:
     """What a node is told, as it is published."""
-    of_node = asked_of_nodes().get(node, AskedOfNode())
+    of_node = asked_of_node(node)
     return desired_of(
         load_part_of(node), node, jobs.task_types(), saving=of_node.saving,
         kept_savepoints=of_node.kept)

@@ -14,13 +14,13 @@ from dashboard import jobs
 from dashboard.approvals.services import guard, prepare_proposal, resume_dataflow
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
-from dashboard.catalog.services import choose_when_behind
 from dashboard.operations.estate_store.estate_loader import load_estate, load_part_of
+from dashboard.operations.estate_store.reader_choices import choose_when_behind, set_when_behind
 from dashboard.operations.estate_store.reader_terms import needs_in_part
 from dashboard.operations.live_reader import live_dataflow
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
-from dashboard.teams.services import InvalidValue, set_when_behind
+from dashboard.teams.services import InvalidValue
 from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.contracts.reports import Reports
 from scheduler.model.behind import LOSE_OLDEST, PAUSE, SPILL, needs_in

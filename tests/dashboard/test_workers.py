@@ -17,8 +17,10 @@ from django.utils import timezone
 from dashboard import jobs
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import submit_dataflow
+from dashboard.approvals.services.savepoint_commands import take_savepoint
 from dashboard.config.environment import ROOT
 from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.estate_store.reader_choices import choose_when_behind
 from dashboard.operations.live_reader import live_dataflow, live_estate
 from dashboard.operations.live_view.nodes import take_out_node
 from dashboard.operations.models import NodeRow
@@ -29,6 +31,8 @@ from dashboard.tasks import execution, measuring, planning, telemetry
 from dashboard.tasks.app import app
 from dashboard.tasks.clock import SCHEDULE
 from dashboard.teams.permissions import viewer_of
+from scheduler.contracts.desired import DESIRED_STATES
+from scheduler.model.behind import PAUSE
 from tests.dashboard.building import World, approved, document, planned, removal_planned, running
 from tests.dashboard.test_carried_over_plans import apart
 from workers.engine.channels import keys
@@ -173,9 +177,34 @@ def test_what_stands_is_not_made_again_until_it_is_lost_or_the_estate_moves(
     running(world.carla, world.city, document("more", window=7), world.ana)
     execution.republish_desired(in_full=False)
     assert len(made) == 2
-    monkeypatch.setattr(execution, "MADE_ANEW_S", 0.0)
     execution.republish_desired(in_full=False)
-    assert len(made) == 3
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("read", ["needs_in_part", "asked_of_node"])
+def test_who_publishes_last_with_older_choices_does_not_win(
+    world: World, broker: redis.Redis, monkeypatch: pytest.MonkeyPatch, read: str
+):
+    """Somebody chooses just after a publisher read what was chosen, and is published first."""
+    record = running(world.carla, world.city, document("traffic"), world.ana)
+    other = running(world.mo, world.mobility, document("speeds", window=9), world.ana, world.ben)
+    execution.publish()
+    before, reading, chosen = broker.get("weir:desired:n1"), getattr(execution, read), []
+
+    def overtaken(of: object) -> object:
+        values = reading(of)
+        if not chosen:
+            chosen.append(choose_when_behind(actor=world.ben, dataflow_id=other.pk, choice=PAUSE))
+            chosen.append(take_savepoint(actor=world.carla, dataflow_id=record.pk, name="monday"))
+            execution.publish()
+        return values
+
+    monkeypatch.setattr(execution, read, overtaken)
+    execution.publish()
+    now = DESIRED_STATES.loads(broker.get("weir:desired:n1"))
+    assert broker.get("weir:desired:n1") != before
+    assert {item.when_behind for fragment in now.wanted.values() for item in fragment.inputs} == {PAUSE}
+    assert now.kept_savepoints == (chosen[1].pk,)
 
 
 def test_publishing_the_same_again_wakes_nobody(world: World, broker: redis.Redis):

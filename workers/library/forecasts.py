@@ -67,25 +67,25 @@ class LoadHistory:
 
 def mean_of_known(values: np.ndarray) -> float:
     """The mean of what is not NaN; NaN where nothing is."""
-    known = values[~np.isnan(values)]
-    return float(known.mean()) if len(known) else float("nan")
+    measured = values[~np.isnan(values)]
+    return float(measured.mean()) if len(measured) else float("nan")
 
 
-def variances(history: LoadHistory, *, parts: int = 4) -> list[float | None]:
-    """The variance of the readings in each part of the last hour, and in all of it, as shares of its squared mean.
+def variances(history: LoadHistory) -> list[float | None]:
+    """The variance of the readings in each quarter of the last hour, and in all of it, as shares of its squared mean.
 
     A share, so that large customers and small ones can be compared (the squared coefficient of variation). None where
     fewer than two readings are known.
     """
     hour = history.before(1)
     level = mean_of_known(hour)
-    cuts = np.array_split(hour, parts) if len(hour) >= 2 * parts else []
+    cuts = np.array_split(hour, 4) if len(hour) >= 8 else []
     return [_variance(part, level) for part in (*cuts, hour)]
 
 
 def _variance(values: np.ndarray, level: float) -> float | None:
-    known = values[~np.isnan(values)]
-    return _finite(known.var(), level**2) if len(known) > 1 else None
+    measured = values[~np.isnan(values)]
+    return _finite(measured.var(), level**2) if len(measured) > 1 else None
 
 
 def _finite(part: float, whole: float) -> float | None:
@@ -123,16 +123,16 @@ def average_of_similar_days(
     actual = history.before(*adjust_h)
     expected = expected[len(expected) - len(actual):]
     both = ~(np.isnan(actual) | np.isnan(expected))
-    known, total = float(actual[both].sum()), float(expected[both].sum())
-    factor = min(max(known / total, 1 - bound), 1 + bound) if total > 0 else 1.0
+    actual_sum, total = float(actual[both].sum()), float(expected[both].sum())
+    factor = min(max(actual_sum / total, 1 - bound), 1 + bound) if total > 0 else 1.0
     return factor * _around_midnight(profile, len(history.today), 0, history.steps)
 
 
 def _profile_of_similar_days(history: LoadHistory, *, pool: int, most: int | None, skip: int) -> np.ndarray:
     """Readings of a day: of similar days where there are any, else of all."""
     days, free = history.days[:len(history.days) - skip], history.free[:len(history.days) - skip]
-    known = ~np.isnan(days).all(axis=1)
-    similar = days[known & (free == history.today_free)][-pool:]
+    is_measured = ~np.isnan(days).all(axis=1)
+    similar = days[is_measured & (free == history.today_free)][-pool:]
     if not len(similar):
         similar = history.days[~np.isnan(history.days).all(axis=1)][-pool:]
     if most is not None and len(similar) > most:
@@ -142,9 +142,9 @@ def _profile_of_similar_days(history: LoadHistory, *, pool: int, most: int | Non
 
 
 def _mean_by_reading(days: np.ndarray, width: int) -> np.ndarray:
-    known = ~np.isnan(days)
-    counts = known.sum(axis=0)
-    sums = np.where(known, days, 0.0).sum(axis=0)
+    is_measured = ~np.isnan(days)
+    counts = is_measured.sum(axis=0)
+    sums = np.where(is_measured, days, 0.0).sum(axis=0)
     return np.where(counts > 0, sums / np.maximum(counts, 1), np.nan) if len(days) else np.full(width, np.nan)
 
 
@@ -158,10 +158,10 @@ def _around_midnight(profile: np.ndarray, place: int, offset: int, count: int) -
 def mean_of_last_hour(history: LoadHistory, _: Any = None) -> np.ndarray:
     """The mean of the last hour with readings, for each reading of the next one."""
     series = history.series
-    known = np.flatnonzero(~np.isnan(series))
-    if not len(known):
+    measured_at = np.flatnonzero(~np.isnan(series))
+    if not len(measured_at):
         return np.full(history.steps, np.nan)
-    end = known[-1] + 1
+    end = measured_at[-1] + 1
     return np.full(history.steps, mean_of_known(series[max(0, end - history.steps):end]))
 
 
@@ -187,8 +187,8 @@ def fit_tree(days: np.ndarray, free: np.ndarray, steps: int) -> dict[str, Any] |
     count, width = days.shape
     series = days.ravel()
     hours = series.reshape(-1, steps)
-    known = (~np.isnan(hours)).sum(axis=1)
-    means = np.where(known > 0, np.nansum(hours, axis=1) / np.maximum(known, 1), np.nan)
+    counts = (~np.isnan(hours)).sum(axis=1)
+    means = np.where(counts > 0, np.nansum(hours, axis=1) / np.maximum(counts, 1), np.nan)
     rows = np.column_stack([
         np.tile(np.arange(width), count - 1), np.repeat(free[1:], width), days[:-1].ravel(),
         np.repeat(means[width // steps - 1:-1], steps)])

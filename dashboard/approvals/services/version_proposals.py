@@ -85,9 +85,7 @@ def change_dataflow(
         return _propose(audit, record, stored.number, options)
 
 
-def propose_version(
-    *, actor: User, dataflow_id: UUID | str, number: int, fresh: bool = False, begin: str = "now"
-) -> Proposal:
+def propose_version(*, actor: User, dataflow_id: UUID | str, number: int) -> Proposal:
     """Propose that a dataflow that runs goes back, or forward, to a version that it has.
 
     Parameters
@@ -100,7 +98,7 @@ def propose_version(
         viewer = audit.viewer
         record = _changeable(viewer, dataflow_id)
         _require_version_of(record, stored_dataflow(version(record, number).document))
-        return _propose(audit, record, number, options_of(fresh=fresh, begin=begin))
+        return _propose(audit, record, number, options_of())
 
 
 def _changeable(viewer: Viewer, dataflow_id: UUID | str) -> DataflowRecord:

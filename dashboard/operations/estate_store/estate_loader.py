@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from datetime import datetime
+from typing import TypeVar
 
 from dashboard.core.one_reading import once
 from dashboard.operations.estate_store.estate_reader import (
@@ -21,6 +22,8 @@ from scheduler.model.fragment import Fragment, Slot
 from scheduler.model.task_types import DYNAMIC, DYNAMIC_FOLD, WAVE
 from scheduler.model.wave_elements import WaveElement, wave_elements
 
+T = TypeVar("T")
+
 _kept: tuple[tuple[int, datetime, int] | None, Estate] = (None, Estate())
 
 
@@ -34,15 +37,24 @@ def load_part_of(node: str) -> Estate:
 
     Read again if the estate changed meanwhile, as the whole is.
     """
-    return _consistent(lambda generation, revision: _read_part(node, generation, revision))
+    return load_part_with(node, lambda _: None)[0]
 
 
-def _consistent(read: Callable[[int, int], Estate]) -> Estate:
+def load_part_with(node: str, more: Callable[[Estate], T]) -> tuple[Estate, T]:
+    """A node's part of the estate, and what ``more`` reads beside it of the same generation and revision."""
+    def read(generation: int, revision: int) -> tuple[Estate, T]:
+        part = _read_part(node, generation, revision)
+        return part, more(part)
+
+    return _consistent(read)
+
+
+def _consistent(read: Callable[[int, int], T]) -> T:
     stamp = current_stamp()
     while True:
-        estate = read(*stamp)
+        values = read(*stamp)
         if (now := current_stamp()) == stamp:
-            return estate
+            return values
         stamp = now
 
 
@@ -107,18 +119,18 @@ def _read(generation: int, revision: int) -> Estate:
 def _read_part(node: str, generation: int, revision: int) -> Estate:
     slots = tuple(Slot(row.node_id, row.index) for row in SlotRow.objects.filter(node=node))
     # And those of other nodes that go on with what was on this one.
-    own = fragments_on([slot.name for slot in slots]) | fragments_where(origin=node)
+    of_node = fragments_on([slot.name for slot in slots]) | fragments_where(origin=node)
     tasks = {
         row.pk: task_of(row)
         for row in RunningTaskRow.objects.filter(
-            pk__in={task_id for fragment in own.values() for task_id in fragment.tasks}
+            pk__in={task_id for fragment in of_node.values() for task_id in fragment.tasks}
         )
     }
     parents = {parent for task in tasks.values() for parent in task.parents}
     places = dict(RunningTaskRow.objects.filter(pk__in=parents).values_list("pk", "fragment"))
     readers = {
-        reader for fragment in own.values() for readers in fragment.outlets.values() for reader in readers}
-    others = {*places.values(), *readers}.difference(own)
+        reader for fragment in of_node.values() for readers in fragment.outlets.values() for reader in readers}
+    others = {*places.values(), *readers}.difference(of_node)
     return Estate(
-        generation=generation, revision=revision, tasks=tasks, fragments=own | fragments_where(pk__in=others),
-        slots=slots, settings=settings_of(own))
+        generation=generation, revision=revision, tasks=tasks, fragments=of_node | fragments_where(pk__in=others),
+        slots=slots, settings=settings_of(of_node))

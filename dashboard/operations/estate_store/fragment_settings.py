@@ -26,18 +26,18 @@ AUDITED_EVERY = timedelta(hours=1)
 _COLUMNS = ("trigger_ms", "real_time", "alternates", "policies", "restores")  # in the order of the settings' fields
 
 
-def columns_of_settings(own: FragmentSettings) -> dict[str, Any]:
+def columns_of_settings(settings: FragmentSettings) -> dict[str, Any]:
     """A row's columns that are settings."""
     return {
-        "trigger_ms": own.trigger_ms, "real_time": own.real_time, "alternates": dict(own.alternates),
-        "policies": plain(own.policies), "restores": plain(own.restores)}
+        "trigger_ms": settings.trigger_ms, "real_time": settings.real_time, "alternates": dict(settings.alternates),
+        "policies": plain(settings.policies), "restores": plain(settings.restores)}
 
 
 def settings_of(fragments: Collection[str] | None = None) -> dict[str, FragmentSettings]:
     """The settings of these fragments, or of all; usual ones are left out."""
     rows = FragmentRow.objects.exclude(trigger_ms=None, real_time=False, alternates={}, policies={}, restores={})
     rows = rows if fragments is None else rows.filter(pk__in=fragments)
-    return {name: FragmentSettings(*own) for name, *own in rows.values_list("pk", *_COLUMNS)}
+    return {name: FragmentSettings(*columns) for name, *columns in rows.values_list("pk", *_COLUMNS)}
 
 
 def open_in(slots: Collection[str], *, besides: Collection[str] = ()) -> Counter[str]:
@@ -77,7 +77,7 @@ def store_settings(settings: Mapping[str, FragmentSettings], columns: Sequence[s
     if not inside_command():
         raise RuntimeError("settings are changed inside an audited command only")
     FragmentRow.objects.bulk_update(
-        [FragmentRow(pk=name, **columns_of_settings(own)) for name, own in settings.items()], columns)
+        [FragmentRow(pk=name, **columns_of_settings(chosen)) for name, chosen in settings.items()], columns)
 
 
 def set_intervals(trigger_ms: Mapping[str, int], *, closed: Collection[str] = ()) -> bool:
@@ -93,9 +93,10 @@ def set_intervals(trigger_ms: Mapping[str, int], *, closed: Collection[str] = ()
         before = {row.pk: row.settings for row in FragmentRow.objects.filter(pk__in=names)}
         after = {
             name: replace(
-                own, trigger_ms=trigger_ms.get(name, own.trigger_ms), real_time=own.real_time and name not in closed)
-            for name, own in before.items()}
-        after = {name: own for name, own in after.items() if own != before[name]}
+                chosen, trigger_ms=trigger_ms.get(name, chosen.trigger_ms),
+                real_time=chosen.real_time and name not in closed)
+            for name, chosen in before.items()}
+        after = {name: chosen for name, chosen in after.items() if chosen != before[name]}
         if not after:
             audit.nothing_changed()
             return False
@@ -104,7 +105,7 @@ def set_intervals(trigger_ms: Mapping[str, int], *, closed: Collection[str] = ()
         entered = AuditEntry.objects.filter(verb=SET, at__gt=timezone.now() - AUDITED_EVERY)
         lately = {name for details in entered.values_list("details", flat=True) for name in details} - {*closed}
         audit.details = {
-            name: _in_words(before[name], own) for name, own in sorted(after.items()) if name not in lately}
+            name: _in_words(before[name], chosen) for name, chosen in sorted(after.items()) if name not in lately}
         if not audit.details:
             audit.nothing_changed()
         return True
@@ -115,5 +116,5 @@ def _in_words(before: FragmentSettings, after: FragmentSettings) -> str:
     return ", ".join([*words, *["micro-batches"] * (before.real_time and not after.real_time)])
 
 
-def _ms(own: FragmentSettings) -> str:
-    return "as usual" if own == USUAL or own.trigger_ms is None else f"{own.trigger_ms} ms"
+def _ms(settings: FragmentSettings) -> str:
+    return "as usual" if settings == USUAL or settings.trigger_ms is None else f"{settings.trigger_ms} ms"

@@ -39,9 +39,9 @@ def _choices_but_spill(heads: Collection[str]) -> dict[str, dict[str, int]]:
         "running_task", "dataflow__when_behind", "dataflow__team__when_behind").annotate(
         dataflows=Count("dataflow", distinct=True)).order_by()
     counts: dict[str, dict[str, int]] = {}
-    for task, own, of_team, dataflows in rows:
+    for task, of_dataflow, of_team, dataflows in rows:
         by_choice = counts.setdefault(task, {})
-        by_choice[own or of_team] = by_choice.get(own or of_team, 0) + dataflows
+        by_choice[of_dataflow or of_team] = by_choice.get(of_dataflow or of_team, 0) + dataflows
     return counts
 
 

@@ -1,6 +1,6 @@
 """Who chooses the intervals of batches: a plan of the site, or managers on the nodes. A port with two implementations.
 
-Which counts is a setting of the estate (`dashboard.operations.pacing_choice`). The pacer asks it each round and knows
+Which counts is a setting of the estate (`pacing_choice`). The pacer asks it each round and knows
 neither.
 """
 

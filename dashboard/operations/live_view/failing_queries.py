@@ -49,7 +49,7 @@ def failures(viewer: Viewer, dataflow_id: UUID | str) -> list[Failure]:
         for query_id, slot, report in _failing(view, fragment)]
 
 
-def failed_tasks(view: View, fragment: Fragment, report: QueryReport) -> frozenset[str]:
+def failed_tasks(fragment: Fragment, report: QueryReport) -> frozenset[str]:
     """The running tasks of a failing fragment that the error was in; all that work where that cannot be told."""
     if report.state not in (FAILING, GAVE_UP):
         return frozenset()

@@ -11,7 +11,6 @@ from django.db.models import Avg, Sum
 from dashboard import jobs
 from dashboard.operations.models import NodeRow
 from dashboard.operations.services import register_node
-from dashboard.teams.models import User
 from scheduler.contracts.reports import NodeReport, Reports
 from scheduler.model.errors import NotFound, WeirError
 
@@ -36,8 +35,8 @@ UNPINNED = {
 
 def current_machine() -> str:
     """The class of machine that offers the most slots, by its agent's report; empty where none has reported yet."""
-    known = NodeRow.objects.exclude(machine="").values("machine").annotate(offered=Sum("slots"))
-    return known.order_by("-offered", "machine").values_list("machine", flat=True).first() or ""
+    classes = NodeRow.objects.exclude(machine="").values("machine").annotate(offered=Sum("slots"))
+    return classes.order_by("-offered", "machine").values_list("machine", flat=True).first() or ""
 
 
 def current_speed() -> float | None:
@@ -64,17 +63,17 @@ def take_in_nodes(reports: Reports) -> list[str]:
 
     This machine's own node is registered when the system starts: a report that an earlier start left must not undo it.
     """
-    known = dict(NodeRow.objects.values_list("name", "slots"))
+    slots_before = dict(NodeRow.objects.values_list("name", "slots"))
     node_rows = {
         name: len(report.slots) for name, report in reports.items()
         if name != settings.LOCAL_NODE and NAME.fullmatch(name)}
-    changed = sorted(name for name, slots in node_rows.items() if slots and known.get(name) != slots)
+    changed = sorted(name for name, slots in node_rows.items() if slots and slots_before.get(name) != slots)
     for name in changed:
         register_node(name=name, slots=node_rows[name])
     return changed
 
 
-def take_out_node(*, name: str, actor: User | None = None) -> NodeRow:
+def take_out_node(*, name: str) -> NodeRow:
     """Offer no slot of a node any more. What runs on it has to be removed or moved before, and its agent stopped.
 
     Raises
@@ -96,4 +95,4 @@ def take_out_node(*, name: str, actor: User | None = None) -> NodeRow:
     if name in reading.reports:
         raise NodeReports(
             f"The agent of {name} reports still.", remedy="Stop it, wait 15 seconds, and try again.", node=name)
-    return register_node(name=name, slots=0, actor=actor)
+    return register_node(name=name, slots=0)

@@ -30,8 +30,8 @@ class Notable:
     query: str = ""
 
 
-def notable_events(viewer: Viewer, dataflow_id: UUID | str, *, count: int = 20) -> list[Notable]:
-    """The newest events of the queries that a dataflow runs in, newest first; none where the broker is away.
+def notable_events(viewer: Viewer, dataflow_id: UUID | str) -> list[Notable]:
+    """The twenty newest events of the queries that a dataflow runs in, newest first; none where the broker is away.
 
     The broker keeps the last thousand of the whole estate. ``NotFound`` where the viewer may not know of the dataflow.
     """
@@ -41,10 +41,10 @@ def notable_events(viewer: Viewer, dataflow_id: UUID | str, *, count: int = 20) 
     if submitted is None:
         return []
     fragments = {estate.places[task_id][0] for task_id in submitted.running.values()}
-    own = {bundle.id for fragment in fragments for bundle in estate.fragments[fragment].queries}
+    queries = {bundle.id for fragment in fragments for bundle in estate.fragments[fragment].queries}
     view = view_for(viewer)
-    told_events = (_told(event) for event in jobs.notable_events() if event.get("fragment") in own)
-    newest = list(islice((event for event in told_events if event is not None), count))
+    told_events = (_told(event) for event in jobs.notable_events() if event.get("fragment") in queries)
+    newest = list(islice((event for event in told_events if event is not None), 20))
     names = names_of_queries(view, {event.fragment for event in newest})
     return [replace(event, what=view.in_words(event.what, str(record.pk)), query=names[event.fragment])
             for event in newest]

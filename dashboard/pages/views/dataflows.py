@@ -20,7 +20,6 @@ from dashboard.audit import selectors as trail
 from dashboard.bills.dataflow_costs import cost_of
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import AT_REST, LIFECYCLE, PAUSED, RUNNING
-from dashboard.catalog.services import choose_when_behind
 from dashboard.controllers.adaptation_told import goals_told
 from dashboard.controllers.latency_told import latency_card_told
 from dashboard.core.http_errors import http_status
@@ -29,6 +28,7 @@ from dashboard.explorer.version_comparison import compared
 from dashboard.operations import selectors as operations
 from dashboard.operations.dynamic_reader import dynamic_tasks
 from dashboard.operations.elements import queries_of
+from dashboard.operations.estate_store.reader_choices import choose_when_behind
 from dashboard.operations.fragmentation_reader import fragmentation_of
 from dashboard.operations.live_view.failing_queries import failures
 from dashboard.operations.live_view.query_states import GAVE_UP, SILENT_SOURCE

@@ -11,6 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.catalog.document_checks import freshness_of
 from dashboard.controllers.selectors import modes_of
+from dashboard.operations.estate_store.reader_choices import set_when_behind
 from dashboard.pages import flash
 from dashboard.teams import selectors, services
 from dashboard.teams.models import Role, Team, TokenScope
@@ -84,7 +85,7 @@ def when_behind_set(request: HttpRequest, slug: str) -> HttpResponse:
     team = selectors.team(request.viewer, slug)
     choice = request.POST.get("choice", "")
     flash.attempt(
-        request, lambda: services.set_when_behind(actor=request.user, team=team, choice=choice),
+        request, lambda: set_when_behind(actor=request.user, team=team, choice=choice),
         text=lambda _: f"A dataflow of {team.name} that is too slow: {choice}.", code="when-behind",
     )
     return redirect("teams")

@@ -16,7 +16,6 @@ from dashboard.teams.services.memberships import (
     set_freshness,
     set_role,
     set_secret,
-    set_when_behind,
 )
 from dashboard.teams.services.people import change_password, deactivate, reactivate
 from dashboard.teams.services.signing_on import Identity, link, sign_on
@@ -26,5 +25,5 @@ __all__ = [
     "LONGEST_SECRET", "Identity", "InvalidValue", "LastAdmin", "SecretInUse", "change_password", "create_team",
     "create_token", "create_user", "deactivate", "delete_calendar", "delete_secret", "link", "reactivate",
     "remove_member", "revoke_token", "set_calendar", "set_containment", "set_freshness", "set_role", "set_secret",
-    "set_when_behind", "sign_on",
+    "sign_on",
 ]

@@ -156,21 +156,6 @@ def _keep_an_admin(team: Team, membership: Membership | None, *, after: Role | N
             raise LastAdmin(f"{team.name} would have no admin.", remedy="Make another member admin first.")
 
 
-def set_when_behind(*, actor: User, team: Team, choice: str) -> Team:
-    """Say what becomes of the team's dataflows that read a stream too slowly that others need, where these choose
-    nothing themselves; by an admin of the team."""
-    require_role(viewer_of(actor), team, Role.ADMIN)
-    choices = [name for name, _ in Team._meta.get_field("when_behind").choices]
-    if choice not in choices:
-        raise InvalidValue(
-            f"{choice[:40]!r} is no choice for all of a team's dataflows.",
-            remedy=f"Choose one of {', '.join(choices)}.")
-    with audited(actor=actor, verb="team.set_when_behind", subject=team, team=team) as audit:
-        if audit.choose(team, "when_behind", choice):
-            jobs.republish()
-        return team
-
-
 def set_freshness(*, actor: User, team: Team, limit_s: float | None) -> Team:
     """Say how late events may be, in the mean, in the team's dataflows that ask for nothing themselves.
 

@@ -90,7 +90,8 @@ def test_what_stood_by_and_that_no_slot_has_any_more_is_swept_too(tmp_path):
 def test_a_lock_is_its_holders_until_that_dies(tmp_path):
     path = tmp_path / "f.lock"
     code = (
-        "import sys, time\nfrom pathlib import Path\nfrom workers.engine.agents.started_fragments import FileLock\n"
+        "import sys, time\nfrom pathlib import Path\n"
+        "from workers.engine.agents.started_fragments import FileLock\n"
         "lock = FileLock(Path(sys.argv[1]))\n"
         "assert lock.acquire()\nprint('held', flush=True)\ntime.sleep(600)\n"
     )

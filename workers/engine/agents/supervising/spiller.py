@@ -156,12 +156,12 @@ class Spiller:
         spill = self._spills.get(info.channel)
         place, known = info.readers[reader], info.spills.get(reader)
         needs_from = max(place, known or place)
-        holds_back = self._holds_back(info, reader, needs_from)
+        holds_back = self._holds_back(info, needs_from)
         on_disk = needs_from if spill is None else spill.end_of(needs_from)
         if on_disk > needs_from and (needs_from < info.trimmed or holds_back):
             # An heir, or another slow reader: what it needs is there already.
             needs_from = known = self._channels.spill(info.channel, reader, on_disk) or needs_from
-            holds_back = self._holds_back(info, reader, needs_from)
+            holds_back = self._holds_back(info, needs_from)
         is_behind = known is not None and place < known
         if known is not None and not is_behind:
             self._channels.spill(info.channel, reader, place)  # it has caught up: the mark goes
@@ -188,7 +188,7 @@ class Spiller:
         elif reader in info.losing and not is_due:
             self._channels.ask_to_lose_nothing(info.channel, reader)
 
-    def _holds_back(self, info: ChannelInfo, reader: str, needs_from: Offset) -> bool:
+    def _holds_back(self, info: ChannelInfo, needs_from: Offset) -> bool:
         """Whether nobody reads more slowly, and the channel is more than half full of what this one needs."""
         slowest = min(max(place, info.spills.get(name, place)) for name, place in info.readers.items())
         return needs_from < info.last and needs_from <= slowest and info.blocks > info.retain + info.capacity // 2

@@ -114,7 +114,7 @@ class Measurement:
             path = self._feed(task_type)  # first, for what it leaves in the driver is none of the query's
             self._warm_driver()
             base = self._base()
-            fence = self._begin(task_type, path)
+            fence = self._begin(path)
             idle_cpu, idle_mb = 0.0, 0.0  # a source is never without events
             if path is not None:
                 idle_cpu, idle_mb = self._idle(base)
@@ -226,7 +226,7 @@ class Measurement:
                 approved=self._order.approved)
         return path
 
-    def _begin(self, task_type: TaskType, path: Path | None) -> int:
+    def _begin(self, path: Path | None) -> int:
         self._tell("starting")
         order, config = self._order, dict(self._order.config)
         if path is None:

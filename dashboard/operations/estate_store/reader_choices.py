@@ -1,0 +1,62 @@
+"""Choosing what becomes of slow readers of streams that others need: for a dataflow, and for all of a team.
+
+Nodes are told of it in their desired state, so each choice is a revision of the estate.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from dashboard import jobs
+from dashboard.audit.trail import audited
+from dashboard.catalog.models import DataflowRecord
+from dashboard.catalog.permissions import dataflow_for
+from dashboard.operations.estate_store.generation import lock_generation, revise
+from dashboard.teams.account_errors import InvalidValue
+from dashboard.teams.models import Role, Team, User
+from dashboard.teams.permissions import require_role, viewer_of
+from scheduler.model.behind import CHOICES
+
+
+def choose_when_behind(*, actor: User, dataflow_id: UUID | str, choice: str) -> DataflowRecord:
+    """Say what becomes of a dataflow that reads a stream too slowly that others need; by an approver of its team.
+
+    Parameters
+    ----------
+    choice : str
+        Of `scheduler.model.behind`; empty for what its team has for all.
+    """
+    require_role(viewer_of(actor), dataflow_for(viewer_of(actor), dataflow_id).team, Role.APPROVER)  # before the lock
+    if choice and choice not in CHOICES:
+        raise InvalidValue(
+            f"{choice[:40]!r} is no choice.", remedy=f"Choose one of {', '.join(CHOICES)}, or none for the team's.")
+    with audited(actor=actor, verb="dataflow.choose_when_behind") as audit:
+        lock_generation()
+        record = dataflow_for(audit.viewer, dataflow_id)
+        require_role(audit.viewer, record.team, Role.APPROVER)
+        audit.subject, audit.team = record, record.team
+        before = record.when_behind
+        if audit.choose(record, "when_behind", choice):
+            audit.details = {"before": before or "team", "after": choice or "team"}
+            revise()
+            jobs.republish()
+        return record
+
+
+def set_when_behind(*, actor: User, team: Team, choice: str) -> Team:
+    """Say what becomes of the team's dataflows that read a stream too slowly that others need, where these choose
+    nothing themselves; by an admin of the team."""
+    require_role(viewer_of(actor), team, Role.ADMIN)
+    choices = [name for name, _ in Team._meta.get_field("when_behind").choices]
+    if choice not in choices:
+        raise InvalidValue(
+            f"{choice[:40]!r} is no choice for all of a team's dataflows.",
+            remedy=f"Choose one of {', '.join(choices)}.")
+    with audited(actor=actor, verb="team.set_when_behind", subject=team, team=team) as audit:
+        lock_generation()
+        require_role(audit.viewer, team, Role.ADMIN)
+        team.refresh_from_db(fields=["when_behind"])  # somebody else may have chosen meanwhile
+        if audit.choose(team, "when_behind", choice):
+            revise()
+            jobs.republish()
+        return team
