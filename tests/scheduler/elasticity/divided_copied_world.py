@@ -60,7 +60,8 @@ class DividedWorld(DividedTask):
         copies = [BatchCopy(node, report.batch, report.places) for node, report in reports.items()]
         places = {channel: _entry(offset) for channel, offset in run.places.items()}
         return copied_places(
-            BatchCopy(run.node, run.base + run.batches, places), copies, self.living, kept_from=kept_from(self.broker, run.id))
+            BatchCopy(run.node, run.base + run.batches, places), copies, self.living,
+            kept_from=kept_from(self.broker, run.id))
 
     def may_lose(self, nodes: set[str]) -> bool:
         """Whether these machines may be lost at once, as it is told."""

@@ -23,11 +23,11 @@ def played(seed: int, *, copies: int, faults: Faults | None = None) -> DividedWo
 @pytest.mark.parametrize("copies", [1, 2])
 def test_each_key_has_its_results_whichever_machines_die(copies: int) -> None:
     taken_over = changed = 0
-    for seed in range(80):
+    for seed in range(30):
         world = played(seed, copies=copies)
         assert world.finish() == alone(), seed
         taken_over, changed = taken_over + world.taken_over, changed + world.changed
-    assert taken_over > 100 and changed > 100
+    assert taken_over > 20 and changed > 20
 
 
 @pytest.mark.parametrize("part", sorted(vars(Faults())))
