@@ -94,10 +94,10 @@ class Counting:
                 "born": [ARRIVED_MS + number * 1000 // WORDS_PER_S for number in numbers],
                 "time": [BEGAN_MS + LINE_MS * line for line, _ in batch],
                 "_key": words if self.count == "total" else [ONE] * size}
-            kept = keeping(self._text, self._location, parts_of(self._fold))
-            fold_rows(self._fold, kept.states, columns, reads=self._reads, kept=())
-            self._text = kept.save()
-            kept.close()
+            keeper = keeping(self._text, self._location, parts_of(self._fold))
+            fold_rows(self._fold, keeper.states, columns, reads=self._reads, kept=())
+            self._text = keeper.save()
+            keeper.close()
 
     def copy(self) -> tuple[int, float]:
         """Make a copy for another node, as if that had the one before: its bytes, and CPU seconds."""
