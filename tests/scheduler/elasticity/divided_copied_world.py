@@ -16,7 +16,7 @@ from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
 from scheduler.elasticity.query_copies import BatchCopy, CopiedPlaces, copied_places, copy_to_go_on_with
 from scheduler.model.ring import KEY_GROUPS, Ring, key_group
-from workers.engine.agents.state_copies import report_of
+from workers.engine.agents.reconciling.state_copies import report_of
 from workers.engine.agents.transport.copy_takeover import HELD, RECEIVED, go_on_from_copy
 from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import begin_ranges, free_to, keep_inputs, kept_from, place_of

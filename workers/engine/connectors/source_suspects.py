@@ -22,8 +22,8 @@ from typing import Any, Protocol, TypeVar
 
 from scheduler.contracts.reports import ConnectorReport, SinkReport
 from workers.engine.agents.agent_logs import logger
-from workers.engine.agents.atomic_files import write_atomically
 from workers.engine.agents.blame import DEATHS, IDLE_MS, TURN_MS, Death, Suspicion
+from workers.engine.agents.node_files.atomic_files import write_atomically
 from workers.engine.retried import RETRYING, RUNNING, STARTING
 
 Record = TypeVar("Record")

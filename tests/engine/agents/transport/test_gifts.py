@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.ring import KEY_GROUPS, key_group
-from workers.engine.agents.fold_stores import LeftKeys
-from workers.engine.agents.started_fragments import SlotStore
+from workers.engine.agents.node_files.fold_stores import LeftKeys
+from workers.engine.agents.reconciling.started_fragments import SlotStore
 from workers.engine.agents.transport import copies_ahead, gifts, news, state_transport, store_copies
 from workers.engine.agents.transport.ahead import CopyLimits
 from workers.engine.agents.transport.parcels import MANIFEST, WINDOW, FilesBeside, offer, parcel_of

@@ -28,7 +28,7 @@ from .savepoint_decisions import state_left
 from .snapshot import READY, Snapshot
 
 if TYPE_CHECKING:
-    from ..started_fragments import SlotStore
+    from .started_fragments import SlotStore
 
 
 def given_to(store: SlotStore, giver: str, heir: str) -> Savepoint | None:
