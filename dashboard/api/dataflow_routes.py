@@ -1,7 +1,4 @@
-"""The routes of dataflows: submitting, reading and steering them, and what runs of them.
-
-``docs/api.md`` describes them.
-"""
+"""The routes of dataflows: submitting, reading and steering them, and what runs of them (``docs/api.md``)."""
 
 from __future__ import annotations
 
@@ -50,12 +47,13 @@ from dashboard.catalog.document_checks import goals_of, limits_for
 from dashboard.catalog.services import choose_goals, choose_latency
 from dashboard.controllers.adaptation_told import goals_told, offer_told
 from dashboard.controllers.latency_told import latency_prices_told, latency_told
-from dashboard.operations import dynamic_reader, fragmentation_reader
 from dashboard.operations import selectors as operations
+from dashboard.operations.diagnosis import fragmentation_reader
 from dashboard.operations.estate_store.reader_choices import choose_when_behind
+from dashboard.operations.live_view import dynamic_reader
 from dashboard.operations.live_view import failing_queries as failing
 from dashboard.operations.live_view.sink_statuses import write_again
-from dashboard.operations.policy_reader import policy_told, running_element
+from dashboard.operations.policies.policy_reader import policy_told, running_element
 from dashboard.operations.services import try_again
 from dashboard.plans.alternate_figures import with_figures
 from dashboard.teams import selectors as teams

@@ -13,8 +13,8 @@ from ninja import Router, Schema
 
 from dashboard.api.answers.estate_choices import PacingAnswer, TenancyAnswer
 from dashboard.operations.estate_store.estate_choices import WayInForce
-from dashboard.operations.pacing_choice import PACING_CHOICE, PACINGS, PacingKind
-from dashboard.operations.tenancy_choice import TENANCIES, TENANCY_CHOICE, TenancyKind, shared_slots
+from dashboard.operations.estate_store.tenancy_choice import TENANCIES, TENANCY_CHOICE, TenancyKind, shared_slots
+from dashboard.operations.latency_control.pacing_choice import PACING_CHOICE, PACINGS, PacingKind
 
 router = Router()
 

@@ -52,8 +52,9 @@ from dashboard.approvals.near_miss_search import near_misses_in
 from dashboard.audit.selectors import entries_for
 from dashboard.catalog.document_checks import check_document
 from dashboard.explorer import source_looks, streams
-from dashboard.operations import fragmentation_reader, key_rings
+from dashboard.operations import key_rings
 from dashboard.operations import selectors as operations
+from dashboard.operations.diagnosis import fragmentation_reader
 from dashboard.teams import selectors as teams
 from scheduler.model.schema import dataflow_schema
 

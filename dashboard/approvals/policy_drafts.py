@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from uuid import UUID
 
-from dashboard.operations.guard_dry_runs import GuardTrial, dry_run_of, trial_told
-from dashboard.operations.policy_catalogs import catalog_with, streams_for
-from dashboard.operations.policy_choosers import CHOOSERS
-from dashboard.operations.policy_reader import RunningElement, findings_of, running_element
+from dashboard.operations.policies.guard_dry_runs import GuardTrial, dry_run_of, trial_told
+from dashboard.operations.policies.policy_catalogs import catalog_with, streams_for
+from dashboard.operations.policies.policy_choosers import CHOOSERS
+from dashboard.operations.policies.policy_reader import RunningElement, findings_of, running_element
 from dashboard.teams.permissions import Viewer
 from scheduler.guards.element_policies import ElementPolicy
 from scheduler.guards.guard_checks import NEVER_ON

@@ -7,7 +7,7 @@ from datetime import datetime
 from dashboard.approvals.models import Proposal
 from dashboard.core.database import writing
 from dashboard.operations.models import AlternateHold, KeyHold, PolicyVersion, PostedEvent, RunningTaskRow
-from dashboard.operations.posted_events import KEPT
+from dashboard.operations.policies.posted_events import KEPT
 
 
 def forget_policies(at: datetime) -> int:

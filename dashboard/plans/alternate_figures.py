@@ -11,7 +11,7 @@ from uuid import UUID
 
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
-from dashboard.operations.dynamic_reader import DynamicTask
+from dashboard.operations.live_view.dynamic_reader import DynamicTask
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.plans.dataflow_figures import prices_of
 from dashboard.teams.permissions import Viewer

@@ -20,9 +20,9 @@ from django.conf import settings
 from django.utils import timezone
 
 from dashboard import jobs
-from dashboard.operations.policy_reader import held_keys, hold_of
-from dashboard.operations.task_failures import TaskFailures
-from dashboard.operations.team_turns import TeamTurns
+from dashboard.operations.policies.policy_reader import held_keys, hold_of
+from dashboard.operations.policies.task_failures import TaskFailures
+from dashboard.operations.policies.team_turns import TeamTurns
 from scheduler.guards.element_policies import policy_of
 from scheduler.guards.policy_sources import PEOPLE, WantedSwitch
 from scheduler.history.series import Series

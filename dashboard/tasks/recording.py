@@ -33,7 +33,7 @@ from dashboard.operations.live_view.findings import Finding
 from dashboard.operations.live_view.handover_pauses import note_pauses
 from dashboard.operations.live_view.recording import annotations_of_events, annotations_of_findings, values_of
 from dashboard.operations.live_view.telemetry import EVERYTHING
-from dashboard.operations.policy_choosers import CHOOSERS, PolicyChoosers
+from dashboard.operations.policies.policy_choosers import CHOOSERS, PolicyChoosers
 from dashboard.tasks.learned_choices import LearnedChoices
 from dashboard.tasks.warm_ups import WarmUps
 from scheduler.guards.policy_sources import MODELS

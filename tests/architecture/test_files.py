@@ -12,6 +12,11 @@ from .sources import PACKAGES, ROOT, name_of, project_files, python_files
 LONGEST_MODULE = 400
 # A longer module stands here with its reason.
 LONGER_FOR_A_REASON: dict[str, str] = {}
+# What opens the rooms of these packages, what is put together from several of them, and what several need.
+MODULES_BESIDE_ROOMS = {
+    "dashboard/operations": {"elements", "key_rings", "live_reader", "models", "selectors", "services"},
+    "workers/engine/agents": {"agent_logs", "backoff", "blame", "node_agent", "slot"},
+}
 TEXT_SUFFIXES = {
     "", ".cfg", ".css", ".csv", ".html", ".in", ".ini", ".java", ".js", ".json", ".jsonl", ".lock", ".lua", ".md",
     ".mjs", ".py", ".sh", ".sql", ".svg", ".toml", ".txt", ".xml", ".yaml", ".yml",
@@ -48,6 +53,12 @@ def test_modules_are_short() -> None:
     lengths = {name_of(path): len(path.read_text().splitlines()) for path in python_files(*PACKAGES, "tests")}
     too_long = {name: length for name, length in lengths.items() if length > LONGEST_MODULE}
     assert {name: length for name, length in too_long.items() if name not in LONGER_FOR_A_REASON} == {}
+
+
+@pytest.mark.parametrize("folder", MODULES_BESIDE_ROOMS)
+def test_modules_are_in_rooms(folder: str) -> None:
+    assert {path.stem for path in (ROOT / folder).glob("*.py")} == {"__init__", *MODULES_BESIDE_ROOMS[folder]}, (
+        "a module goes into the room that its subject is in")
 
 
 def test_reasons_are_for_files_that_need_one() -> None:

@@ -13,10 +13,10 @@ OF_MANAGERS = {
     "scheduler/contracts/contract_schemas.py",  # it describes every contract
     "scheduler/latency/managing.py", "scheduler/latency/latency_reports.py", "scheduler/latency/setting_up.py",
     "scheduler/latency/standing_in.py", "workers/engine/agents/node_agent.py",
-    "workers/engine/agents/node_store.py",
+    "workers/engine/agents/node_files/node_store.py",
     "workers/engine/agents/supervising/qos_agent.py", "workers/engine/agents/supervising/qos_sampling.py",
     "workers/engine/qos_store.py"}
-READS_THE_SETTING = {"dashboard/operations/pacing_choice.py"}
+READS_THE_SETTING = {"dashboard/operations/latency_control/pacing_choice.py"}
 
 
 def test_what_managers_need_is_used_by_them_alone() -> None:

@@ -35,7 +35,7 @@ from scheduler.model.dataflow import Task
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningTask, Slot
 from workers.engine import desired_publishing, observed
-from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.connectors.intake import Full, IntakeStore, Paused
 from workers.engine.connectors.pushing import Post, push_events
 from workers.engine.sinks.sink_store import SinkStore

@@ -1,6 +1,6 @@
 """Many elements in one process: an event reaches those that it touches, and each is looked at when its time comes.
 
-On the site each dynamic task has an `ElementWatch` of its own (``dashboard/operations/guard_watches.py``).
+On the site each dynamic task has an `ElementWatch` of its own (``dashboard/operations/policies/guard_watches.py``).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from typing import Any
 
 import psutil
 
-from workers.engine.agents.atomic_files import write_atomically
+from workers.engine.agents.node_files.atomic_files import write_atomically
 
 
 def machine() -> dict[str, Any]:

@@ -19,7 +19,7 @@ from sqlglot.parser import Parser
 from scheduler.contracts.desired import DESIRED_STATES
 from scheduler.model.documents import read_document
 from scheduler.model.sql_dialect import BoundedParser
-from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.agents.supervising.broker_users import LOOKS, SLOTS
 from workers.engine.agents.supervising.confinement import Confinement
 from workers.engine.channels import keys

@@ -22,7 +22,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import approve_proposal, prepare_proposal, submit_dataflow
 from dashboard.history.history_store import DatabaseHistory
 from dashboard.operations.estate_store.estate_loader import current_estate
-from dashboard.operations.guard_watches import subject_of
+from dashboard.operations.policies.guard_watches import subject_of
 from dashboard.teams.models import Team, User
 from scheduler.history.series import Annotation
 from workers.engine.channels import keys

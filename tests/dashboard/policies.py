@@ -10,9 +10,9 @@ from dashboard.approvals.policy_drafts import PolicyDraft
 from dashboard.approvals.services import prepare_proposal, propose_policy
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.models import PostedEvent
-from dashboard.operations.posted_events import post_event
+from dashboard.operations.policies.guard_watches import GuardWatches
+from dashboard.operations.policies.posted_events import post_event
 from scheduler.guards.task_figures import subject_of
 from scheduler.history.series import Series
 from tests.dashboard.building import World, approved, document, enacted

@@ -19,8 +19,8 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.services import choose_goals
 from dashboard.controllers.models import ReasonRow, RoundRow
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.models import GuardState
+from dashboard.operations.policies.guard_watches import GuardWatches
 from scheduler.guards.guard_values import InvalidGuard
 from scheduler.history.series import QUERY, Series
 from scheduler.model.dataflow_goals import DataflowGoals

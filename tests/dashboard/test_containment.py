@@ -10,7 +10,7 @@ from django.test import Client
 from dashboard.approvals.difference import difference
 from dashboard.approvals.services import prepare_proposal, switch_alternate
 from dashboard.audit.models import AuditEntry
-from dashboard.operations.dynamic_reader import dynamic_tasks
+from dashboard.operations.live_view.dynamic_reader import dynamic_tasks
 from dashboard.operations.models import RunningTaskRow
 from dashboard.plans.alternate_figures import with_figures
 from dashboard.plans.selectors import plan_of

@@ -20,13 +20,13 @@ from dashboard.approvals.services.alternate_holds import HELD_FOR
 from dashboard.approvals.services.source_switches import propose_switches
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.history_store import DatabaseHistory
-from dashboard.operations import guard_dry_runs, guard_watches
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.models import GuardState
-from dashboard.operations.policy_reader import hold_of, running_element, users_of
-from dashboard.operations.task_failures import AGAIN_S, TaskFailures
-from dashboard.operations.team_turns import TeamTurns
+from dashboard.operations.policies import guard_dry_runs, guard_watches
+from dashboard.operations.policies.guard_watches import GuardWatches
+from dashboard.operations.policies.policy_reader import hold_of, running_element, users_of
+from dashboard.operations.policies.task_failures import AGAIN_S, TaskFailures
+from dashboard.operations.policies.team_turns import TeamTurns
 from dashboard.plans.models import PlanRecord
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.team_limits import AskedTooOften

@@ -15,8 +15,8 @@ from dashboard.controllers.collecting import COLLECTORS
 from dashboard.controllers.models import ReasonRow
 from dashboard.controllers.site_world import StoredWorld
 from dashboard.history.history_store import DatabaseHistory
+from dashboard.operations.diagnosis.fragmentation_reader import fragmentation_of
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.fragmentation_reader import fragmentation_of
 from dashboard.operations.live_reader import live_estate
 from dashboard.operations.models import CutTask, SlowQuery
 from dashboard.plans.selectors import plan_of

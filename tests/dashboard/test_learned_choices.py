@@ -27,8 +27,8 @@ from dashboard.approvals.services.key_holds import TooManyKeys
 from dashboard.approvals.wording import step_text
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.dynamic_reader import dynamic_tasks, with_switches
 from dashboard.operations.estate_store.estate_loader import load_estate
+from dashboard.operations.live_view.dynamic_reader import dynamic_tasks, with_switches
 from dashboard.operations.models import AlternateHold, KeyHold, RunningTaskRow
 from dashboard.plans.selectors import plan_of
 from dashboard.tasks import learned_choices

@@ -14,7 +14,14 @@ from django.urls import reverse
 
 from dashboard import jobs, node_calls
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.log_reading import LogQuestion, ReadLog, ReadLogLine, as_text, dataflow_log, process_log
+from dashboard.operations.live_view.log_reading import (
+    LogQuestion,
+    ReadLog,
+    ReadLogLine,
+    as_text,
+    dataflow_log,
+    process_log,
+)
 from dashboard.operations.models import FragmentRow
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import InvalidValue, create_token

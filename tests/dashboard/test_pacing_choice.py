@@ -8,7 +8,7 @@ from dashboard.audit.models import AuditEntry
 from dashboard.operations.estate_store.estate_choices import UnknownWay
 from dashboard.operations.latency_control.interval_choice import INTERVAL_CHOICES, ByManagers, ByPlan, ChosenInForce
 from dashboard.operations.latency_control.open_batches import may_be_open
-from dashboard.operations.pacing_choice import PACING_CHOICE, PACINGS
+from dashboard.operations.latency_control.pacing_choice import PACING_CHOICE, PACINGS
 from scheduler.model.errors import PermissionDenied
 
 from .conftest import World

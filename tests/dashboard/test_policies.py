@@ -29,12 +29,12 @@ from dashboard.approvals.services.source_switches import propose_switches
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.history_store import DatabaseHistory
-from dashboard.operations import guard_dry_runs
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.models import AlternateHold, PolicyVersion, PostedEvent
-from dashboard.operations.policy_reader import policy_told
-from dashboard.operations.posted_events import post_event
+from dashboard.operations.policies import guard_dry_runs
+from dashboard.operations.policies.guard_watches import GuardWatches
+from dashboard.operations.policies.policy_reader import policy_told
+from dashboard.operations.policies.posted_events import post_event
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
 from dashboard.teams.services import delete_calendar, set_calendar

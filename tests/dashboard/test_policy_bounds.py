@@ -10,10 +10,10 @@ import pytest
 from dashboard import jobs
 from dashboard.approvals.policy_drafts import PolicyDraft
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations import policy_catalogs
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.guard_watches import GuardWatches
 from dashboard.operations.models import GuardState, RunningTaskRow
+from dashboard.operations.policies import policy_catalogs
+from dashboard.operations.policies.guard_watches import GuardWatches
 from scheduler.guards import guard_reading
 from scheduler.guards.guard_values import InvalidGuard
 from scheduler.model.bounds import GUARD_CHARACTERS, GUARD_STREAMS

@@ -24,12 +24,12 @@ from dashboard.approvals.services.source_switches import propose_switches
 from dashboard.audit.models import AuditEntry
 from dashboard.catalog.models import DataflowRecord
 from dashboard.history.models import AnnotationRow
-from dashboard.operations import policy_choosers
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.guard_watches import GuardWatches, elements_of
 from dashboard.operations.models import AlternateHold, KeyHold, PolicyVersion
-from dashboard.operations.policy_choosers import PolicyChoosers
-from dashboard.operations.policy_reader import hold_of, policy_told
+from dashboard.operations.policies import policy_choosers
+from dashboard.operations.policies.guard_watches import GuardWatches, elements_of
+from dashboard.operations.policies.policy_choosers import PolicyChoosers
+from dashboard.operations.policies.policy_reader import hold_of, policy_told
 from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.permissions import viewer_of
 from scheduler.guards.policy_sources import MODELS, WantedSwitch

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from dashboard.approvals.policy_retention import forget_policies
 from dashboard.operations.models import PostedEvent
-from dashboard.operations.posted_events import KEPT, MOST_FIGURES, post_event
+from dashboard.operations.policies.posted_events import KEPT, MOST_FIGURES, post_event
 from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.services import set_calendar
 from dashboard.teams.team_limits import AskedTooOften

@@ -30,9 +30,9 @@ from dashboard.approvals.services import (
 from dashboard.audit import trail
 from dashboard.audit.models import AuditEntry
 from dashboard.operations.estate_store.reader_choices import choose_when_behind
+from dashboard.operations.estate_store.tenancy_choice import TENANCY_CHOICE
 from dashboard.operations.models import EstateState, PostedEvent
-from dashboard.operations.posted_events import post_event
-from dashboard.operations.tenancy_choice import TENANCY_CHOICE
+from dashboard.operations.policies.posted_events import post_event
 from dashboard.outbox.models import Endpoint
 from dashboard.outbox.services import add_endpoint
 from dashboard.savepoint_records.models import SavepointRow

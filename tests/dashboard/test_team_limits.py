@@ -24,7 +24,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.config.environment import DECLARED
 from dashboard.core.http_errors import http_status, response_for
 from dashboard.live.hub import Hub
-from dashboard.operations.posted_events import post_event
+from dashboard.operations.policies.posted_events import post_event
 from dashboard.outbox.models import PLAIN
 from dashboard.outbox.services import add_endpoint
 from dashboard.teams.permissions import viewer_of

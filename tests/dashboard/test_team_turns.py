@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dashboard.operations.team_turns import BURST_S, EACH_S, TeamTurns
+from dashboard.operations.policies.team_turns import BURST_S, EACH_S, TeamTurns
 
 costs = st.dictionaries(
     st.tuples(st.sampled_from(["city", "mobility", "water"]), st.integers(0, 5)),

@@ -18,10 +18,10 @@ from dashboard.approvals.services import prepare_proposal, roll_back_proposal, s
 from dashboard.approvals.services.alternate_holds import HELD_FOR
 from dashboard.approvals.services.source_switches import APART, propose_switches
 from dashboard.catalog.models import DataflowRecord
-from dashboard.operations.dynamic_reader import dynamic_tasks, with_switches
 from dashboard.operations.estate_store.estate_loader import load_estate
-from dashboard.operations.guard_watches import GuardWatches
+from dashboard.operations.live_view.dynamic_reader import dynamic_tasks, with_switches
 from dashboard.operations.models import AlternateHold, FragmentRow
+from dashboard.operations.policies.guard_watches import GuardWatches
 from dashboard.tasks.warm_ups import WarmUps
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.switches import AlternateSwitch

@@ -13,7 +13,7 @@ import redis
 from scheduler.contracts.desired import DesiredState
 from tests.engine.filled_broker import bounded, fill, make_room
 from workers.engine import desired_publishing
-from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.agents.supervising.broker_sync import ReportPublisher
 from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from workers.engine.agents.supervising.lease import Lease, LeaseState

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from scheduler.contracts.desired import DESIRED_STATES
-from workers.engine.agents.checkpoint import read_progress
+from workers.engine.agents.node_files.checkpoint import read_progress
 from workers.launcher.backup import backup_cli, serving
 
 from .system import System

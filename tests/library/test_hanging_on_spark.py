@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from workers.engine.agents import hanging
+from workers.engine.agents.failing import hanging
 from workers.engine.spark import queries
 from workers.engine.spark.failure_messages import FragmentFailed
 

@@ -13,9 +13,9 @@ from enum import StrEnum
 
 from scheduler.contracts.desired import DesiredState, WantedFragment, made_in
 from scheduler.model.task_types import TaskTypes
-from workers.engine.agents.atomic_files import names_in, write_atomically
-from workers.engine.agents.node_store import LET_GO, NodeStore
-from workers.engine.agents.started_fragments import SlotStore
+from workers.engine.agents.node_files.atomic_files import names_in, write_atomically
+from workers.engine.agents.node_files.node_store import LET_GO, NodeStore
+from workers.engine.agents.reconciling.started_fragments import SlotStore
 from workers.engine.agents.transport.state_transport import still_leaving
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from dashboard.bills import dataflow_costs
-from dashboard.operations import dynamic_reader, guard_dry_runs, policy_reader
 from dashboard.operations.key_rings import TaskRing
-from dashboard.operations.live_view import live_documents
+from dashboard.operations.live_view import dynamic_reader, live_documents
 from dashboard.operations.live_view.failing_queries import Failure
+from dashboard.operations.policies import guard_dry_runs, policy_reader
 from scheduler.model import dataflow
 
 from .common import Answer, HistoryAnswer, Problem, answer_of

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dashboard.operations import pacing_choice, tenancy_choice
+from dashboard.operations.estate_store import tenancy_choice
+from dashboard.operations.latency_control import pacing_choice
 
 from .common import Answer, answer_of
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from dashboard.api.answers.common import answer_of
-from dashboard.operations import log_reading as logs
+from dashboard.operations.live_view import log_reading as logs
 
 ReadLog = answer_of(logs.ReadLog)

@@ -11,7 +11,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.audit.trail import Audit, audited
 from dashboard.operations.estate_store.estate_loader import stored_estate
 from dashboard.operations.models import AlternateHold, KeyHold
-from dashboard.operations.policy_reader import running_element
+from dashboard.operations.policies.policy_reader import running_element
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.models import Role, User

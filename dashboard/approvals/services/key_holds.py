@@ -13,7 +13,7 @@ from dashboard.approvals.services.rearrangement_proposals import propose_setting
 from dashboard.audit.trail import audited
 from dashboard.operations.estate_store.readable import require_readable
 from dashboard.operations.models import KeyHold
-from dashboard.operations.policy_reader import RunningElement, running_element
+from dashboard.operations.policies.policy_reader import RunningElement, running_element
 from dashboard.teams.account_errors import InvalidValue
 from dashboard.teams.models import Role, User
 from dashboard.teams.permissions import require_role, viewer_of

@@ -10,7 +10,7 @@ from uuid import UUID
 from dashboard.approvals.models import Proposal
 from dashboard.approvals.policy_drafts import PolicyDraft, policy_for
 from dashboard.approvals.services.rearrangement_proposals import propose_setting
-from dashboard.operations.policy_reader import policy_told, running_element
+from dashboard.operations.policies.policy_reader import policy_told, running_element
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.model.errors import NotFound

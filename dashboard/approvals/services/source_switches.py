@@ -23,7 +23,7 @@ from dashboard.audit.trail import audited
 from dashboard.catalog import lifecycle as dataflows
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.generation import lock_generation
-from dashboard.operations.policy_reader import hold_of, users_of
+from dashboard.operations.policies.policy_reader import hold_of, users_of
 from scheduler.guards.policy_sources import WantedSwitch
 from scheduler.model.errors import WeirError
 from scheduler.model.estate import Estate

@@ -13,9 +13,9 @@ from typing import Protocol
 
 from dashboard.operations.latency_control.batch_modes import note_wanted
 from dashboard.operations.latency_control.limit_statuses import beyond_reach
+from dashboard.operations.latency_control.pacing_choice import PACING_CHOICE
 from dashboard.operations.latency_control.qos_setup import NodesSetUp, as_it_is, end_all
 from dashboard.operations.live_view.estate_view import View
-from dashboard.operations.pacing_choice import PACING_CHOICE
 from scheduler.latency.pacing import Pacing, Queries
 from scheduler.latency.pacing_problem import LimitKey, Wants
 from scheduler.latency.real_time import BatchModes, keep_modes

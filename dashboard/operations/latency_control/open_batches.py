@@ -9,8 +9,8 @@ from django.conf import settings
 from dashboard import jobs
 from dashboard.operations.estate_store.estate_loader import fragments_where
 from dashboard.operations.estate_store.fragment_settings import slots_without_room
+from dashboard.operations.latency_control.pacing_choice import PACING_CHOICE
 from dashboard.operations.models import BatchFigures, RunningTaskRow
-from dashboard.operations.pacing_choice import PACING_CHOICE
 from dashboard.teams.models import Team
 from scheduler.contracts.reports import RUNNING, Reports
 from scheduler.controllers.batch_opening import BatchOpening

@@ -20,8 +20,8 @@ from dashboard.controllers.models import RoundRow
 from dashboard.controllers.selectors import ControllerSummary, TeamRow
 from dashboard.controllers.stored_rounds import round_of
 from dashboard.core.http_errors import BadInput
-from dashboard.operations.pacing_choice import PACING_CHOICE
-from dashboard.operations.tenancy_choice import TENANCY_CHOICE
+from dashboard.operations.estate_store.tenancy_choice import TENANCY_CHOICE
+from dashboard.operations.latency_control.pacing_choice import PACING_CHOICE
 from dashboard.pages import flash
 from dashboard.profiles.models import ProfileRecord
 from dashboard.profiles.permissions import known_to

@@ -26,10 +26,10 @@ from dashboard.core.http_errors import http_status
 from dashboard.explorer.offered_samples import offered_samples
 from dashboard.explorer.version_comparison import compared
 from dashboard.operations import selectors as operations
-from dashboard.operations.dynamic_reader import dynamic_tasks
+from dashboard.operations.diagnosis.fragmentation_reader import fragmentation_of
 from dashboard.operations.elements import queries_of
 from dashboard.operations.estate_store.reader_choices import choose_when_behind
-from dashboard.operations.fragmentation_reader import fragmentation_of
+from dashboard.operations.live_view.dynamic_reader import dynamic_tasks
 from dashboard.operations.live_view.failing_queries import failures
 from dashboard.operations.live_view.query_states import GAVE_UP
 from dashboard.operations.live_view.survival import more_in_words

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.utils.safestring import SafeString
 from django.views.decorators.http import require_safe
 
-from dashboard.operations.driver_page_reading import driver_page as page_of_driver
+from dashboard.operations.live_view.driver_page_reading import driver_page as page_of_driver
 from dashboard.pages.foreign_html import harmless
 from scheduler.contracts.driver_pages import FIRST, NO_ANSWER, NO_DRIVER, REFUSED, is_shown
 

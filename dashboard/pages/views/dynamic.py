@@ -26,10 +26,10 @@ from dashboard.approvals import services
 from dashboard.approvals.policy_drafts import PolicyDraft, policy_for
 from dashboard.catalog import selectors as catalog
 from dashboard.catalog.lifecycle import RUNNING
-from dashboard.operations.dynamic_reader import DynamicTask, HeldKey, dynamic_tasks, with_switches
-from dashboard.operations.guard_dry_runs import MOST_HOURS, looked_at, replayed
 from dashboard.operations.live_view.chart_marks import marks_of
-from dashboard.operations.policy_reader import (
+from dashboard.operations.live_view.dynamic_reader import DynamicTask, HeldKey, dynamic_tasks, with_switches
+from dashboard.operations.policies.guard_dry_runs import MOST_HOURS, looked_at, replayed
+from dashboard.operations.policies.policy_reader import (
     RunningElement,
     ToldGuard,
     ToldPolicy,

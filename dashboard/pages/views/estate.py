@@ -11,8 +11,8 @@ from django.views.decorators.http import require_safe
 from dashboard.audit import selectors as trail
 from dashboard.catalog.lifecycle import RUNNING
 from dashboard.operations import selectors as operations
+from dashboard.operations.diagnosis.fragmentation_reader import fragmentations
 from dashboard.operations.diagnosis.health import verdict_of
-from dashboard.operations.fragmentation_reader import fragmentations
 from dashboard.operations.latency_control.latency_view import worst_states
 from dashboard.pages.finding_rows import finding_rows
 from scheduler.latency.limits_met import MET

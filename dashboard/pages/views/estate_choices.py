@@ -10,8 +10,8 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST, require_safe
 
 from dashboard.operations.estate_store.estate_choices import EstateChoice, WayInForce
-from dashboard.operations.pacing_choice import PACING_CHOICE, PacingKind
-from dashboard.operations.tenancy_choice import TENANCY_CHOICE, TenancyKind, shared_slots
+from dashboard.operations.estate_store.tenancy_choice import TENANCY_CHOICE, TenancyKind, shared_slots
+from dashboard.operations.latency_control.pacing_choice import PACING_CHOICE, PacingKind
 from dashboard.pages import flash
 
 

@@ -13,7 +13,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from dashboard.catalog import selectors as catalog
-from dashboard.operations import log_reading
+from dashboard.operations.live_view import log_reading
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.query_names import names_of_queries
 from dashboard.operations.selectors import one_look

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from scheduler.contracts.desired import DesiredState, WantedSlot
 from workers.engine.agents import slot
-from workers.engine.agents.node_store import NewestDesired, NodeStore
+from workers.engine.agents.node_files.node_store import NewestDesired, NodeStore
 
 from .schemes import LAZY_S
 

@@ -17,8 +17,8 @@ from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
 from scheduler.model.ring import Ring
-from workers.engine.agents.checkpoint import CheckpointProgress
-from workers.engine.agents.fold_stores import FoldStores
+from workers.engine.agents.node_files.checkpoint import CheckpointProgress
+from workers.engine.agents.node_files.fold_stores import FoldStores
 from workers.engine.channels import keys
 from workers.engine.channels.open_streams import QueryMode
 from workers.engine.spark.compile import StartPosition

@@ -15,12 +15,12 @@ from scheduler.contracts.desired import WantedFragment
 from scheduler.contracts.reports import QUERY_REPORTS
 from scheduler.model.dataflow import Task
 from workers.engine.agents.blame import DEATHS, TURN_MS, Death, Suspicion
-from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.failing.suspects import Suspects
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
 from workers.engine.agents.reconciling.reconcile import FragmentState, Start, reconcile
-from workers.engine.agents.started_fragments import SlotStore
+from workers.engine.agents.reconciling.started_fragments import SlotStore
 from workers.engine.agents.supervising.supervision import JVM_GONE, SlotProcess
-from workers.engine.agents.suspects import Suspects
 from workers.engine.spark.failure_messages import FragmentFailed
 
 QUERIES = ("a", "b", "c", "d")

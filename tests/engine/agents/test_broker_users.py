@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from scheduler.contracts.desired import DESIRED_STATES, DesiredState
 from scheduler.model.task_types import DYNAMIC
 from tests.conftest import running_broker
-from workers.engine.agents.node_store import NodeStore
-from workers.engine.agents.started_fragments import SlotStore
+from workers.engine.agents.node_files.node_store import NodeStore
+from workers.engine.agents.reconciling.started_fragments import SlotStore
 from workers.engine.agents.supervising import key_patterns
 from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from workers.engine.channels import keys, scripts

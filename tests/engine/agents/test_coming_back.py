@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.model.dataflow import Task
-from workers.engine.agents.coming_back import AT_ONCE, in_turn, urgency
+from workers.engine.agents.failing.coming_back import AT_ONCE, in_turn, urgency
 from workers.engine.agents.reconciling.reconcile import Actual, FragmentState, Start, Stop, reconcile
 
 

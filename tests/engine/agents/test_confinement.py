@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from workers import walls
-from workers.engine.agents.atomic_files import write_atomically
-from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.node_files.atomic_files import write_atomically
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.agents.supervising import confinement
 from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from workers.engine.agents.supervising.confinement import MORE_PATHS, MORE_VARIABLES, PASSED, Confinement, Means

@@ -11,7 +11,7 @@ from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.partitioning import Quota
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.dataflow import Task
-from workers.engine.agents.checkpoint import CheckpointProgress
+from workers.engine.agents.node_files.checkpoint import CheckpointProgress
 from workers.engine.agents.reconciling import broker_instructions as on
 from workers.engine.agents.reconciling import instructions as do
 from workers.engine.agents.reconciling.decisions import decide

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
-from workers.engine.agents.started_fragments import SlotStore
+from workers.engine.agents.reconciling.started_fragments import SlotStore
 from workers.library.pieces import States
 from workers.library.state_store import Pointer, StoreLocation
 

@@ -10,7 +10,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
-from workers.engine.agents.checkpoint import CheckpointProgress, read_progress
+from workers.engine.agents.node_files.checkpoint import CheckpointProgress, read_progress
 from workers.engine.agents.reconciling.handover_stages import predecessors, successors
 
 from .divided_world import NUMBERS, SLOTS, World

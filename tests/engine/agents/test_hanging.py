@@ -11,7 +11,7 @@ import pytest
 from scheduler.contracts.reports import QUERY_REPORTS
 from tests.engine.channels.played_redis import PlayedRedis
 from workers.engine.agents.backoff import HEALTHY_MS
-from workers.engine.agents.hanging import HANGS_MS, WANDERS_MS, Doing, HangingQueries, HangingWatch, hangs
+from workers.engine.agents.failing.hanging import HANGS_MS, WANDERS_MS, Doing, HangingQueries, HangingWatch, hangs
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
 from workers.engine.agents.reconciling.reconcile import FragmentState
 from workers.engine.channels import keys

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from scheduler.contracts.desired import DesiredState
-from workers.engine.agents.node_store import TAKEN, NodeStore
+from workers.engine.agents.node_files.node_store import TAKEN, NodeStore
 from workers.engine.agents.supervising.saved_parts import SavedParts
 from workers.engine.agents.supervising.usage_attribution import _kept
 from workers.engine.files.closing import FileLimits

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.model.ring import KEY_GROUPS, Ring, key_group
-from workers.engine.agents.checkpoint import CheckpointProgress
-from workers.engine.agents.fold_stores import FOLDER, FoldStores, LeftKeys
+from workers.engine.agents.node_files.checkpoint import CheckpointProgress
+from workers.engine.agents.node_files.fold_stores import FOLDER, FoldStores, LeftKeys
 from workers.engine.agents.reconciling import broker_instructions as on
 from workers.engine.agents.reconciling import instructions as do
 from workers.engine.agents.reconciling.decisions import decide

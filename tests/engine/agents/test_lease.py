@@ -10,7 +10,7 @@ import redis
 
 from scheduler.contracts.desired import DesiredState
 from workers.engine.agents.node_agent import NodeAgent
-from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.agents.supervising.lease import Lease, LeaseState
 from workers.engine.channels import keys
 from workers.engine.lost_nodes import RENEWS_S, heartbeats, zones

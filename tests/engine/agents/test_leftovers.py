@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from tests.launcher.waiting import wait_until
-from workers.engine.agents.leftovers import LAST_MS, LOOK_MS, WATCHED_MS, Leftovers
+from workers.engine.agents.failing.leftovers import LAST_MS, LOOK_MS, WATCHED_MS, Leftovers
 from workers.engine.agents.supervising.supervision import LEFT_AT_WORK, SlotProcess
 
 

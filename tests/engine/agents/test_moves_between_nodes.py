@@ -22,7 +22,7 @@ from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, channel_id, node_of
 from scheduler.reuse.handover import moved_in
-from workers.engine.agents.fold_stores import FoldStores
+from workers.engine.agents.node_files.fold_stores import FoldStores
 from workers.engine.agents.reconciling import record_actuator
 from workers.engine.agents.reconciling.handover_stages import predecessors, remote_successors, successors
 from workers.engine.agents.reconciling.instructions import RecordCopy

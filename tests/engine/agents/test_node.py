@@ -18,7 +18,7 @@ from scheduler.contracts.desired import DESIRED_STATES, DesiredState
 from scheduler.contracts.looks import LookOrder
 from scheduler.contracts.trials import TrialOrder
 from workers.engine import desired_publishing, look_store, trial_store
-from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.agents.supervising import broker_sync
 from workers.engine.spark.pinning import Pinning, core_of
 from workers.launcher import broker as embedded

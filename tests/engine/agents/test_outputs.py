@@ -13,7 +13,7 @@ from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.contracts.partitioning import Quota
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import DYNAMIC_FOLD, TaskType
-from workers.engine.agents.checkpoint import CheckpointProgress
+from workers.engine.agents.node_files.checkpoint import CheckpointProgress
 from workers.engine.agents.reconciling.context import SlotContext
 from workers.engine.agents.reconciling.executor import FragmentExecutor
 from workers.engine.agents.reconciling.fragment_run import FragmentRun

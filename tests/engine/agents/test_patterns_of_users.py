@@ -6,7 +6,7 @@ import pytest
 import redis
 
 from scheduler.contracts.desired import DESIRED_STATES
-from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.agents.supervising import key_patterns
 from workers.engine.agents.supervising.broker_users import SLOTS, BrokerUsers
 from workers.engine.channels import keys

@@ -17,7 +17,7 @@ from scheduler.latency.latency_reports import ChannelSample
 from scheduler.latency.runtime_graph import Channel, RuntimeGraph, Vertex
 from scheduler.latency.setting_up import qos_setups
 from workers.engine import qos_store
-from workers.engine.agents.node_store import NewestDesired, NodeStore
+from workers.engine.agents.node_files.node_store import NewestDesired, NodeStore
 from workers.engine.agents.supervising.qos_agent import NodeQos
 from workers.engine.agents.supervising.qos_sampling import Sampler
 from workers.engine.channels import keys

@@ -16,7 +16,7 @@ from workers.engine.agents.reconciling.fragment_run import FragmentRun
 from workers.engine.agents.reconciling.instructions import Compile
 from workers.engine.agents.reconciling.query_actuator import QueryActuator
 from workers.engine.agents.reconciling.reconcile import FragmentState
-from workers.engine.agents.started_fragments import SlotStore
+from workers.engine.agents.reconciling.started_fragments import SlotStore
 from workers.engine.channels.open_streams import QueryMode
 from workers.engine.spark.failure_messages import FragmentFailed, explain_error
 from workers.library.config import InvalidConfig

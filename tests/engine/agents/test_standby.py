@@ -9,7 +9,7 @@ import pytest
 from scheduler.contracts.offsets import START
 from scheduler.contracts.savepoints import RestorePoint
 from scheduler.model.dataflow import Task
-from workers.engine.agents.checkpoint import CheckpointProgress
+from workers.engine.agents.node_files.checkpoint import CheckpointProgress
 from workers.engine.agents.reconciling import broker_instructions as on
 from workers.engine.agents.reconciling import instructions as do
 from workers.engine.agents.reconciling.decisions import decide

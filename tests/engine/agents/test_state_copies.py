@@ -19,15 +19,15 @@ from scheduler.elasticity.copied_queries import NO_BATCH, NO_ROOM, ON_ITS_WAY, T
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType
 from workers.engine import observed
-from workers.engine.agents.checkpoint import CheckpointProgress
-from workers.engine.agents.node_store import CopyWishes, NodeStore
+from workers.engine.agents.node_files.checkpoint import CheckpointProgress
+from workers.engine.agents.node_files.node_store import CopyWishes, NodeStore
 from workers.engine.agents.reconciling import broker_instructions as on
 from workers.engine.agents.reconciling import instructions as do
 from workers.engine.agents.reconciling.decisions import decide
 from workers.engine.agents.reconciling.reconcile import Actual, End, FragmentState, Restart, Start
 from workers.engine.agents.reconciling.snapshot import Records, Snapshot
-from workers.engine.agents.started_fragments import SlotStore
-from workers.engine.agents.state_copies import QueryCopies
+from workers.engine.agents.reconciling.started_fragments import SlotStore
+from workers.engine.agents.reconciling.state_copies import QueryCopies
 from workers.engine.agents.supervising.copy_holders import CopyHolders
 from workers.engine.agents.transport.copy_takeover import HELD, RECEIVED, go_on_from_copy, moved_on
 from workers.engine.agents.transport.copying import make_copies

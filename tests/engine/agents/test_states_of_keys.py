@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.ring import KEY_GROUPS, key_group
-from workers.engine.agents.fold_stores import FOLDER, FoldStores
+from workers.engine.agents.node_files.fold_stores import FOLDER, FoldStores
 from workers.engine.agents.reconciling.fragment_run import FragmentRun
 from workers.engine.agents.reconciling.instructions import TakeOver
 from workers.engine.agents.reconciling.record_actuator import RecordActuator

@@ -9,9 +9,9 @@ from pathlib import Path
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.dataflow import Task
-from workers.engine.agents.atomic_files import write_atomically
-from workers.engine.agents.node_store import NewestDesired, NodeStore
-from workers.engine.agents.started_fragments import FileLock, SlotStore
+from workers.engine.agents.node_files.atomic_files import write_atomically
+from workers.engine.agents.node_files.node_store import NewestDesired, NodeStore
+from workers.engine.agents.reconciling.started_fragments import FileLock, SlotStore
 
 GRACE_S = 100.0
 
@@ -91,7 +91,7 @@ def test_a_lock_is_its_holders_until_that_dies(tmp_path):
     path = tmp_path / "f.lock"
     code = (
         "import sys, time\nfrom pathlib import Path\n"
-        "from workers.engine.agents.started_fragments import FileLock\n"
+        "from workers.engine.agents.reconciling.started_fragments import FileLock\n"
         "lock = FileLock(Path(sys.argv[1]))\n"
         "assert lock.acquire()\nprint('held', flush=True)\ntime.sleep(600)\n"
     )

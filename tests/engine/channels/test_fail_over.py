@@ -19,7 +19,7 @@ from dashboard.config.broker_addresses import celery_address, layer_address
 from tests.replicated_broker import PASSWORD, ReplicatedBroker, replicated_broker
 from workers.broker_address import replicated_service
 from workers.broker_client import ReplicatedRedis, connect, lacks_replica
-from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.agents.supervising.broker_users import SLOTS, BrokerUsers
 from workers.engine.channels import keys, scripts
 from workers.engine.channels.channel_registry import Channels

@@ -20,7 +20,7 @@ import redis
 from scheduler.contracts.desired import DesiredState, Input, WantedFragment, WantedSlot
 from scheduler.contracts.offsets import START, Offset
 from scheduler.model.dataflow import Task
-from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.channels import keys
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.connectors.intake import IntakeStore

@@ -12,7 +12,7 @@ import redis
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import Parameter, TaskType, TaskTypes
-from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.channels import keys
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.connectors import connector_host as host_module

@@ -15,8 +15,8 @@ from scheduler.contracts.savepoints import RestorePoint
 from scheduler.model.columns import number_of
 from scheduler.model.dataflow import Task
 from scheduler.model.task_types import TaskType, TaskTypes
-from workers.engine.agents.node_store import NodeStore
-from workers.engine.agents.started_fragments import SlotStore
+from workers.engine.agents.node_files.node_store import NodeStore
+from workers.engine.agents.reconciling.started_fragments import SlotStore
 from workers.engine.channels import keys
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.connectors import connector_host as host_module

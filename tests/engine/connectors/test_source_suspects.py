@@ -20,7 +20,7 @@ from scheduler.contracts.desired import DesiredState, WantedSlot
 from scheduler.contracts.looks import FAILED
 from scheduler.contracts.reports import ConnectorReport
 from scheduler.model.dataflow import Task
-from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.connectors.intake import IntakeStore
 from workers.engine.connectors.memory_watch import TOO_MUCH_MEMORY
 from workers.engine.connectors.source_suspects import LEFT_ALONE_MS, SourceSuspects

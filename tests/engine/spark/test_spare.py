@@ -14,7 +14,7 @@ import redis
 from scheduler.model.canonical import canonical_config
 from scheduler.model.effects import needs_approval
 from tests.conftest import running_broker
-from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.spark.rehearsal import READER, SOURCE
 
 from .conftest import TRIGGER_MS

@@ -36,8 +36,8 @@ from workers.library.registry import task_types
 from workers.processes import adopt_orphans
 
 from .agent_logs import configure, logger, passed_on
-from .node_store import NewestDesired, NodeStore
-from .started_fragments import FileLock
+from .node_files.node_store import NewestDesired, NodeStore
+from .reconciling.started_fragments import FileLock
 from .supervising.archiver import Archiver
 from .supervising.broker_sync import DesiredStateWatcher, ReportPublisher, connect
 from .supervising.broker_users import CONNECTORS, BrokerUsers

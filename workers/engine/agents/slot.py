@@ -42,11 +42,11 @@ from workers.engine.worker_settings import Settings, from_environment
 from workers.library.registry import task_types
 
 from .agent_logs import configure, logger
-from .coming_back import AT_ONCE, in_turn
-from .hanging import HangingWatch
-from .leftovers import Leftovers
-from .node_store import NewestDesired, NodeStore
-from .query_meters import read_meters
+from .failing.coming_back import AT_ONCE, in_turn
+from .failing.hanging import HangingWatch
+from .failing.leftovers import Leftovers
+from .failing.suspects import Suspects
+from .node_files.node_store import NewestDesired, NodeStore
 from .reconciling.context import SlotContext
 from .reconciling.desired_view import DesiredView, Looking
 from .reconciling.executor import FragmentExecutor
@@ -56,11 +56,12 @@ from .reconciling.handover_stages import AT_WORK, HandoverStage
 from .reconciling.long_batches import LOOK_MS, LongBatches, batching, in_first_batch
 from .reconciling.named_savepoints import unsaved
 from .reconciling.query_engine import SparkEngine
+from .reconciling.query_meters import read_meters
 from .reconciling.reconcile import Action, FragmentState, reconcile
 from .reconciling.standby import Patience, heirs_due, rest_s, stages_of
+from .reconciling.started_fragments import SlotStore
+from .reconciling.state_copies import QueryCopies
 from .reconciling.state_sizes import StateSizes
-from .started_fragments import SlotStore
-from .state_copies import QueryCopies
 from .supervising.broker_sync import connect
 from .supervising.driver_end import end_in_turn, is_ending, refusal_told
 from .supervising.heap_sampler import HeapSampler
@@ -70,7 +71,6 @@ from .supervising.secret_requests import RequestedSecrets, obey
 from .supervising.spare import wait_for_a_slot
 from .supervising.supervision import LEFT_AT_WORK, SPARE
 from .supervising.usage_attribution import Rates
-from .suspects import Suspects
 from .transport.state_transport import Carrier
 
 REPORT_MS = 1_000

@@ -29,7 +29,7 @@ from scheduler.contracts.desired import made_in
 from scheduler.contracts.reports import ConnectorReport
 from scheduler.model.task_types import TaskType, TaskTypes
 from workers.engine.agents.agent_logs import configure, logger
-from workers.engine.agents.node_store import NewestDesired, NodeStore
+from workers.engine.agents.node_files.node_store import NewestDesired, NodeStore
 from workers.engine.agents.supervising.broker_sync import connect
 from workers.engine.agents.supervising.line_writer import LineWriter
 from workers.engine.agents.supervising.secret_requests import RequestedSecrets, obey

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from scheduler.contracts.reports import ConnectorReport
 from workers.engine.agents.agent_logs import logger
-from workers.engine.agents.atomic_files import write_atomically
 from workers.engine.agents.blame import DEATHS, IDLE_MS, TURN_MS, Death, Suspicion
+from workers.engine.agents.node_files.atomic_files import write_atomically
 from workers.engine.retried import RETRYING, RUNNING, STARTING
 
 from .source_runner import Runner

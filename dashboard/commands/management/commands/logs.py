@@ -12,7 +12,7 @@ from django.core.management.base import CommandError
 from dashboard.catalog.models import DataflowRecord
 from dashboard.commands.actors import actor_of
 from dashboard.commands.proposing import DataflowCommand
-from dashboard.operations.log_reading import (
+from dashboard.operations.live_view.log_reading import (
     INFO,
     LEVELS,
     LINES,

@@ -14,8 +14,8 @@ from dashboard.approvals.policy_drafts import PolicyDraft, trial_of
 from dashboard.approvals.services import propose_policy, release_alternate, release_key
 from dashboard.catalog.models import DataflowRecord
 from dashboard.commands.proposing import DataflowCommand
-from dashboard.operations.guard_dry_runs import MOST_HOURS
-from dashboard.operations.policy_reader import ToldPolicy, policy_told
+from dashboard.operations.policies.guard_dry_runs import MOST_HOURS
+from dashboard.operations.policies.policy_reader import ToldPolicy, policy_told
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 from scheduler.guards.guard_values import ACTIVATION, VALUE

@@ -13,7 +13,7 @@ from dashboard.approvals.models import Proposal
 from dashboard.approvals.services import switch_alternate, switch_key
 from dashboard.catalog.models import DataflowRecord
 from dashboard.commands.proposing import ProposingCommand
-from dashboard.operations.dynamic_reader import DynamicTask, dynamic_tasks, with_switches
+from dashboard.operations.live_view.dynamic_reader import DynamicTask, dynamic_tasks, with_switches
 from dashboard.plans.alternate_figures import with_figures
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of

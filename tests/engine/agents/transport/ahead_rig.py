@@ -9,10 +9,10 @@ from types import SimpleNamespace
 
 from scheduler.contracts.desired import DesiredState, WantedFragment, WantedSlot
 from scheduler.contracts.savepoints import SAVEPOINTS, RestorePoint, Savepoint
-from workers.engine.agents.checkpoint import CheckpointProgress
+from workers.engine.agents.node_files.checkpoint import CheckpointProgress
 from workers.engine.agents.reconciling.instructions import RecordCopy
 from workers.engine.agents.reconciling.record_actuator import RecordActuator
-from workers.engine.agents.started_fragments import SlotStore
+from workers.engine.agents.reconciling.started_fragments import SlotStore
 from workers.engine.agents.transport.ahead import CopyLimits
 from workers.engine.agents.transport.copying import make_copies
 from workers.engine.agents.transport.state_transport import Carrier, Elsewhere

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from scheduler.contracts.savepoints import RestorePoint
-from workers.engine.agents.started_fragments import SlotStore
+from workers.engine.agents.reconciling.started_fragments import SlotStore
 from workers.engine.agents.transport import copies_ahead, parcels, state_transport
 from workers.engine.agents.transport.claims import claim, withdraw
 from workers.engine.agents.transport.copies_ahead import OF_NO_USE

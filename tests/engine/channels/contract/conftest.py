@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import redis
 
-from workers.engine.agents.node_store import NodeStore
+from workers.engine.agents.node_files.node_store import NodeStore
 from workers.engine.agents.supervising.broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from workers.engine.channels.channel_config import ChannelConfig
 from workers.engine.channels.channel_registry import Channels

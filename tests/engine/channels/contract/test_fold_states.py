@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.engine.agents.checkpoint import read_progress
+from workers.engine.agents.node_files.checkpoint import read_progress
 from workers.engine.spark import queries
 from workers.engine.spark.failure_messages import FragmentFailed
 from workers.engine.spark.fold_states import read_states

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.engine.agents.checkpoint import CheckpointProgress, read_progress
+from workers.engine.agents.node_files.checkpoint import CheckpointProgress, read_progress
 
 from .rig import Rig, wait_until
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from workers.engine.agents.checkpoint import read_progress
-from workers.engine.agents.fold_stores import FoldStores
+from workers.engine.agents.node_files.checkpoint import read_progress
+from workers.engine.agents.node_files.fold_stores import FoldStores
 from workers.engine.channels import open_streams
 from workers.engine.spark import hosted_folds, queries
 from workers.engine.spark.fold_states import read_states

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from workers.engine.agents.checkpoint import read_progress
+from workers.engine.agents.node_files.checkpoint import read_progress
 from workers.engine.spark import queries
 
 from .rig import Rig, wait_until

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from workers.engine.agents.checkpoint import read_progress
+from workers.engine.agents.node_files.checkpoint import read_progress
 from workers.engine.channels.spark_channels import count_late
 from workers.engine.spark import queries
 from workers.engine.spark.fold_states import read_states

@@ -1,5 +1,5 @@
 """What a slot does so that what runs becomes what is desired: snapshot, decision, instructions, actuators.
 
-Imports the modules beside it and ``transport``, nothing of ``supervising``. Read ``reconcile.py`` first, then
-``decisions.py`` and ``executor.py``.
+Imports the modules beside it, ``node_files`` and ``transport``, nothing of ``supervising``. Read ``reconcile.py``
+first, then ``decisions.py`` and ``executor.py``.
 """

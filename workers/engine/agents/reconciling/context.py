@@ -11,8 +11,8 @@ from scheduler.contracts.desired import DesiredState
 from scheduler.model.task_types import TaskTypes
 from workers.engine.channels.channel_registry import Channels
 
-from ..started_fragments import SlotStore
 from .query_engine import Engine
+from .started_fragments import SlotStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from scheduler.contracts.desired import DesiredState
 
-from ..node_store import NodeStore
+from ..node_files.node_store import NodeStore
 
 Looking = Callable[[NodeStore], Callable[[], DesiredState]]  # by what of a node's store a slot knows what is desired
 

@@ -12,7 +12,6 @@ from scheduler.contracts.desired import DesiredState, WantedFragment
 from workers.engine.spark.failure_messages import FragmentFailed, explain_error
 
 from ..agent_logs import logger
-from ..started_fragments import FileLock
 from .broker_actuator import BrokerActuator
 from .broker_instructions import BrokerInstruction
 from .context import SlotContext
@@ -25,6 +24,7 @@ from .query_actuator import QueryActuator
 from .reconcile import Action, End, FragmentState, Leave, Pause, Start
 from .record_actuator import RecordActuator
 from .snapshot import Snapshot
+from .started_fragments import FileLock
 from .state_checks import validate_state
 
 DRAIN_S = 2.0

@@ -26,7 +26,7 @@ from .savepoint_decisions import state_left
 from .snapshot import READY, Snapshot
 
 if TYPE_CHECKING:
-    from ..started_fragments import SlotStore
+    from .started_fragments import SlotStore
 
 
 def gift_of(giver: str, heir: str) -> str:

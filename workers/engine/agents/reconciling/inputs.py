@@ -14,7 +14,7 @@ from scheduler.contracts.offsets import Offset
 from workers.engine.channels import keys
 from workers.engine.channels.channel_info import ChannelInfo
 
-from ..checkpoint import CheckpointProgress
+from ..node_files.checkpoint import CheckpointProgress
 from .input_selection import select_inputs
 from .snapshot import Snapshot
 

@@ -21,7 +21,7 @@ from workers.engine.spark import queries
 from workers.engine.spark.compile import Chain, CompiledQuery, StartPosition, compile_chain, due_ms
 from workers.engine.spark.fold_states import read_states
 
-from ..started_fragments import SlotStore
+from .started_fragments import SlotStore
 
 
 class Engine(Protocol):

@@ -11,7 +11,7 @@ from workers.library.key_states import states_of_keys
 from workers.library.state_store import Pointer
 
 from ..agent_logs import logger
-from ..fold_stores import LeftKeys
+from ..node_files.fold_stores import LeftKeys
 from ..transport.copying import make_copies
 from .context import SlotContext
 from .fragment_run import FragmentRun

@@ -17,7 +17,7 @@ from workers.engine.channels.channel_info import ChannelInfo
 from workers.engine.channels.control import Route, routes_of
 from workers.engine.spark.compile import output_positions, written_positions
 
-from ..checkpoint import CheckpointProgress
+from ..node_files.checkpoint import CheckpointProgress
 from .handover_stages import line
 from .reconcile import Actual
 

@@ -20,8 +20,8 @@ from .handover_stages import HandoverStage, predecessors, remote_successors, sta
 if TYPE_CHECKING:
     from workers.engine.spark.compile import CompiledQuery
 
-    from ..started_fragments import SlotStore
     from ..transport.state_transport import Elsewhere
+    from .started_fragments import SlotStore
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from workers.engine.channels.channel_config import EVENTS_KEPT
 from workers.engine.observed import REPORT_LIVES_S
 
 from ..agent_logs import logger
-from ..node_store import NodeStore
+from ..node_files.node_store import NodeStore
 from .lease import Lease, LeaseState
 
 RETRY_S = 1.0  # after the broker was away, or something else went wrong

@@ -21,8 +21,8 @@ from workers.engine import look_store
 from workers.engine.channels import keys, scripts
 
 from ..agent_logs import logger
-from ..node_store import NodeStore
-from ..started_fragments import SlotStore
+from ..node_files.node_store import NodeStore
+from ..reconciling.started_fragments import SlotStore
 from . import key_patterns
 
 # Roles. The host's is also its process's name: it reads live sources, and writes sinks.

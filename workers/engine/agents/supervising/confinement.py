@@ -31,7 +31,7 @@ from workers.processes import python_path
 from workers.walls import Wall
 
 from ..agent_logs import logger
-from ..node_store import LET_GO, TAKEN, TOLD, VOID, NodeStore
+from ..node_files.node_store import LET_GO, TAKEN, TOLD, VOID, NodeStore
 from .broker_sync import connect
 from .broker_users import CONNECTORS, LOOKS, SLOTS, BrokerUsers
 from .supervision import SPARE

@@ -26,7 +26,7 @@ from workers.engine.worker_settings import Settings
 from workers.library.registry import task_types
 
 from ..agent_logs import logger
-from ..node_store import CopyWishes, NewestDesired, NodeStore
+from ..node_files.node_store import CopyWishes, NewestDesired, NodeStore
 from .broker_sync import RENEW_S
 from .broker_users import BrokerUsers
 from .supervision import SlotProcess

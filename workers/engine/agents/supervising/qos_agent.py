@@ -20,7 +20,7 @@ from scheduler.latency.standing_in import AWAY_S, Hearing, listened_for, stood_i
 from workers.engine import qos_store
 
 from ..agent_logs import logger
-from ..node_store import NodeStore
+from ..node_files.node_store import NodeStore
 from .qos_sampling import Sampler
 from .supervision import SlotProcess
 

@@ -24,7 +24,7 @@ from workers.engine.worker_settings import Settings
 from workers.library.registry import task_types
 
 from ..agent_logs import logger
-from ..node_store import NodeStore
+from ..node_files.node_store import NodeStore
 from .broker_sync import connect
 from .line_writer import LineWriter
 from .pulse import Pulse

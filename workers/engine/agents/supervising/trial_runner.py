@@ -32,7 +32,7 @@ from workers.engine.trial_store import TrialFailed
 from workers.engine.worker_settings import Settings
 
 from ..agent_logs import logger
-from ..atomic_files import write_atomically
+from ..node_files.atomic_files import write_atomically
 from .broker_sync import connect
 from .supervision import SlotGone, SlotProcess
 from .trial import WARM_QUERIES, Measurement, TrialBaseline, queries_on

@@ -19,7 +19,7 @@ from typing import Any
 
 from workers.engine.files.disk import text_of
 
-from ..atomic_files import write_atomically
+from ..node_files.atomic_files import write_atomically
 from ..reconciling.reconcile import FragmentState
 from .slot_usage import Usage
 

@@ -22,7 +22,7 @@ import redis
 
 from workers.engine.slot_values import MOST_DIGITS, count_of
 
-from ..atomic_files import write_atomically
+from ..node_files.atomic_files import write_atomically
 
 PIECE_BYTES = 256 << 10
 WINDOW = 32  # pieces that the broker holds at once

@@ -24,8 +24,8 @@ from dashboard import jobs
 from dashboard.catalog.document_checks import columns_in
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.readable import is_told_to_all
-from dashboard.operations.policy_reader import RunningElement
-from dashboard.operations.policy_streams import calendars_of, event_figures
+from dashboard.operations.policies.policy_reader import RunningElement
+from dashboard.operations.policies.policy_streams import calendars_of, event_figures
 from scheduler.guards.figure_streams import OF_DATAFLOW, OF_EVENTS, OF_OUTPUT, OF_TASK, figures_in, kind_of_column
 from scheduler.guards.guard_reading import named_in, require_few_streams
 from scheduler.guards.guard_values import GuardCatalog

@@ -17,7 +17,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.models import AlternateHold, GuardState, KeyHold, PolicyVersion
-from dashboard.operations.policy_streams import calendars_of, catalog_of, event_figures
+from dashboard.operations.policies.policy_streams import calendars_of, catalog_of, event_figures
 from dashboard.teams.permissions import Viewer
 from scheduler.guards.element_policies import ElementPolicy, policy_in, policy_of, stated_policy
 from scheduler.guards.guard_checks import GuardFinding, check_element

@@ -18,9 +18,9 @@ from django.utils import timezone
 
 from dashboard.core.database import writing
 from dashboard.operations.models import GuardState
-from dashboard.operations.policy_streams import calendars_of, catalog_of, read_events, subject_in
-from dashboard.operations.task_failures import TaskFailures
-from dashboard.operations.team_turns import TeamTurns
+from dashboard.operations.policies.policy_streams import calendars_of, catalog_of, read_events, subject_in
+from dashboard.operations.policies.task_failures import TaskFailures
+from dashboard.operations.policies.team_turns import TeamTurns
 from scheduler.guards.element_watch import ElementWatch, state_with
 from scheduler.guards.figure_streams import MEASURED
 from scheduler.guards.guard_compiling import CompiledElement, compile_element

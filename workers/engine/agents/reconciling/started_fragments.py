@@ -39,11 +39,11 @@ from scheduler.contracts.savepoints import RESTORE_POINTS, SAVEPOINTS, RestorePo
 from workers.engine.channels import open_streams
 from workers.engine.spark import fold_files
 
-from .atomic_files import names_in, write_atomically
-from .checkpoint import CheckpointProgress, read_progress
-from .fold_stores import FoldStores
-from .node_store import TAKEN, VOID
-from .transport.parcels import COMING, FilesBeside
+from ..node_files.atomic_files import names_in, write_atomically
+from ..node_files.checkpoint import CheckpointProgress, read_progress
+from ..node_files.fold_stores import FoldStores
+from ..node_files.node_store import TAKEN, VOID
+from ..transport.parcels import COMING, FilesBeside
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,14 @@ from scheduler.contracts.desired import WantedFragment
 from workers.engine.spark.failure_messages import FragmentFailed
 from workers.engine.spark.queries import is_in_a_batch
 
-from .agent_logs import logger
-from .atomic_files import write_atomically
-from .blame import IDLE_MS, TURN_MS, Suspicion
-from .node_store import NodeStore
-from .reconciling.delays import TICK_MS
-from .reconciling.fragment_run import FragmentRun
-from .reconciling.reconcile import FragmentState
-from .started_fragments import SlotStore
+from ..agent_logs import logger
+from ..blame import IDLE_MS, TURN_MS, Suspicion
+from ..node_files.atomic_files import write_atomically
+from ..node_files.node_store import NodeStore
+from ..reconciling.delays import TICK_MS
+from ..reconciling.fragment_run import FragmentRun
+from ..reconciling.reconcile import FragmentState
+from ..reconciling.started_fragments import SlotStore
 
 
 class Suspects:

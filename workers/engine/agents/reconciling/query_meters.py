@@ -10,7 +10,7 @@ import redis
 from workers.engine.channels import keys
 from workers.engine.slot_values import answers_of, count_of
 
-from .reconciling.fragment_run import FragmentRun
+from .fragment_run import FragmentRun
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,9 +22,9 @@ from workers.engine.spark import queries
 from workers.engine.spark.failure_messages import FragmentFailed
 from workers.engine.spark.listener import QueryListener
 
-from .reconciling.fragment_run import FragmentRun
-from .reconciling.long_batches import LOOK_MS
-from .reconciling.reconcile import FragmentState
+from ..reconciling.fragment_run import FragmentRun
+from ..reconciling.long_batches import LOOK_MS
+from ..reconciling.reconcile import FragmentState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from dashboard.operations.guard_watches import GuardWatches
+from dashboard.operations.policies.guard_watches import GuardWatches
 from scheduler.guards.policy_sources import RULES, AlternateChooser, WantedSwitch
 from scheduler.history.series import Series
 from scheduler.model.estate import Estate

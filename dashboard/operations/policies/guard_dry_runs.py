@@ -10,8 +10,8 @@ from math import isnan
 from django.utils import timezone
 
 from dashboard.history.history_store import DatabaseHistory
-from dashboard.operations.policy_reader import RunningElement
-from dashboard.operations.policy_streams import catalog_of, events_between, subject_in
+from dashboard.operations.policies.policy_reader import RunningElement
+from dashboard.operations.policies.policy_streams import catalog_of, events_between, subject_in
 from scheduler.guards.element_policies import ElementPolicy
 from scheduler.guards.element_watch import ElementWatch
 from scheduler.guards.figure_streams import MEASURED, FigureSubject

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from scheduler.contracts.desired import WantedFragment
 
-from .reconciling.reconcile import Action, Actual, FragmentState, Start
+from ..reconciling.reconcile import Action, Actual, FragmentState, Start
 
 AT_ONCE = 4  # as many as the executor has threads
 

@@ -26,13 +26,13 @@ from workers.engine.channels.channel_registry import Channels
 from workers.engine.worker_settings import Settings
 from workers.library.registry import task_types
 
-from .node_store import CopyWishes, NodeStore
-from .reconciling.reconcile import Actual, CopyState, FragmentState
-from .transport.ahead import LIMITS
-from .transport.copies_ahead import CopyReceiver, CopySender
-from .transport.copy_takeover import HELD
-from .transport.news import AHEAD, COPY, NEWER, News
-from .transport.parcels import PIECE_BYTES, Manifests, Parcels
+from ..node_files.node_store import CopyWishes, NodeStore
+from ..transport.ahead import LIMITS
+from ..transport.copies_ahead import CopyReceiver, CopySender
+from ..transport.copy_takeover import HELD
+from ..transport.news import AHEAD, COPY, NEWER, News
+from ..transport.parcels import PIECE_BYTES, Manifests, Parcels
+from .reconcile import Actual, CopyState, FragmentState
 
 LOOK_MS = 500
 FIRST_SLOT = "0"  # holds what comes from other nodes

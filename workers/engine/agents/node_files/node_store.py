@@ -23,8 +23,8 @@ from scheduler.contracts.qos import INTERVALS, QOS_SETUPS, NodeIntervals, QosSet
 from workers.engine.desired_publishing import keep_handing_over, with_intervals, without
 from workers.engine.files.disk import remove_anything
 
+from ..blame import Death
 from .atomic_files import names_in, write_atomically
-from .blame import Death
 
 COPIES_FILE = "copies.json"
 TOLD, TAKEN, LET_GO, VOID = "told", "taken", "let-go", "void"  # folders
