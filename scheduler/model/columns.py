@@ -153,9 +153,9 @@ class Columns:
         """As `require`; raises `WrongColumnType` where the column is known and holds no numbers."""
         return self.require_type(name, NUMBERS, "numbers", parameter=parameter, remedy=remedy)
 
-    def require_text(self, name: str, *, parameter: str = "") -> str | None:
+    def require_text(self, name: str, *, parameter: str = "", remedy: str = "") -> str | None:
         """As `require_number`, of text."""
-        return self.require_type(name, frozenset({"string"}), "text", parameter=parameter)
+        return self.require_type(name, frozenset({"string"}), "text", parameter=parameter, remedy=remedy)
 
     def require_type(
         self, name: str, kinds: frozenset[str], word: str, *, parameter: str = "", remedy: str = ""
@@ -192,7 +192,7 @@ def require_short(*kinds: str, parameter: str = "", value: str = "") -> None:
             remedy="Keep in a record only what the next tasks need.", parameter=parameter, value=value)
 
 
-def require_told_apart(names: Iterable[str]) -> None:
+def require_told_apart(names: Iterable[str], *, parameter: str = "") -> None:
     """Raise ``AmbiguousColumns`` where Spark would not tell columns apart by their names.
 
     Parameters
@@ -206,12 +206,12 @@ def require_told_apart(names: Iterable[str]) -> None:
             raise AmbiguousColumns(
                 f"The name of the column “{name}” is read as something else: it is empty, *, or has a point or a "
                 "backtick in it.",
-                remedy="Give it another name where it comes from.", value=name, column=name)
+                remedy="Give it another name where it comes from.", parameter=parameter, value=name, column=name)
         other = by_fold.setdefault(name.lower(), name)
         if other != name:
             raise AmbiguousColumns(
                 f"The columns {other} and {name} differ by case only, which Spark does not see.",
-                remedy="Give one of them another name, or leave it out.", value=name, column=name)
+                remedy="Give one of them another name, or leave it out.", parameter=parameter, value=name, column=name)
 
 
 # (type, the columns of its input, its config with defaults filled in); raises ColumnError.
