@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -44,9 +45,9 @@ class ModelVersion:
     characters: int
 
 
-def broker_url() -> str:
+def broker_url(environment: Mapping[str, str] | None = None) -> str:
     """Where the broker is."""
-    return os.environ.get("REDIS_URL", DEFAULT_URL)
+    return (os.environ if environment is None else environment).get("REDIS_URL", DEFAULT_URL)
 
 
 def connected(url: str) -> redis.Redis:

@@ -19,10 +19,10 @@ EVERY_S = 0.1
 
 
 class CoreSpeed:
-    """Measures the speed of a core every `EVERY_S` seconds within the block."""
+    """Measures the speed of a core every so many seconds within the block."""
 
-    def __init__(self, core: int) -> None:
-        self._core = core
+    def __init__(self, core: int, every_s: float = EVERY_S) -> None:
+        self._core, self._every_s = core, every_s
         self._over = threading.Event()
         self._seen: list[float] = []
         self._thread = threading.Thread(target=self._look, name=f"speed-{core}", daemon=True)
@@ -45,7 +45,7 @@ class CoreSpeed:
     def _look(self) -> None:
         with suppress(OSError):  # a core that is not ours: then it is told of where the system lets it run
             os.sched_setaffinity(0, {self._core})  # of this thread
-        while not self._over.wait(EVERY_S):
+        while not self._over.wait(self._every_s):
             began_s, total = time.thread_time(), 0.0
             for step in range(STEPS):
                 total += 1 / (2 * step + 1)

@@ -35,15 +35,16 @@ TASKS_PER_COLLECTION = 500
 
 
 class RareCollector:
-    """Stands in for the module ``gc`` in the stock daemon: collects at every `TASKS_PER_COLLECTION`-th request."""
+    """Stands in for the module ``gc`` in the stock daemon: collects at every n-th request."""
 
-    def __init__(self) -> None:
+    def __init__(self, every: int = TASKS_PER_COLLECTION) -> None:
+        self._every = every
         self._requests = 0
 
     def collect(self) -> int:
         """Collect if it is time to."""
         self._requests += 1
-        return gc.collect() if self._requests % TASKS_PER_COLLECTION == 0 else 0
+        return gc.collect() if self._requests % self._every == 0 else 0
 
 
 def only_from(process: int, work: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:

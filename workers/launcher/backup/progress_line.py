@@ -5,16 +5,22 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from typing import TextIO
 
 FIRST_S, TERMINAL_S, LINES_S = 1.0, 0.2, 5.0
 
 
 class ProgressLine:
-    """Progress on a terminal as a line that changes, elsewhere as a line now and then; on standard error, so that
-    what a command prints stays clean."""
+    """Progress on a terminal as a line that changes, elsewhere as a line now and then.
 
-    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._file = sys.stderr
+    Parameters
+    ----------
+    file : TextIO, optional
+        Where it is shown; standard error, so that what a command prints stays clean.
+    """
+
+    def __init__(self, file: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._file = file or sys.stderr
         self._clock = clock
         self._what = ""
         self._next_s = 0.0

@@ -318,13 +318,13 @@ class _Driver:
         self.owner.hear_end()
 
 
-def end_session(process: subprocess.Popen[bytes]) -> None:
-    """Kill a child and everything in its session, and wait until all of it is gone, for three seconds at the most.
+def end_session(process: subprocess.Popen[bytes], *, timeout_s: float = 3.0) -> None:
+    """Kill a child and everything in its session, and wait until all of it is gone.
 
     The session, not the process group: Spark's Python daemon makes itself a group of its own. The caller must have
     adopted orphans, or a JVM whose slot died is nobody's descendant.
     """
-    deadline = time.monotonic() + 3.0
+    deadline = time.monotonic() + timeout_s
     while left := [pid for pid in descendants() if _session(pid) == process.pid]:
         for pid in left:
             with suppress(ProcessLookupError):
