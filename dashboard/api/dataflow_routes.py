@@ -1,7 +1,4 @@
-"""The routes of dataflows: submitting, reading and steering them, and what runs of them.
-
-``docs/api.md`` describes them.
-"""
+"""The routes of dataflows: submitting, reading and steering them, and what runs of them (``docs/api.md``)."""
 
 from __future__ import annotations
 

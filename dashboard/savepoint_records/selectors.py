@@ -57,13 +57,13 @@ def version_saved(dataflow: DataflowRecord, name: str) -> int | None:
 
 def asked_of_node(node: str) -> AskedOfNode:
     """What a node is told of savepoints."""
-    asked = AskedOfNode({}, [])
+    savepoints = AskedOfNode({}, [])
     rows = SavepointRow.objects.filter(node=node).order_by("pk")
     for pk, fragment, state in rows.values_list("pk", "fragment", "state"):
-        asked.kept.append(pk)
+        savepoints.kept.append(pk)
         if state == TAKING:
-            asked.saving.setdefault(fragment, []).append(pk)
-    return asked
+            savepoints.saving.setdefault(fragment, []).append(pk)
+    return savepoints
 
 
 def _whole(row: SavepointRow | None, name: str) -> SavedStates:
