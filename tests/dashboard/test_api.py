@@ -217,4 +217,4 @@ def test_a_busier_estate_asks_the_database_no_more_often(world: World):
         with CaptureQueriesContext(connection) as queries:
             live_estate(viewer)
         counts.append(len(queries))
-    assert counts == [6] * 5  # with one each for latency limits and alerts
+    assert counts == [5] * 5  # with one each for latency limits and alerts
