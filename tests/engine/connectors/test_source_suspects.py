@@ -101,6 +101,16 @@ def test_what_is_no_note_is_as_if_it_were_not_there(tmp_path: Path, text: str) -
     assert SourceSuspects(tmp_path, clock_ms=lambda: 1).held(("a",), {}) == {}
 
 
+def test_an_end_counts_once_whatever_comes_after_it(tmp_path: Path) -> None:
+    """Whoever crashes hosts has nobody else left alone for what ended one long ago."""
+    hosts = PlayedHosts(tmp_path, frozenset({"a"}), sources=("a",))
+    hosts.host()
+    hosts.sources, hosts.guilty, hosts.crashes = ("a", "b"), frozenset({"b"}), True
+    for _ in range(6):
+        hosts.host()
+    assert hosts.ends > 2 and hosts.held.keys() == {"b"} and hosts.read == {"a"}
+
+
 @pytest.fixture
 def rig() -> Iterator[KafkaRig]:
     rig = KafkaRig()
