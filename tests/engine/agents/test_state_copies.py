@@ -344,7 +344,7 @@ def test_a_copy_counts_once_all_of_it_is_there_and_inputs_are_kept_behind_it(tmp
 def test_gifts_that_go_ahead_are_no_copies_that_nobody_wants(tmp_path: Path) -> None:
     side = Side(PlayedRedis(), tmp_path, "n1")
     side.node_store.write_copy_wishes(CopyWishes({}, {}, ("n1", "n2")))
-    taker = WantedFragment("f3-0", (), takes={BEFORE.id: ((0, 9),)}, inherits=(BEFORE.id,))
+    taker = WantedFragment("f3-0", (), inherits=(BEFORE.id,), key_ranges=((0, 9),))
     for name in ("f1-1--f3-0", "f1-1--n2"):
         side.store.files.write(name, "ahead", b"x")
     side.now_ms = 1_000
