@@ -78,7 +78,7 @@ def test_what_is_new_and_is_none_is_asked_for_whole(tmp_path: Path, name: str) -
 
 
 def test_a_gift_has_no_states_of_another_query_of_the_heir_s_node(tmp_path: Path) -> None:
-    """Its version and token need not be known: of who leaves for good the newest is taken."""
+    """Its version and token need not be known: of a gift the newest is taken."""
     broker, store = PlayedRedis(), SlotStore(tmp_path / "n2", tmp_path / "n2" / "slot-0")
     other = StoreLocation(str(store.fold_stores.folder), "f9-0.t-0", large=0).create({"secret": [1]}, {})
     record = SAVEPOINTS.dumps(Savepoint(states={"t": [str(replace(other, version=5, token="?"))]})).encode()
