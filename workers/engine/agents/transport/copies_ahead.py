@@ -182,6 +182,6 @@ class CopyReceiver:
                 on_taken(makes_of(manifest)["sha256"])
         except Broken as error:
             self._log.warning("what came ahead is of no use; the whole is to come", fragment=heir, why=str(error))
-            self._store.files.drop(heir, kind, COPY)
+            self._store.files.drop(heir, kind)
             return False
         return True
