@@ -228,15 +228,18 @@ class Carrier:
             if heir.id in self._store.taken() or self._store.known(name) is not None:
                 self._settled.add(heir.id)
                 continue
-            key = keys.handover(name)
-            manifest, claimed, begun = self._broker.hmget(key, MANIFEST, CLAIM, BEGUN)
-            if begun == heir.id.encode():
-                self._store.record_taken(heir.id)
-                self._broker.delete(key)
-            elif claimed == heir.id.encode() and len(heir.inherits) > 1:
-                self._store.record_taken(heir.id)  # it goes on with what is on its own node; this expires
-            elif manifest in (None, NOTHING.manifest.encode()):
-                offer(self._broker, key, NOTHING, expires_s=LEFT_S)
+            with self._alone(heir.id):
+                self._say_nothing_to(heir, keys.handover(name))
+
+    def _say_nothing_to(self, heir: WantedFragment, key: str) -> None:
+        manifest, claimed, begun = self._broker.hmget(key, MANIFEST, CLAIM, BEGUN)
+        if begun == heir.id.encode():
+            self._store.record_taken(heir.id)
+            self._broker.delete(key)
+        elif claimed == heir.id.encode() and len(heir.inherits) > 1:
+            self._store.record_taken(heir.id)  # it goes on with what is on its own node; this expires
+        elif manifest in (None, NOTHING.manifest.encode()):
+            offer(self._broker, key, NOTHING, expires_s=LEFT_S)
 
     # -- the node where it goes on -------------------------------------------------------------------------------------
 
