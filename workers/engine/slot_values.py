@@ -23,6 +23,10 @@ from workers.engine.connectors.arrow_streams import DecodingRoom, batches_of
 MOST_DIGITS = 15  # of a counter: those of all queries together can be stored
 MOST_FIELDS = 100_000  # of a hash of counters
 T = TypeVar("T")
+# What reading a value raises that is none: of another kind at the broker, of another shape, or too large for its type.
+UNREADABLE = (
+    redis.ResponseError, InvalidContract, ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
+    RecursionError)
 
 
 def answers_of(pipeline: redis.client.Pipeline) -> list[Any]:

@@ -341,6 +341,32 @@ def test_a_copy_counts_once_all_of_it_is_there_and_inputs_are_kept_behind_it(tmp
     assert not owner.copies.told(BEFORE.id), "it runs here no more"
 
 
+def test_gifts_that_go_ahead_are_no_copies_that_nobody_wants(tmp_path: Path) -> None:
+    side = Side(PlayedRedis(), tmp_path, "n1")
+    side.node_store.write_copy_wishes(CopyWishes({}, {}, ("n1", "n2")))
+    taker = WantedFragment("f3-0", (), inherits=(BEFORE.id,), key_ranges=((0, 9),))
+    for name in ("f1-1--f3-0", "f1-1--n2"):
+        side.store.files.write(name, "ahead", b"x")
+    side.now_ms = 1_000
+    side.copies.turn(DesiredState(slots={"0": WantedSlot((BEFORE,))}, takers=(taker,)), {}, ())
+    assert side.store.files.names("ahead") == ("f1-1--f3-0",)
+
+
+def test_one_whose_places_at_the_broker_are_none_keeps_no_other_from_copies(tmp_path: Path) -> None:
+    broker = PlayedRedis()
+    side, other = Side(broker, tmp_path, "n1"), replace(BEFORE, id="f1-0")
+    side.node_store.write_copy_wishes(CopyWishes(dict.fromkeys(("f1-0", "f1-1"), ("n2",)), {}, ("n1", "n2")))
+    broker.hset(keys.copies("f1-0"), "n2", COPY_REPORTS.dumps(CopyReport(3, {"f1-0.0": (9, 0)}, at_ms=10)))
+    broker.hset(keys.valve("f1-0"), mapping={"wave:x": "1"})
+    (side.store.checkpoint("f1-0") / "offsets").mkdir(parents=True)
+    for log, text in (("offsets", 'v1\n{}\n{"f1-0.0":"5-0"}'), ("commits", "")):
+        folder = side.store.checkpoint("f1-0") / log
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "4").write_text(text)
+    side.has_done(0, '{"f1-0.0":"2-0"}')
+    assert ("n2",) in side.turn(other, BEFORE)
+
+
 def test_what_is_lacking_is_a_copy_on_its_way_a_node_or_room() -> None:
     assert [why_fewer(2, chosen=chosen, others=others) for chosen, others in ((2, 2), (1, 1), (0, 0), (1, 2))] == [
         ON_ITS_WAY, TOO_FEW_NODES, TOO_FEW_NODES, NO_ROOM]

@@ -101,6 +101,21 @@ def test_what_is_no_note_is_as_if_it_were_not_there(tmp_path: Path, text: str) -
     assert SourceSuspects(tmp_path, clock_ms=lambda: 1).held(("a",), {}) == {}
 
 
+def test_an_end_counts_once_whatever_comes_after_it(tmp_path: Path) -> None:
+    def suspected() -> dict[str, Any]:
+        SourceSuspects(tmp_path, clock_ms=lambda: 9_000)
+        return json.loads((tmp_path / "connectors.suspects").read_text())
+
+    (tmp_path / "connectors.ended").write_text(json.dumps({"at_ms": 1_000, "sources": ["a"], "taken_mb": 9}))
+    suspected()
+    crashed = tmp_path / "connectors.crashed"
+    crashed.write_text("Fatal Python error: Segmentation fault")
+    (tmp_path / "connectors.working").write_text('["b", "c"]')
+    suspected()
+    crashed.write_text("")
+    assert suspected()["deaths"] == {"a": 1} and not suspected()["given_up"]
+
+
 @pytest.fixture
 def rig() -> Iterator[KafkaRig]:
     rig = KafkaRig()

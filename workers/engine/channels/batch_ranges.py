@@ -13,6 +13,7 @@ import redis
 
 from scheduler.contracts.offsets import Offset
 from scheduler.contracts.savepoints import Savepoint
+from workers.engine.slot_values import count_of
 
 from . import keys, scripts
 from .channel_info import texts
@@ -119,7 +120,7 @@ def free_to(
 
 def kept_from(broker: redis.Redis, fragment: str) -> int:
     """The oldest batch of whose copies everything is kept that comes behind it; 0 before anything was freed."""
-    return int(broker.hget(keys.ranges(fragment), _KEPT_FROM) or 0)
+    return count_of(broker.hget(keys.ranges(fragment), _KEPT_FROM)) or 0
 
 
 def take_ranges(broker: redis.Redis, before: str, fragment: str) -> bool:
@@ -128,13 +129,14 @@ def take_ranges(broker: redis.Redis, before: str, fragment: str) -> bool:
 
 
 def recorded_behind(broker: redis.Redis, fragment: str, place: str) -> list[str] | None:
-    """Where each of the batches ends that are recorded behind a place, in their order; None where that is none."""
+    """Where each of the batches ends that are recorded behind a place, in their order; None where that is none, or
+    where they lead round and round: slots write there."""
     known = texts(broker.hgetall(keys.ranges(fragment)))
     ends: list[str] = []
-    while (end := known.get(_BEGINS + place)) is not None:
+    while (end := known.get(_BEGINS + place)) is not None and len(ends) < len(known):
         ends.append(end)
         place = end
-    return ends if place == known.get(_NEXT) else None
+    return ends if end is None and place == known.get(_NEXT) else None
 
 
 def _has_come_to(place: str, following: str) -> bool:

@@ -58,6 +58,7 @@ class SourceSuspects:
         deaths = [death for death in (_read(self._ended, _death_of), self._crash()) if death is not None]
         if deaths:  # the newer one: the other was looked at before
             self._keep(self._now.after(max(deaths, key=lambda death: death.at_ms), batching=()))
+            self._ended.unlink(missing_ok=True)  # or it would count again, once a crash has come after it
 
     def note_crashes(self) -> None:
         """Have Python write down where this process crashes."""

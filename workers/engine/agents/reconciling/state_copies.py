@@ -24,6 +24,7 @@ from workers.engine.channels.batch_ranges import TICKS, entry_of, forget_ranges,
 from workers.engine.channels.channel_info import texts
 from workers.engine.channels.channel_registry import Channels
 from workers.engine.channels.control import forget_before
+from workers.engine.slot_values import UNREADABLE
 from workers.engine.worker_settings import Settings
 from workers.library.registry import task_types
 
@@ -31,7 +32,7 @@ from ..node_files.node_store import CopyWishes, NodeStore
 from ..transport.ahead import LIMITS
 from ..transport.copies_ahead import CopyReceiver, CopySender
 from ..transport.copy_takeover import HELD
-from ..transport.news import AHEAD, COPY, NEWER, News
+from ..transport.news import AHEAD, COPY, NEWER, Broken, News
 from ..transport.parcels import PIECE_BYTES, Manifests, Parcels
 from .inputs import channels_of
 from .reconcile import Actual, CopyState, FragmentState
@@ -86,23 +87,8 @@ class QueryCopies:
                 run = actual.get(fragment.id)
                 if run is None or run.state is not FragmentState.RUNNING:
                     continue
-                nodes = wishes.own.get(fragment.id, ())
-                never = "" if nodes else why_not_copied(fragment, self._task_types)
-                why = never or self._why_without(fragment, nodes, wishes.living)
-                if why:
-                    self._told[fragment.id] = {
-                        "survives": 0, "copies": 0 if never else self._most, "not_copied": why}
-                    self._keep_nothing(fragment)
-                elif not run.busy:
-                    self._without.discard(fragment.id)
-                    holders = self._send(fragment, nodes, now_ms)
-                    if holders and fragment.id not in busy:
-                        due.append(CopyState(fragment, holders=holders))
-                    self._free(fragment, nodes, wishes.living, read={item.channel for item in run.inputs})
-                    if self._is_changing_hands(desired, fragment):
-                        self._told[fragment.id] = {
-                            "copies": self._most, **self._told.get(fragment.id, {}), "survives": 0,
-                            "not_copied": CHANGING_HANDS}
+                with suppress(*UNREADABLE):  # slots write there, also of other nodes: what is none is this one's alone
+                    due += self._look_after(desired, fragment, run, wishes, now_ms, is_busy=fragment.id in busy)
             self._drop(desired, wishes)
             if self._slot == FIRST_SLOT:
                 self._hold(desired, wishes)
@@ -113,6 +99,29 @@ class QueryCopies:
         return self._told.get(fragment_id, {}) if self._most else {}
 
     # -- the node whose state it is ------------------------------------------------------------------------------------
+
+    def _look_after(
+        self, desired: DesiredState, fragment: WantedFragment, run: Actual, wishes: CopyWishes, now_ms: int, *,
+        is_busy: bool,
+    ) -> list[CopyState]:
+        """Send what is next of a fragment's copies, and let go of what these need no more: the copies that are due."""
+        nodes, due = wishes.own.get(fragment.id, ()), []
+        never = "" if nodes else why_not_copied(fragment, self._task_types)
+        why = never or self._why_without(fragment, nodes, wishes.living)
+        if why:
+            self._told[fragment.id] = {"survives": 0, "copies": 0 if never else self._most, "not_copied": why}
+            self._keep_nothing(fragment)
+        elif not run.busy:
+            self._without.discard(fragment.id)
+            holders = self._send(fragment, nodes, now_ms)
+            if holders and not is_busy:
+                due.append(CopyState(fragment, holders=holders))
+            self._free(fragment, nodes, wishes.living, read={item.channel for item in run.inputs})
+            if self._is_changing_hands(desired, fragment):
+                self._told[fragment.id] = {
+                    "copies": self._most, **self._told.get(fragment.id, {}), "survives": 0,
+                    "not_copied": CHANGING_HANDS}
+        return due
 
     def _send(self, fragment: WantedFragment, nodes: Collection[str], now_ms: int) -> tuple[str, ...]:
         whole = self._broker.hkeys(keys.copies(fragment.id))
@@ -233,10 +242,11 @@ class QueryCopies:
         """What is here of copies that no node is to have any more goes."""
         own = {fragment.id for fragment in desired.of_slot(self._slot)}
         self._told = {fragment_id: facts for fragment_id, facts in self._told.items() if fragment_id in own}
+        gifts = {keys.gift_name(giver, taker.id) for taker in desired.takers for giver in taker.taken}
         for name in self._store.files.names(AHEAD):
             fragment_id, is_copy, node = name.partition(keys.COPY_MARK)
             is_mine = fragment_id in own or (self._slot == FIRST_SLOT and fragment_id not in desired.wanted)
-            if not is_copy or not is_mine or node in wishes.own.get(fragment_id, ()):
+            if not is_copy or name in gifts or not is_mine or node in wishes.own.get(fragment_id, ()):
                 continue
             if fragment_id not in own and (known := self._store.known(fragment_id)) is not None:
                 forget_ranges(self._broker, self._channels, fragment_id, [item.channel for item in known.inputs])
@@ -249,10 +259,11 @@ class QueryCopies:
         node = self._node_store.node
         for fragment_id in wishes.held:
             name = keys.copy_name(fragment_id, node)
-            self._receiver.turn(
-                name, note=lambda *_: 0,
-                on_taking=lambda name=name: self._store.files.drop(name, HELD),  # its stores change
-                on_taken=lambda check, of=fragment_id: self._keep(of, check))
+            with suppress(*UNREADABLE):  # a slot of another node wrote there: what is none is this one's alone
+                self._receiver.turn(
+                    name, note=lambda *_: 0,
+                    on_taking=lambda name=name: self._store.files.drop(name, HELD),  # its stores change
+                    on_taken=lambda check, of=fragment_id: self._keep(of, check))
         for name in self._store.files.names(HELD):
             if name.partition(keys.COPY_MARK)[0] not in wishes.held:
                 self._store.files.drop(name, HELD, COPY, NEWER)
@@ -264,8 +275,11 @@ class QueryCopies:
         record = self._news.record(name, check)
         if record is None:
             return
+        try:
+            report = report_of(SAVEPOINTS.loads(record), at_ms=self._clock_ms())
+        except UNREADABLE as error:
+            raise Broken("its places are none") from error
         self._store.files.write(name, HELD, record)
-        report = report_of(SAVEPOINTS.loads(record), at_ms=self._clock_ms())
         self._broker.hset(keys.copies(fragment_id), node, COPY_REPORTS.dumps(report))
 
 

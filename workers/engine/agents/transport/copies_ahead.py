@@ -148,7 +148,8 @@ class CopyReceiver:
         Parameters
         ----------
         on_taking, on_taken : callable, optional
-            Called before its stores are changed; and with its SHA-256, before it is said to be there.
+            Called before its stores are changed; and with its SHA-256, before it is said to be there: with `Broken` it
+            is of no use.
         """
         key, files = keys.ahead(heir), self._store.files
         text, stored = self._broker.hmget(key, MANIFEST, STORED)
@@ -168,15 +169,17 @@ class CopyReceiver:
                 return
         if on_taking is not None:
             on_taking()
-        is_taken = self._take(heir, kind, manifest)
-        if is_taken and on_taken is not None:
-            on_taken(made["sha256"])
+        is_taken = self._take(heir, kind, manifest, on_taken)
         self._broker.hset(key, STORED, made["sha256"] if is_taken else OF_NO_USE)
         self._broker.expire(key, AHEAD_S)
 
-    def _take(self, heir: str, kind: str, manifest: Manifest) -> bool:
+    def _take(
+        self, heir: str, kind: str, manifest: Manifest, on_taken: Callable[[str], None] | None
+    ) -> bool:
         try:
             self._news.take(heir, kind, manifest)
+            if on_taken is not None:
+                on_taken(makes_of(manifest)["sha256"])
         except Broken as error:
             self._log.warning("what came ahead is of no use; the whole is to come", fragment=heir, why=str(error))
             self._store.files.drop(heir, kind)

@@ -20,6 +20,7 @@ _LEAST = 64  # bytes between two ends: what repeats a few bytes again and again 
 _SLAB = 1 << 20  # bytes that are looked at in one go
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _HEAD, _PART = struct.Struct("<QQ"), struct.Struct("<qQ")
+_MOST_TIMES = 8  # what both texts have together that the new one may be long: a few bytes name a part again and again
 _NEW = -1  # where a part begins that the old text lacks
 
 
@@ -70,6 +71,8 @@ def put_together(old: bytes, change: bytes) -> bytes:
             at += length
         else:
             texts.append(before[first : first + length])
+    if sum(map(len, texts)) > _MOST_TIMES * (len(before) + len(view)):
+        raise ValueError("the difference makes too much")
     text = b"".join(texts)
     if old_length != len(old) or at != len(change) or len(text) != sum(length for _, length in parts):
         raise ValueError("the difference is of another text")

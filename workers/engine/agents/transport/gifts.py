@@ -25,7 +25,7 @@ from ..agent_logs import logger
 from .ahead import CopyLimits
 from .copies_ahead import CopyReceiver, CopySender, Note
 from .copying import make_copies
-from .news import COPY, Broken, News
+from .news import COPY, Broken, News, require_own_states
 from .parcels import COMING, MANIFEST, Manifest, Manifests, Parcel, Parcels, fetch, offer
 
 BEGUN, NEAR, REFUSED = "begun", "near", "refused"
@@ -174,6 +174,8 @@ class Gifts:
             is_rows = "base" in manifest
             text = self._news.put_together(gift, kind, manifest) if is_rows else self._store.files.read(gift, kind)
             left = SAVEPOINTS.loads(text)
+            if not is_rows:
+                require_own_states(left)
         except (Broken, InvalidContract) as error:
             self._log.warning("what was given cannot be read; the whole is asked for", gift=gift, why=str(error))
             self._broker.hset(keys.handover(gift), REFUSED, 1)

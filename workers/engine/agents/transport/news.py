@@ -6,22 +6,28 @@ State that is kept by key goes by rows (``store_copies``), other state as the di
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler.contracts.savepoints import Savepoint
+from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
+from workers.engine.slot_values import UNREADABLE
 from workers.library.key_states import KeyRanges
 from workers.library.store_files import StateLost
 
 from ..agent_logs import logger
 from .differences import difference, put_together
 from .parcels import Manifest, check_of, is_whole
-from .store_copies import MOST_OF_HEAD, StoreCopies, is_of_stores, is_round
+from .store_copies import MOST_OF_HEAD, StoreCopies, is_of_stores, is_round, points_to_stores
 
 AHEAD, NEWER, COPY, ENDED = "ahead", "newer", "copy", "ended"
 # kinds of files: what goes ahead, and the round after it, where they were made; what has come of that; a record
 _TEXT_ROUND = b'{"whole": '  # how the round of a text begins
+# What comes of a text of another node that is none, or of what it is newer than: a slot there may have forged it, and
+# one that fails over it here fails for all who are in it.
+_BROKEN = (*UNREADABLE, FileNotFoundError, StateLost, sqlite3.Error)
+_WHY = 300  # characters of that
 
 
 class Broken(Exception):
@@ -127,15 +133,27 @@ class News:
                 files.write(heir, COPY, self._whole(files.read(heir, COPY), files.read(heir, kind)))
                 files.drop(heir, kind)
                 return
-        except (ValueError, FileNotFoundError, StateLost) as error:
-            raise Broken(str(error)) from error
+        except _BROKEN as error:
+            raise _broken(error) from error
         if kind != COPY:
             files.rename(heir, kind, COPY)
 
     def record(self, name: str, check: str) -> bytes | None:
-        """The record of a copy that was taken, to go on with by itself; None where it is no such copy."""
+        """The record of a copy that was taken, to go on with by itself; None where it is no such copy.
+
+        Raises
+        ------
+        Broken
+            What has come is no copy.
+        """
         text = self._store.files.read(name, COPY)
-        return self._copies.record(name, text, check=check) if is_of_stores(text[:MOST_OF_HEAD]) else text
+        try:
+            if is_of_stores(text[:MOST_OF_HEAD]):
+                return self._copies.record(name, text, check=check)
+            require_own_states(SAVEPOINTS.loads(text))
+        except _BROKEN as error:
+            raise _broken(error) from error
+        return text
 
     def put_together(self, heir: str, kind: str, manifest: Manifest) -> bytes:
         """The record, of what came ahead for an heir and what is new since.
@@ -153,9 +171,11 @@ class News:
                     raise Broken("no stores are kept here")
                 return self._copies.put_together(heir, change, check=manifest["base"])
             whole = put_together(files.read(heir, COPY), change)
-        except (ValueError, FileNotFoundError, StateLost) as error:
-            raise Broken(str(error)) from error
-        if not is_whole(whole, manifest["whole"]):
+            is_good = is_whole(whole, manifest["whole"])
+            require_own_states(SAVEPOINTS.loads(whole))
+        except _BROKEN as error:
+            raise _broken(error) from error
+        if not is_good:
             raise Broken("it is not what was sent")
         return whole
 
@@ -181,3 +201,13 @@ class News:
             self._log.warning("its state cannot go by rows", fragment=fragment_id, to=heir, why=str(error))
             return None
         return None if change is None else StateDelta(change)
+
+
+def require_own_states(saved: Savepoint) -> None:
+    """Raise `Broken` where states of a record that came whole are in stores: here are none that it could mean."""
+    if points_to_stores(saved.states):
+        raise Broken("it points to stores that did not come with it")
+
+
+def _broken(error: Exception) -> Broken:
+    return error if isinstance(error, Broken) else Broken(f"{type(error).__name__}: {error}"[:_WHY])

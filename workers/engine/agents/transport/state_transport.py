@@ -13,17 +13,19 @@ the connection to the broker may go at any moment; and a fragment works on until
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import redis
 
+from scheduler.contracts.codec import InvalidContract
 from scheduler.contracts.desired import DesiredState, WantedFragment
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
 from workers.engine.channels import keys
+from workers.engine.slot_values import UNREADABLE
 
 from ..agent_logs import logger
 from ..reconciling.delays import RETRY_MS, SOON_MS
@@ -33,7 +35,7 @@ from .claims import CLAIM, claim
 from .copies_ahead import CopyReceiver, CopySender
 from .copy_takeover import go_on_from_copy
 from .gifts import BEGUN, DIFFERENCE, LEFT_S, RECEIVED, REFUSED, Gifts
-from .news import COPY, ENDED, Broken, News
+from .news import COPY, ENDED, Broken, News, require_own_states
 from .parcels import COMING, MANIFEST, PIECE_BYTES, Manifest, Manifests, Parcel, Parcels, fetch, offer, parcel_of
 
 READY_S = 5  # after which an heir that is not heard of counts as one that does not stand by
@@ -77,6 +79,7 @@ class Carrier:
         self._moved_ms: dict[str, int] = {}  # and since when it is so far
         self._sent: dict[str, Parcel] = {}  # by heir, what is sent as its record
         self._settled: set[str] = set()
+        self._unread: dict[str, str] = {}  # by heir or gift, why what another node wrote cannot be read
         self._log = logger()
 
     @property
@@ -110,11 +113,11 @@ class Carrier:
             self._take_back_copies({heir.id for _, heir in leaving})
             for fragment, heir in leaving:
                 if self._is_due(heir.id):
-                    with suppress(redis.ResponseError):  # what is there is none of what is sent: of this one alone
+                    with self._alone(heir.id):
                         self._send_off(fragment, heir)
             for heir in coming:
                 if self._is_due(heir.id):
-                    with suppress(redis.ResponseError):
+                    with self._alone(heir.id):
                         self._receive(desired, heir)
             self._say_nothing_is_left(desired)
             for giver, taker in given:
@@ -137,9 +140,20 @@ class Carrier:
         """Do what is due of a gift, until it is over."""
         gift = keys.gift_name(giver, heir.id)
         if self._is_due(gift):
-            with suppress(redis.ResponseError):
+            with self._alone(gift):
                 if do(giver, heir):
                     self._settled.add(gift)
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        """A context in which what a slot of another node wrote is none of what is sent: it stops this one alone."""
+        try:
+            yield
+        except UNREADABLE as error:
+            why = f"{type(error).__name__}: {error}"[:300]
+            if self._unread.get(name) != why:
+                self._unread[name] = why
+                self._log.warning("what another node wrote cannot be read", fragment=name, why=why)
 
     # -- the node that a fragment leaves -------------------------------------------------------------------------------
 
@@ -214,15 +228,18 @@ class Carrier:
             if heir.id in self._store.taken() or self._store.known(name) is not None:
                 self._settled.add(heir.id)
                 continue
-            key = keys.handover(name)
-            manifest, claimed, begun = self._broker.hmget(key, MANIFEST, CLAIM, BEGUN)
-            if begun == heir.id.encode():
-                self._store.record_taken(heir.id)
-                self._broker.delete(key)
-            elif claimed == heir.id.encode() and len(heir.inherits) > 1:
-                self._store.record_taken(heir.id)  # it goes on with what is on its own node; this expires
-            elif manifest in (None, NOTHING.manifest.encode()):
-                offer(self._broker, key, NOTHING, expires_s=LEFT_S)
+            with self._alone(heir.id):
+                self._say_nothing_to(heir, keys.handover(name))
+
+    def _say_nothing_to(self, heir: WantedFragment, key: str) -> None:
+        manifest, claimed, begun = self._broker.hmget(key, MANIFEST, CLAIM, BEGUN)
+        if begun == heir.id.encode():
+            self._store.record_taken(heir.id)
+            self._broker.delete(key)
+        elif claimed == heir.id.encode() and len(heir.inherits) > 1:
+            self._store.record_taken(heir.id)  # it goes on with what is on its own node; this expires
+        elif manifest in (None, NOTHING.manifest.encode()):
+            offer(self._broker, key, NOTHING, expires_s=LEFT_S)
 
     # -- the node where it goes on -------------------------------------------------------------------------------------
 
@@ -256,7 +273,7 @@ class Carrier:
             return  # the whole is to come
         taken, kind = fetch(self._broker, key, files, heir.id, manifest, to=RECEIVED, expires_s=LEFT_S)
         self._note(heir.id, (RECEIVED, taken))
-        if kind is not None and "base" in manifest:
+        if kind is not None:
             kind = self._put_together(heir, kind, manifest)
             if kind is None:
                 self._broker.hset(key, REFUSED, 1)
@@ -276,11 +293,15 @@ class Carrier:
         files.drop(heir.id, COPY, *files.kinds(heir.id, COMING))
 
     def _put_together(self, heir: WantedFragment, kind: str, manifest: Manifest) -> str | None:
-        """Make the record of the copy that came ahead and the difference; None where they do not give it."""
+        """Make the record of the copy that came ahead and the difference, where it did not come whole; None where that
+        gives none."""
         try:
+            if "base" not in manifest:
+                require_own_states(SAVEPOINTS.loads(self._store.files.read(heir.id, kind)))
+                return kind
             whole = self._news.put_together(heir.id, kind, manifest)
-        except Broken as error:
-            self._log.warning("what came ahead is broken; the whole is asked for", fragment=heir.id, why=str(error))
+        except (Broken, InvalidContract) as error:
+            self._log.warning("what came is broken; the whole is asked for", fragment=heir.id, why=str(error))
             return None
         self._store.files.write(heir.id, WHOLE, whole)
         return WHOLE
@@ -311,7 +332,7 @@ class Carrier:
     def _forget(self, under_way: Iterable[str]) -> None:
         now_ms = self._clock_ms()
         self._since_ms = {heir: self._since_ms.get(heir, now_ms) for heir in under_way}
-        for of_heirs in (self._due_ms, self._seen, self._moved_ms, self._sent):
+        for of_heirs in (self._due_ms, self._seen, self._moved_ms, self._sent, self._unread):
             for heir in of_heirs.keys() - self._since_ms.keys():
                 del of_heirs[heir]
         if not self._since_ms:

@@ -181,8 +181,17 @@ def _record_of(saved: Savepoint, local: Mapping[str, str]) -> bytes:
 
 def _pointer(heir: str, head: Mapping[str, Any], number: int, *, version: int, check: str) -> Pointer:
     """A version of a store at the heir's node: named after the copy that it was made of, with the checksum of what
-    made the version as its token."""
-    return Pointer(f"{heir}.{head.get('copy', check)[:_SHORT]}-{number}{SUFFIX}", version, check[:_SHORT])
+    made the version as its token.
+
+    Raises
+    ------
+    ValueError
+        What it says of that copy is no checksum: no file is named after it.
+    """
+    copy = head.get("copy", check)[:_SHORT]
+    if not copy.isalnum():
+        raise ValueError("its copy is not named by a checksum")
+    return Pointer(f"{heir}.{copy}-{number}{SUFFIX}", version, check[:_SHORT])
 
 
 def _pointers(states: States) -> Iterator[Pointer]:
