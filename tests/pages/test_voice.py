@@ -11,13 +11,9 @@ import pytest
 from dashboard import jobs
 from dashboard.pages.templatetags.weir import did
 from tests.architecture.sources import python_files
+from tests.architecture.test_words import AVOIDED
 
 ROOT = Path(__file__).resolve().parents[2]
-# What users met and stumbled over, and what to say in its place.
-AVOIDED = {
-    r"\b(is|are) told\b": "say who says it, or “is shown”", r"\bbe had\b": "“the limit is”, “is possible”",
-    r"\bcomes? to (its|an) end\b": "“finishes”", r"\bcomes? to (more than|\{)": "“has”, “takes”",
-    r">\s*Over\s*<": "“Resolved”, “Last”", r">\s*Keep\s*<": "“Save”"}
 # How a text begins that only its author can complete: “Of S3.”, “Between two looks.”, “Or the folder of the table.”
 FRAGMENT = re.compile(r"(Of|By|At|From|Or|And|Who|Between|Over|After|Where (to|from))\b")
 MARKUP = re.compile(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}", re.DOTALL)
