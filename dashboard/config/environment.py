@@ -112,7 +112,7 @@ DECLARED: tuple[Declared, ...] = (
     Declared("WEIR_DEFRAGMENT_RATIO", "2", "How many times as much as it disturbs a defragmentation has to gain."),
     Declared("WEIR_DEFRAGMENT_GAP_S", "3", "Seconds for which nothing passes while queries are handed over."),
     Declared("WEIR_DEFRAGMENT_CORE_S", "10", "CPU seconds that handing queries over takes."),
-    Declared("WEIR_DEPLOYMENT_LEAST_KB_S", "10", "kB a second between nodes that a move saves, at the least."),
+    Declared("WEIR_DEPLOYMENT_LEAST_KB_S", "10", "A move between nodes saves at least so many kB a second."),
     Declared("WEIR_EVENT_DELAY_PRICE", "0.01", "What a million events that are late by one second count as."),
     Declared("WEIR_CURRENCY", "USD", "Currency of all prices."),
     Declared("WEIR_SECRETS_KEY", "", "Seals teams' secrets; empty: a key made once and kept in the data folder."),

@@ -81,6 +81,8 @@ CHARTS: Mapping[str, Sequence[Chart]] = {
             "latency_max_ms": "max"},
               stacked=("latency_waiting_ms", "latency_transport_ms", "latency_working_ms"),
               dashed=("latency_limit_ms",)),
+        Chart("limits", "Latency limits that are missed or impossible", {"limits_missed": "limits"},
+              without="It has no latency limit, or none was looked at yet."),
         Chart("watermark", "Watermark, behind the clock", _LAG),
         Chart("backlog", "Blocks that wait in the fullest channel", _BACKLOG, without=_NO_CHANNELS),
         Chart("cpu", "CPU, its share", {"cpu": "cores"}),

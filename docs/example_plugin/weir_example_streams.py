@@ -53,7 +53,7 @@ SERVER_OF = (
     Parameter("server", "string", "host or host:port; the operator must allow it (WEIR_CONNECTOR_HOSTS).",
               required=True, pattern=SERVER),
     Parameter("stream", "string", "The stream's key.", required=True, pattern=r"\S{1,200}"),
-    Parameter("password", "string", "Of the server's default user.", secret=True),
+    Parameter("password", "string", "The password of the server's default user.", secret=True),
 )
 REDIS_STREAM = TaskType(
     name="redis_stream", kind="source", family="source",
@@ -62,7 +62,7 @@ REDIS_STREAM = TaskType(
     effects=("network",),  # it reaches a server, so that it runs only as reviewers have approved it
     parameters=(
         *SERVER_OF,
-        Parameter("start", "string", "Where it begins where nothing was read yet.", default="newest",
+        Parameter("start", "string", "Where reading begins the first time.", default="newest",
                   choices=("newest", "oldest")),
         COLUMNS, TIME_FIELD, TIME_UNIT, KEEP_DEAD,  # those of Weir's own live sources: decoding is done by these
     ),

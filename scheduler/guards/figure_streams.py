@@ -6,18 +6,17 @@ who share the element.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ..history.series import DATAFLOW, SLOT, Series, of_limit
+from ..history.series import DATAFLOW, SLOT, Series
 from .guard_values import NUMBER, TEXT, TRUTH, FigureValue
 from .task_figures import TASK_FIGURES, TaskFigure
 
 OF_TASK, OF_DATAFLOW, OF_OUTPUT, OF_EVENTS = "task", "dataflow", "output", "events"
 MEASURED = (OF_TASK, OF_DATAFLOW)  # have a value at each second; events of the others come when they come
 NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double", "decimal"})  # Spark's types
-PARTS = ("latency_waiting_ms", "latency_transport_ms", "latency_working_ms")
 
 DATAFLOW_FIGURES: Mapping[str, TaskFigure] = {
     "rate_in": TaskFigure(DATAFLOW, "events_in_per_s", "events per second that its sources emit"),
@@ -29,7 +28,7 @@ DATAFLOW_FIGURES: Mapping[str, TaskFigure] = {
     "backlog_blocks": TaskFigure(DATAFLOW, "backlog_blocks", "blocks that wait in its fullest channel"),
     "cpu": TaskFigure(DATAFLOW, "cpu", "cores that its tasks take, its part of what it shares"),
     "price_per_h": TaskFigure(DATAFLOW, "cpu", "what these cores cost an hour"),
-    "limits_missed": TaskFigure(DATAFLOW, "latency_limit_ms", "how many of its latency limits are not met"),
+    "limits_missed": TaskFigure(DATAFLOW, "limits_missed", "how many of its latency limits are missed or impossible"),
     "slots_lost": TaskFigure(SLOT, "cpu", "how many of its slots do not report"),
 }
 
@@ -48,20 +47,16 @@ class FigureSubject(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DataflowSubject:
-    """A dataflow in the estate: its id, the slots of its queries, how many latency limits it has, and what a core costs
-    an hour."""
+    """A dataflow in the estate: its id, the slots of its queries, and what a core costs an hour."""
 
     dataflow: str
     slots: tuple[str, ...] = ()
-    limits: int = 0
     core_hour: float = 0.0
 
     def series_of_all(self) -> tuple[Series, ...]:
         """The series of all figures."""
         metrics = dict.fromkeys(figure.metric for figure in DATAFLOW_FIGURES.values() if figure.kind == DATAFLOW)
-        of_limits = ("latency_limit_ms", *PARTS)
-        numbered = [of_limit(metric, number) for number in range(self.limits) for metric in of_limits]
-        return (*(Series(DATAFLOW, self.dataflow, metric) for metric in dict.fromkeys([*metrics, *numbered])),
+        return (*(Series(DATAFLOW, self.dataflow, metric) for metric in metrics),
                 *(Series(SLOT, slot, "cpu") for slot in self.slots))
 
     def figures(self, values: Mapping[Series, float]) -> dict[str, FigureValue]:
@@ -74,21 +69,7 @@ class DataflowSubject:
         heard = [Series(SLOT, slot, "cpu") in values for slot in self.slots]
         return simple | {
             "price_per_h": None if cores is None else cores * self.core_hour,
-            "limits_missed": self._missed(values),
             "slots_lost": heard.count(False) if values else None}
-
-    def _missed(self, values: Mapping[Series, float]) -> int | None:
-        """How many limits are below the latency along their ways; None where none of them was measured."""
-        misses = []
-        parts: Sequence[float | None] = ()
-        for number in range(self.limits):
-            own = [values.get(Series(DATAFLOW, self.dataflow, of_limit(part, number))) for part in PARTS]
-            parts = own if any(each is not None for each in own) else parts  # limits of one way share its parts
-            limit_ms = values.get(Series(DATAFLOW, self.dataflow, of_limit("latency_limit_ms", number)))
-            known = [each for each in parts if each is not None]
-            if limit_ms is not None and known:
-                misses.append(sum(known) > limit_ms)
-        return sum(misses) if misses else None
 
 
 def figures_in(stream: Mapping[str, Any]) -> Mapping[str, str]:

@@ -67,6 +67,8 @@ _ALL = (
     Metric("latency_transport_ms", "ms", "Of it, between queries.", (DATAFLOW,), numbered=True),
     Metric("latency_working_ms", "ms", "Of it, the work of batches.", (DATAFLOW,), numbered=True),
     Metric("latency_limit_ms", "ms", "The latency that was asked for.", (DATAFLOW,), numbered=True),
+    Metric("limits_missed", "", "How many of its latency limits are missed or impossible, as its page says.",
+           (DATAFLOW,), "max"),
     Metric("channel_p50_ms", "ms", "From written to read, median.", (STREAM,)),
     Metric("channel_mean_ms", "ms", "The same, mean.", (STREAM,)),
     Metric("channel_p95_ms", "ms", "The same, 95th percentile.", (STREAM,), "max"),

@@ -49,7 +49,7 @@ def _note(
 ) -> str:
     takes, at_least = (in_words(float(f"{seconds:.2g}")) for seconds in (batch_s, least_s))
     what = tasks[0] if len(tasks) == 1 else f"{tasks[0]} to {tasks[-1]}"
-    micro = f"a batch of {what} takes about {takes} here, so {at_least} at the least"
+    micro = f"a batch of {what} takes about {takes} here, so events take at least {at_least}"
     if opened is None:
         return (f"Its latency limit ({limit.words}) is out of reach: {micro}. It would run as often as it can, and pay "
                 "for that.")

@@ -26,6 +26,11 @@ MODULES = {
     "telling", "wanted", "supervisor", "standing", "driving",
 }
 PHRASES = ("the hands of", "the face of")
+# What users met and stumbled over, and what to say in its place.
+AVOIDED = {
+    r"\b(is|are) told\b": "say who says it, or “is shown”", r"\bbe had\b": "“the limit is”, “is possible”",
+    r"\bcomes? to (its|an) end\b": "“finishes”", r"\bcomes? to (more than|\{)": "“has”, “takes”",
+    r">\s*Over\s*<": "“Resolved”, “Last”", r">\s*Keep\s*<": "“Save”"}
 
 
 def defined(module: ast.Module) -> set[str]:
@@ -48,6 +53,20 @@ def test_no_module_has_a_name_that_was_given_up() -> None:
 def test_no_document_speaks_in_images() -> None:
     pages = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", *python_files(*PACKAGES)]
     assert [name_of(path) for path in pages if any(phrase in path.read_text().lower() for phrase in PHRASES)] == []
+
+
+def test_no_text_in_code_says_what_no_page_may() -> None:
+    """Errors, remedies, help: every text but docstrings."""
+    texts = [
+        (name_of(path), node.value) for path in python_files(*PACKAGES) for node in _texts(tree(path))
+        if isinstance(node.value, str)]
+    assert len(texts) > 1_000
+    assert [(*text, AVOIDED[pattern]) for text in texts for pattern in AVOIDED if re.search(pattern, text[1])] == []
+
+
+def _texts(module: ast.Module) -> list[ast.Constant]:
+    bare = {id(node.value) for node in nodes(module) if isinstance(node, ast.Expr)}
+    return [node for node in nodes(module) if isinstance(node, ast.Constant) and id(node) not in bare]
 
 
 @pytest.mark.parametrize("name", sorted(set(CLASSES.values())))

@@ -18,6 +18,7 @@ from dashboard.operations.live_view.estate_view import view_for
 from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.operations.models import LatencyStatus
 from dashboard.teams.permissions import viewer_of
+from scheduler.guards.figure_streams import DataflowSubject
 from scheduler.model.latency_limits import LatencyLimit, figure_in_words
 from tests.dashboard.building import World, document, running
 from tests.dashboard.played import Played, status
@@ -30,7 +31,7 @@ def test_every_limit_and_where_the_time_goes_on_each_sequence_of_tasks_is_kept(w
     played.run(30)
 
     values = {line.metric: value for line, value in played.pacer.values_of(view_for(EVERYTHING)).items()}
-    assert {name: value for name, value in values.items() if "limit" in name} == {
+    assert {name: value for name, value in values.items() if "latency_limit" in name} == {
         "latency_limit_ms": 2000.0, "latency_limit_2_ms": 5000.0, "latency_limit_3_ms": 1500.0}
     assert {name for name in values if "waiting" in name} == {"latency_waiting_ms", "latency_waiting_3_ms"}
 
@@ -109,16 +110,18 @@ def test_no_limit_is_called_impossible_while_a_driver_on_its_way_still_compiles(
     played.run(120)
     assert status(record).state == "impossible", "controllers may do something about it at once"
 
-    def told() -> tuple[str, list[str], dict[str, str]]:
+    def told() -> tuple[str, list[str], dict[str, str], float]:
         (limit,) = latency_told(viewer, record.pk)["limits"]
         late = [finding.state for finding in health(view_for(viewer)) if finding.part == "limit"]
-        return limit["state"], late, worst_states([str(record.pk)])
+        figures = DataflowSubject(str(record.pk)).figures(played.pacer.values_of(view_for(EVERYTHING)))
+        return limit["state"], late, worst_states([str(record.pk)]), figures["limits_missed"]
 
-    assert told() == ("waiting", [], {str(record.pk): "waiting"})
+    assert told() == ("waiting", [], {str(record.pk): "waiting"}, 0), "nor do guards count it"
     (limit,) = latency_told(viewer, record.pk)["limits"]
     assert f"events take {figure_in_words(limit['least_s'])} so far" in limit["why"]
     assert f"is known from {limit['warm_at']:%H:%M} UTC on" in limit["why"] and limit["tried"]
     assert [remedy["kind"] for remedy in limit["remedies"] if remedy["kind"] != "open"] == [], "it has no price yet"
 
     played.began_s -= round(WARM.total_seconds())
-    assert told() == ("impossible", ["impossible"], {str(record.pk): "impossible"})
+    played.run(10)
+    assert told() == ("impossible", ["impossible"], {str(record.pk): "impossible"}, 1)

@@ -171,14 +171,12 @@ def test_figures_of_other_tasks_and_of_the_dataflow(world: World, record: Datafl
     [reached] = parse.series("rate")
     cpu = Series(DATAFLOW, str(record.pk), "cpu")
     watches, known = GuardWatches(), {reached: 5.0, cpu: 0.1}
-    limits = {Series(DATAFLOW, str(record.pk), "latency_limit_ms"): 1000.0}
-    parts = {Series(DATAFLOW, str(record.pk), "latency_working_ms"): 900.0}
-    assert wanted(watches, second=0, more=known | limits | parts) == []
+    missed = Series(DATAFLOW, str(record.pk), "limits_missed")
+    assert wanted(watches, second=0, more=known | {missed: 0.0}) == []
     assert wanted(watches, second=1, more=known | {reached: 200.0}) == ["few"]
     assert wanted(watches, second=2, more=known) == []
-    late = {Series(DATAFLOW, str(record.pk), "latency_waiting_ms"): 200.0}
-    assert wanted(watches, second=3, more=known | limits | parts | late) == ["few"]
-    assert wanted(watches, second=4, more=known | limits | parts) == []
+    assert wanted(watches, second=3, more=known | {missed: 1.0}) == ["few"]
+    assert wanted(watches, second=4, more=known | {missed: 0.0}) == []
     assert wanted(watches, second=5, more=known | {cpu: 1000.0}) == ["few"]
 
 

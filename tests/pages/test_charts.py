@@ -222,7 +222,7 @@ def test_charts_of_a_dataflow_come_with_marks_and_a_table_with_few_rows(world: W
     query = {"kind": "dataflow", "subject": record.pk, "range": "5m", "over": "day"}
     answer = client_of("vera").get("/charts.json", query).json()
     assert [chart["name"] for chart in answer["charts"]] == [
-        "rate", "latency", "latency_parts", "watermark", "backlog", "cpu", "memory", "tasks"]
+        "rate", "latency", "latency_parts", "limits", "watermark", "backlog", "cpu", "memory", "tasks"]
     assert sum(value == 7.0 for value in answer["charts"][0]["data"][0]["y"]) == 180
     assert answer["range"]["name"] == "5m" and answer["range"]["over_empty"]
     assert [row["what"] for row in answer["marks"]] == ["merge"]  # once, though its queries have it too

@@ -8,15 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from dashboard import jobs
 from dashboard.pages.templatetags.weir import did
 from tests.architecture.sources import python_files
+from tests.architecture.test_words import AVOIDED
 
 ROOT = Path(__file__).resolve().parents[2]
-# What users met and stumbled over, and what to say in its place.
-AVOIDED = {
-    r"\b(is|are) told\b": "say who says it, or “is shown”", r"\bbe had\b": "“the limit is”, “is possible”",
-    r"\bcomes? to (its|an) end\b": "“finishes”", r"\bcomes? to (more than|\{)": "“has”, “takes”",
-    r">\s*Over\s*<": "“Resolved”, “Last”", r">\s*Keep\s*<": "“Save”"}
+# How a text begins that only its author can complete: “Of S3.”, “Between two looks.”, “Or the folder of the table.”
+FRAGMENT = re.compile(r"(Of|By|At|From|Or|And|Who|Between|Over|After|Where (to|from))\b")
 MARKUP = re.compile(r"\{%.*?%\}|\{\{.*?\}\}|\{#.*?#\}", re.DOTALL)
 
 
@@ -26,6 +25,13 @@ def test_no_page_says(pattern: str) -> None:
         f"{path.relative_to(ROOT)}: {match[0]!r}" for path in sorted((ROOT / "templates").rglob("*.html"))
         for match in re.finditer(pattern, MARKUP.sub("", path.read_text()))]
     assert matches == [], AVOIDED[pattern]
+
+
+def test_every_text_about_a_parameter_stands_alone() -> None:
+    docs = {f"{name}.{parameter.name}": parameter.doc for name, declared in jobs.task_types().items()
+            for parameter in declared.parameters}
+    assert len(docs) > 200
+    assert not {name: doc for name, doc in docs.items() if not doc or FRAGMENT.match(doc)}
 
 
 def test_every_deed_that_is_written_down_is_said_in_words() -> None:

@@ -68,7 +68,7 @@ def read_options(arguments: Sequence[str] | None) -> AgentOptions:
     parser.add_argument("--data-dir", type=Path, default=folder, help=state_folder.DATA_DIR_HELP)
     parser.add_argument(
         "--link", choices=get_args(How), help="a link to the broker that costs something, for several nodes on one "
-        "machine: a network namespace of its own (netns), a relay, or whichever can be had (auto)")
+        "machine: a network namespace of its own (netns), a relay, or whichever works (auto)")
     parser.add_argument("--delay-ms", type=float, default=0.0, help="of the link, each way (%(default)g)")
     parser.add_argument("--mbit", type=float, help="bandwidth of the link, each way, in Mbit/s; else unlimited")
     given = parser.parse_args(arguments)

@@ -31,7 +31,8 @@ ALIGN = TaskType(
     build="workers.library.alignment:align", effects=(),
     parameters=(
         Parameter("side", "string", "Column that says which stream an event is of.", required=True, column="names"),
-        Parameter("sides", "list", "Its values, one for each stream; other events are left out.", required=True,
+        Parameter("sides", "list", "The values of that column, one for each stream; other events are left out.",
+                  required=True,
                   items="string"),
         Parameter("columns", "list", "Columns to take, each “side.column” or “name=side.column”.", required=True,
                   items="string", column="within"),

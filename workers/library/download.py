@@ -30,8 +30,8 @@ HTTP_GET = TaskType(
     doc="Downloads the object that an event names, and adds it, its size and the answer's status.",
     build="workers.library.download:http_get", effects=("network",),
     parameters=(
-        Parameter("url", "string", "Where from. {column} stands for the event's value and may stand behind the host "
-                  "only, which must be one that the operator allows (WEIR_HTTP_HOSTS).",
+        Parameter("url", "string", "The address to download from. {column} stands for the event's value and may stand "
+                  "only behind the host, which the operator must allow (WEIR_HTTP_HOSTS).",
                   required=True, pattern=r"https?://[^\s/?#@{}]+/\S*"),
         Parameter("token", "string", "Sent as “Authorization: Bearer …”.", secret=True),
         Parameter("into", "string", "Column that gets the object; its size and the status go to columns of that name "

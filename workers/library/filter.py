@@ -21,7 +21,8 @@ RANGE_FILTER = TaskType(
     doc="Drops readings that are out of their range, or blanks them for an interpolation to fill.",
     build="workers.library.filter:range_filter", effects=(), opens=True,
     parameters=(
-        Parameter("ranges", "object", "By observation (or column): [lowest, highest], both inclusive.", required=True,
+        Parameter("ranges", "object", "The range of each observation (or column): [lowest, highest], both inclusive.",
+                  required=True,
                   bounds=True, near="ratio"),
         Parameter("outside", "string", "drop the event, or blank its value.", default="drop",
                   choices=("drop", "blank")),

@@ -27,7 +27,7 @@ _HOUR = 1 / 24
 
 def _parameters(sensors: int, sensors_doc: str) -> tuple[Parameter, ...]:
     return (
-        Parameter("seed", "integer", "Which stream of chance: the same seed gives the same events.", default=1,
+        Parameter("seed", "integer", "The seed of the generator: the same seed gives the same events.", default=1,
                   minimum=0, maximum=2**31 - 1, near="never"),
         Parameter("sensors", "integer", sensors_doc, default=sensors, minimum=1, maximum=1_000_000),
         Parameter("gap_share", "number", "Share of readings that are missing.", default=0.02, minimum=0, maximum=0.9,

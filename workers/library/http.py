@@ -29,7 +29,7 @@ HTTP_POST = TaskType(
         "the same Idempotency-Key.",
     build="workers.library.http:http_post", effects=("network",),
     parameters=(
-        Parameter("url", "string", "Where to; its host must be one that the operator allows (WEIR_HTTP_HOSTS).",
+        Parameter("url", "string", "The address to post to; the operator must allow its host (WEIR_HTTP_HOSTS).",
                   required=True, pattern=r"https?://[^\s/?#@]+(/\S*)?"),
         Parameter("token", "string", "Sent as “Authorization: Bearer …”.", secret=True),
         Parameter("events", "integer", "Most events in one request.", default=500, minimum=1, maximum=10_000),

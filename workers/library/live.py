@@ -42,7 +42,7 @@ HTTP_INGEST = TaskType(
     parameters=(
         Parameter("name", "string", "The end of the address.", required=True, pattern=r"[a-z0-9][a-z0-9_-]{0,62}",
                   pattern_words="lower-case letters, digits, - and _"),
-        Parameter("token", "string", "Who posts sends it as “Authorization: Bearer …”.", required=True, secret=True),
+        Parameter("token", "string", "The sender passes it as “Authorization: Bearer …”.", required=True, secret=True),
         written_as("json", "ndjson", "csv", "arrow", "text", "bytes"), *EVENTS,
     ),
     cost_us=5,
@@ -71,20 +71,20 @@ MQTT = TaskType(
 )
 KAFKA = TaskType(
     name="kafka", kind="source", family="source",
-    doc="Messages of Kafka topics, all partitions, each exactly once: the offsets are kept with the events. Who joins "
-        "one that runs gets what comes from then on.",
+    doc="Messages of Kafka topics, all partitions, each exactly once: the offsets are kept with the events. A dataflow "
+        "that joins a running one gets the messages from then on.",
     build="workers.library.live:kafka", effects=("network",),
     connector="workers.engine.connectors.kafka_source:open_kafka",
     parameters=(
         Parameter("servers", "list", "Bootstrap servers, each host:port; the operator must allow them "
                   "(WEIR_CONNECTOR_HOSTS).", required=True, items="string", is_set=True),
         Parameter("topics", "list", "Topics.", required=True, items="string", is_set=True),
-        Parameter("start", "string", "Where it begins where nothing was read yet: newest, oldest, or an ISO time.",
+        Parameter("start", "string", "Where reading begins the first time: newest, oldest, or an ISO time.",
                   default="newest"),
         *KAFKA_ACCESS,
         CA, *CLIENT_CERTIFICATE, written_as(*FORMATS, AVRO),
-        Parameter("registry", "string", "Of format avro: the schema registry, http://host:port or https; the operator "
-                  "must allow it (WEIR_CONNECTOR_HOSTS).", pattern=rf"https?://{SERVER}", added=True),
+        Parameter("registry", "string", "For format avro: the schema registry, http://host:port or https; the "
+                  "operator must allow it (WEIR_CONNECTOR_HOSTS).", pattern=rf"https?://{SERVER}", added=True),
         Parameter("registry_user", "string", "Name that the registry knows.", added=True),
         Parameter("registry_password", "string", "Password of that user.", secret=True, added=True),
         include("kafka_"), *EVENTS,
@@ -94,7 +94,7 @@ KAFKA = TaskType(
 POSTGRESQL = TaskType(
     name="postgresql", kind="source", family="source",
     doc="New rows of a table of PostgreSQL, by a column whose values only rise (a serial number, say), each exactly "
-        "once. Rows that are changed or deleted later are not told.",
+        "once. Later changes and deletions of rows are not noticed.",
     build="workers.library.live:postgresql", effects=("database",),
     connector="workers.engine.connectors.postgresql_source:open_postgresql",
     parameters=(
@@ -106,8 +106,9 @@ POSTGRESQL = TaskType(
                   pattern=r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?"),
         Parameter("column", "string", "The column that grows; it needs an index.", required=True,
                   pattern=r"[A-Za-z_]\w*"),
-        Parameter("every", "number", "Between two looks.", default=1, minimum=0.1, maximum=3600, unit="s"),
-        Parameter("start", "string", "Where it begins when nothing was read yet.", default="newest",
+        Parameter("every", "number", "The time between two looks for new rows.",
+                  default=1, minimum=0.1, maximum=3600, unit="s"),
+        Parameter("start", "string", "Where reading begins the first time.", default="newest",
                   choices=("newest", "oldest")),
         *EVENTS,
     ),

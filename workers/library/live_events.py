@@ -32,8 +32,9 @@ TIME_UNIT = Parameter(
     "time_unit", "string", "What a number counts since 1970, in time_field and in columns of type timestamp.",
     default="ms", choices=("s", "ms", "us", "ns"))
 TIME_ZONE = Parameter(
-    "time_zone", "string", "Of times that say none, such as Europe/Berlin; UTC without it. An hour that comes twice "
-    "when summer time ends is the first of them; a time that is left out when it begins is a dead letter.", added=True)
+    "time_zone", "string", "The zone of times that name none, such as Europe/Berlin; UTC by default. Of an hour that "
+    "comes twice when summer time ends, the first is meant; a time that is skipped when summer time begins is a dead "
+    "letter.", added=True)
 AHEAD = Parameter(
     "ahead", "number", "How far ahead of its arrival an event's time may be; one that is further is a dead letter.",
     default=300, minimum=0, maximum=315_576_000, unit="s", added=True)
@@ -43,17 +44,17 @@ KEEP_DEAD = Parameter(
 EVENTS = (COLUMNS, TIME_FIELD, TIME_UNIT, TIME_ZONE, AHEAD, KEEP_DEAD)
 CA = Parameter("ca", "string", "Certificates (PEM) of the authorities to trust, instead of the machine's.", secret=True)
 KAFKA_ACCESS = (
-    Parameter("security", "string", "How servers are spoken to.", default="plaintext",
+    Parameter("security", "string", "The protocol of the connection to the servers.", default="plaintext",
               choices=("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")),
-    Parameter("mechanism", "string", "Of SASL.", default="PLAIN",
+    Parameter("mechanism", "string", "The SASL mechanism.", default="PLAIN",
               choices=("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")),
-    Parameter("username", "string", "Of SASL."),
-    Parameter("password", "string", "Of SASL.", secret=True),
+    Parameter("username", "string", "The SASL user."),
+    Parameter("password", "string", "The password of the SASL user.", secret=True),
 )
 CLIENT_CERTIFICATE = (
-    Parameter("certificate", "string", "The certificate (PEM) that says who reads, with those between it and its "
-              "authority.", secret=True),
-    Parameter("private_key", "string", "Of that certificate (PEM), without a passphrase.", secret=True))
+    Parameter("certificate", "string", "The client's certificate (PEM), with those between it and its authority.",
+              secret=True),
+    Parameter("private_key", "string", "The private key of that certificate (PEM), without a passphrase.", secret=True))
 
 
 def written_as(*choices: str, default: str = "json") -> Parameter:

@@ -36,16 +36,17 @@ KEEP_EVENTS = Parameter(
     "keep_events", "integer", "How many of the newest events are kept when they are written, so that they can be "
     "written again (1,000 blocks at most).", default=10_000, minimum=0, maximum=100_000)
 _ALL = (COLUMNS, KEEP_EVENTS, KEEP_REFUSED)
-_EVERY = Parameter("every", "number", "After how long what has come is written, though it be little.", default=30,
+_EVERY = Parameter("every", "number", "Events are written after this time at the latest, however few they are.",
+                   default=30,
                    minimum=0.1, maximum=60, unit="s")
-_MEGABYTES = Parameter("megabytes", "number", "At how many MB of events they are written sooner.", default=16,
+_MEGABYTES = Parameter("megabytes", "number", "Events are written sooner when they reach this size, in MB.", default=16,
                        minimum=0.1, maximum=64)
 _S3 = (
     Parameter("endpoint", "string", "The address of the S3 service, https://host or https://host:port; the operator "
               "must allow the host (WEIR_SINK_HOSTS).", pattern=r"https?://[^\s/?#@]+"),
-    Parameter("region", "string", "Of the service.", default="us-east-1", pattern=r"[A-Za-z0-9-]+"),
-    Parameter("access_key", "string", "Who writes.", secret=True),
-    Parameter("secret_key", "string", "Of that access key.", secret=True),
+    Parameter("region", "string", "The region of the service.", default="us-east-1", pattern=r"[A-Za-z0-9-]+"),
+    Parameter("access_key", "string", "The access key of who writes.", secret=True),
+    Parameter("secret_key", "string", "The secret key of that access key.", secret=True),
 )
 _WRITTEN = {"kind": "sink", "family": "sink", "chain": "never", "terminal": "connector"}
 
@@ -59,8 +60,8 @@ TO_POSTGRESQL = TaskType(
         Parameter("database", "string", "postgresql://user:password@host/name, as a secret; the operator must allow "
                   "the host (WEIR_SINK_HOSTS).", required=True, secret=True),
         Parameter("table", "string", "The table, with its schema where it needs one.", required=True, pattern=TABLE),
-        Parameter("key", "list", "The columns by which rows are told apart; the table needs a unique index over them. "
-                  "Without any, each event is a new row.", default=(), items="string", is_set=True, column="names"),
+        Parameter("key", "list", "The columns that identify a row; the table needs a unique index over them. Without "
+                  "any, each event is a new row.", default=(), items="string", is_set=True, column="names"),
         *_ALL,
     ),
     cost_us=15, **_WRITTEN,
@@ -73,11 +74,12 @@ TO_DELTA = TaskType(
     parameters=(
         Parameter(
             "url", "string", "The table in S3, s3://bucket/path.", pattern=r"s3://[a-z0-9][a-z0-9.-]+(/[^\s/]+)+"),
-        Parameter("folder", "string", "Or the folder of the table, relative to the installation's folder of tables.",
+        Parameter("folder", "string", "The folder of the table, instead of S3, relative to the installation's folder "
+                  "of tables.",
                   is_file=True, pattern=FOLDER.pattern),
         *_S3,
-        Parameter("partition_by", "list", "Columns whose values have folders of their own, where the table is made "
-                  "anew.", default=(), items="string", column="names"),
+        Parameter("partition_by", "list", "Columns whose values get a folder each; for a table that is newly created.",
+                  default=(), items="string", column="names"),
         _EVERY, _MEGABYTES, *_ALL,
     ),
     cost_us=15, **_WRITTEN,
@@ -92,7 +94,7 @@ TO_S3 = TaskType(
         Parameter("prefix", "string", "What the names of the objects begin with; two sinks may have the same.",
                   default="", pattern=r"([\w.=-]+(/[\w.=-]+)*)?"),
         *_S3,
-        Parameter("format", "string", "Of the objects.", default="parquet", choices=("parquet", "json")),
+        Parameter("format", "string", "The format of the objects.", default="parquet", choices=("parquet", "json")),
         _EVERY, _MEGABYTES, *_ALL,
     ),
     cost_us=15, **_WRITTEN,

@@ -36,7 +36,8 @@ LOOKUP = TaskType(
     parameters=(
         Parameter("path", "string", "The table as a file in a replay folder: CSV with a header, or Parquet.",
                   is_file=True, pattern=r"[^/\\].*"),
-        Parameter("database", "string", "Or the address of the database that it is in, as of sql_lookup.", secret=True),
+        Parameter("database", "string", "The address of the database that holds the table, instead of a file; written "
+                  "as for sql_lookup.", secret=True),
         Parameter("query", "string", "With database: one SELECT that gives the key's columns, then those of “columns”, "
                   "in their order.", pattern=r"(?is)\s*(select|with|values)\b.*", query=True),
         Parameter("on", "list", "Columns by which an event finds its row, each “column” or, where the file's has "
@@ -44,7 +45,7 @@ LOOKUP = TaskType(
                   required=True, items="string", column="within"),
         Parameter("columns", "list", "Columns to add, each “name” or “name:type” (string, double, bigint, boolean, "
                   "timestamp).", required=True, items="string"),
-        Parameter("refresh", "number", "After how long the table is read again.", default=300, minimum=1,
+        Parameter("refresh", "number", "The time after which the table is read again.", default=300, minimum=1,
                   maximum=604_800, unit="s"),
         Parameter("missing", "string", "What becomes of an event without a row: it goes on with nulls, or is left out.",
                   default="null", choices=("null", "drop")),

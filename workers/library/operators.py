@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 
 MOST_WINDOWS = 1_000  # that an event may be in
 AHEAD = Parameter(
-    "ahead", "number", "How far beyond its arrival an event's time counts as how far its partition has come; for times "
-    "that are ahead by intention, such as those of a forecast.", default=0, minimum=0, maximum=315_576_000, unit="s",
+    "ahead", "number", "How far an event's time may be beyond its arrival and still move the watermark; for times "
+    "that are meant to be ahead, such as those of a forecast.", default=0, minimum=0, maximum=315_576_000, unit="s",
     added=True)
 IDLE = Parameter(
-    "idle", "number", "After how long without events a partition is waited for no more, by arrival: what waits for it "
-    "comes out. Without it, nothing comes of a source that has fallen silent until it goes on.", minimum=1,
+    "idle", "number", "How long a partition may have no events, by arrival, before nothing waits for it any more. "
+    "Without it, results stay back while a source is silent.", minimum=1,
     maximum=604_800, unit="s", added=True)
 
 
@@ -53,7 +53,7 @@ DEDUPLICATE = _operator(
     (
         Parameter("by", "list", "Columns that make two events the same.", required=True, items="string",
                   column="names"),
-        Parameter("within", "number", "For how long an event has repetitions; events may come as late as that.",
+        Parameter("within", "number", "How long an event's repetitions are left out; events may be late by as much.",
                   default=600, minimum=0.001, maximum=604_800, unit="s"),
         AHEAD,
     ),

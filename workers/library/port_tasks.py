@@ -16,7 +16,7 @@ from .spark_text import identifier
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_PORT = (Parameter("port", "string", "Its name.", required=True, pattern=PORT_PATTERN),)
+_PORT = (Parameter("port", "string", "The name of the port.", required=True, pattern=PORT_PATTERN),)
 INTO_PORT = TaskType(
     name="into_port", kind="transform", family="operator",
     doc="Gives a stream the name of a port, and its columns names of their own, so that it can be one of several.",

@@ -68,11 +68,11 @@ FORECAST = TaskType(
                   default="_time", column="names"),
         Parameter("holiday", "string", "The column that says that a reading's day is a holiday. Without it only "
                   "weekends are.", column="names"),
-        Parameter("interval", "integer", "From one reading of a customer to the next; an hour has a whole number of "
-                  "them.", default=900, minimum=60, maximum=1800, unit="s"),
-        Parameter("utc_offset", "number", "By how much the customers' clocks are before UTC.", default=0, minimum=-14,
+        Parameter("interval", "integer", "The time between two readings of a customer; an hour must be a whole number "
+                  "of them.", default=900, minimum=60, maximum=1800, unit="s"),
+        Parameter("utc_offset", "number", "How far the customers' clocks are ahead of UTC.", default=0, minimum=-14,
                   maximum=14, near="never"),
-        Parameter("seed", "integer", "Of chance, where the method is random.", default=1, minimum=0, maximum=2**31 - 1,
+        Parameter("seed", "integer", "The seed of methods that use chance.", default=1, minimum=0, maximum=2**31 - 1,
                   near="never"),
     ),
     stateful=True, movable_state=True, by_key=True, passes_key=True, key="by", selectivity=0.25, cost_us=300,

@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 _VERSION = Parameter(
-    "version", "string", "Of the package that is installed: another version makes another task.", required=True,
+    "version", "string", "The version of the installed package: another version makes another task.", required=True,
     pattern=r"[A-Za-z0-9][A-Za-z0-9.!+_-]{0,63}")
 _COLUMNS = Parameter(
     "columns", "list", "The columns of what comes out, besides Weir's own, each “name” or “name:type” ("
     + ", ".join(COLUMN_TYPES) + ").", required=True, items="string")
-_ARGUMENTS = Parameter("arguments", "object", "What it gets besides.", default={})
+_ARGUMENTS = Parameter("arguments", "object", "Further arguments of the function.", default={})
 
 
 def _function(takes: str) -> Parameter:

@@ -42,7 +42,7 @@ REPLAY = TaskType(
                   is_file=True, pattern=r"[^/\\].*"),
         Parameter("format", "string", "How the file is written; auto looks at its name and first line.",
                   default="auto", choices=("auto", "senml", "csv", "json", "xml", "parquet")),
-        Parameter("speed", "number", "Times its own speed, by the recorded times; without it, at the source's rate.",
+        Parameter("speed", "number", "A multiple of the recorded speed; without it, the source's rate counts.",
                   minimum=0.001, maximum=1_000_000),
         Parameter("repeat", "boolean", "Start again at the end, recorded times moved on; otherwise the stream ends.",
                   default=False),

@@ -36,10 +36,10 @@ SMART_METERS = TaskType(
         "changes of variance.",
     build="workers.library.smart_meters:smart_meters", effects=(), opens=True,
     parameters=(
-        Parameter("seed", "integer", "Which stream of chance: the same seed gives the same events.", default=1,
+        Parameter("seed", "integer", "The seed of the generator: the same seed gives the same events.", default=1,
                   minimum=0, maximum=2**31 - 1, near="never"),
         Parameter("meters", "integer", "How many meters report, in turn.", default=100, minimum=1, maximum=1_000_000),
-        Parameter("interval", "integer", "From one reading of a meter to its next, in its own time.", default=300,
+        Parameter("interval", "integer", "The time between two readings of a meter, in its own time.", default=300,
                   minimum=60, maximum=3600, unit="s"),
         Parameter("unusual", "number", "Share of the time in which a household is away or restless.", default=0.25,
                   minimum=0, maximum=1, unit="1"),

@@ -26,12 +26,13 @@ SPARK_SOURCE = TaskType(
     parameters=(
         Parameter("source", "string", "The format's name, as readStream.format takes it; the operator must allow it "
                   "(WEIR_SPARK_SOURCES).", required=True, pattern=r"[A-Za-z_][\w.-]{0,199}"),
-        Parameter("options", "object", "Its options, each a text.", default={}),
+        Parameter("options", "object", "The options of the format, each a text.", default={}),
         Parameter("secret_options", "string", "Further options that nobody may see: a JSON object of texts.",
                   secret=True),
         Parameter("schema", "string", "The schema of formats that need one, as DDL: “id BIGINT, name STRING”.",
                   pattern=r".{1,5000}"),
-        Parameter("every", "number", "Between two batches of Spark's.", default=1, minimum=0.1, maximum=3600, unit="s"),
+        Parameter("every", "number", "The time between two of Spark's batches.",
+                  default=1, minimum=0.1, maximum=3600, unit="s"),
         COLUMNS, TIME_FIELD, TIME_UNIT, KEEP_DEAD,
     ),
     cost_us=8,

@@ -18,7 +18,7 @@ from .config import settings
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-_SEED = Parameter("seed", "integer", "Which stream of chance: the same seed gives the same events.", default=1,
+_SEED = Parameter("seed", "integer", "The seed of the generator: the same seed gives the same events.", default=1,
                   minimum=0, maximum=2**31 - 1, near="never")
 SENTENCES = TaskType(
     name="sentences", kind="source", family="source",

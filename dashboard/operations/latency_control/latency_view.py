@@ -116,7 +116,7 @@ def _limit(
 def _why(row: LatencyStatus, path: list[dict[str, Any]], young: Mapping[str, datetime]) -> str:
     """Why a limit is not met: which element takes how long, and what was tried; or that it is met by measurement."""
     if is_met_by_measurement(row):
-        return f"It is met by measurement: by the model events would take {figure_in_words(row.least_s)} at the least."
+        return f"It is met by measurement; the model expected at least {figure_in_words(row.least_s)}."
     if row.state not in (MISSED, IMPOSSIBLE) or not path:
         return ""
     slowest = max(path, key=lambda part: (part["batch_s"], part["wait_s"]))

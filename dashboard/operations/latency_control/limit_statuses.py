@@ -7,7 +7,8 @@ is known of each query on its way what its batches take and whether they may sta
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -68,28 +69,31 @@ def rows_before(wants: Wants, rows: Mapping[LimitKey, LatencyStatus]) -> dict[Li
 def store_statuses(
     wants: Wants, paced: Pacing, rows: Mapping[LimitKey, LatencyStatus], *, settled: Mapping[Measure, Settled],
     beyond: Mapping[LimitKey, bool | None], at: datetime,
-) -> None:
-    """Write what has changed of the limits, and forget those that are gone.
+) -> list[LatencyStatus]:
+    """Write what has changed of the limits, and forget those that are gone; gives the rows as they are now stored.
 
     Parameters
     ----------
     paced : Pacing
         The intervals that were chosen, and the latencies of limits with them.
     """
-    fresh, before = [], rows_before(wants, rows)
+    fresh, stored, before = [], [], rows_before(wants, rows)
     for key, (limit, want) in wants.items():
         expected, row = paced.expected[want.key], before.get(key)
         made = _status(key, limit, want, expected, settled[measure_of(key[0], limit)], row, beyond.get(key), at)
         if row is None or row.number != made.number or _differ(row, made):
             fresh.append(made)
+            row = made
+        stored.append(row)
     gone = [row.pk for key, row in rows.items() if key not in wants]
     if not fresh and not gone:
-        return
+        return stored
     names = [name.name for name in LatencyStatus._meta.fields if name.name not in ("id", "dataflow", "number")]
     with transaction.atomic():
         LatencyStatus.objects.filter(pk__in=gone).delete()
         LatencyStatus.objects.bulk_create(
             fresh, update_conflicts=True, unique_fields=["dataflow", "number"], update_fields=names)
+    return stored
 
 
 def _status(
@@ -155,12 +159,26 @@ def late_limits(estate: Estate, reports: Reports) -> dict[str, LatencyStatus]:
     worst: dict[str, LatencyStatus] = {}
     warm_at = warm_moments(reports)
     for row in LatencyStatus.objects.filter(state__in=limits_met.LATE).order_by("number"):
-        state = told_state(row, young_drivers(row, estate, warm_at))
-        if state == limits_met.IMPOSSIBLE or is_lasting(row):
+        if is_told_late(row, young_drivers(row, estate, warm_at)):
             key = str(row.dataflow_id)
             if key not in worst or (worst[key].state, row.state) == (limits_met.MISSED, limits_met.IMPOSSIBLE):
                 worst[key] = row
     return worst
+
+
+def missed_limits(rows: Iterable[LatencyStatus], estate: Estate, reports: Reports) -> dict[str, int]:
+    """How many limits of each dataflow that has any are missed or impossible, as pages say."""
+    warm_at = warm_moments(reports)
+    counts: Counter[str] = Counter()
+    for row in rows:
+        counts[str(row.dataflow_id)] += is_told_late(row, young_drivers(row, estate, warm_at))
+    return dict(counts)
+
+
+def is_told_late(row: LatencyStatus, young: Mapping[str, datetime]) -> bool:
+    """Whether people are told that a limit is not met: it is missed for long, or impossible with drivers that have
+    warmed up."""
+    return told_state(row, young) == limits_met.IMPOSSIBLE or is_lasting(row)
 
 
 def is_lasting(row: LatencyStatus) -> bool:

@@ -34,7 +34,7 @@ from dashboard.operations.latency_control.latency_problem import (
     queries_of,
     wants_of,
 )
-from dashboard.operations.latency_control.limit_statuses import rows_before, store_statuses
+from dashboard.operations.latency_control.limit_statuses import missed_limits, rows_before, store_statuses
 from dashboard.operations.latency_control.open_batches import may_be_open, refusals_in
 from dashboard.operations.live_view.estate_view import View
 from dashboard.operations.live_view.learned_costs import costs_here
@@ -99,6 +99,7 @@ class Pacer:
         self._now = now
         self._queries: dict[str, _Query] = {}
         self._paths: dict[LimitKey, tuple[str, ...]] = {}
+        self._missed: dict[str, int] = {}
         self._wants: tuple[Mapping[str, Fragment], list[Any], Wants] | None = None
         self._settled: dict[Measure, Settled] = {}
         self._choice = ChosenInForce()
@@ -137,9 +138,11 @@ class Pacer:
         return self._wants[2]
 
     def values_of(self, view: View) -> dict[Series, float]:
-        """Each limit of each dataflow, and where latency goes now along the slowest way of each sequence that has one.
-        """
-        values: dict[Series, float] = {}
+        """Each limit of each dataflow, how many it misses, and where latency goes now along the slowest way of each
+        sequence that has one."""
+        values: dict[Series, float] = {
+            Series(DATAFLOW, name, "limits_missed"): count for name, count in self._missed.items()
+            if name in view.records}
         for (name, number), path in self._paths.items():
             limits = view.records[name].latency_limits if name in view.records else ()
             if number >= len(limits):
@@ -229,8 +232,8 @@ class Pacer:
             {query: round(1000 * seconds) for query, seconds in chosen_now.interval_s.items()
              if query in changed or query in closed}, closed=closed)
         self._open = chosen_now.open
-        store_statuses(
-            corrected, paced, rows, at=at, beyond=beyond, settled=self._settled)
+        stored = store_statuses(corrected, paced, rows, at=at, beyond=beyond, settled=self._settled)
+        self._missed = missed_limits(stored, view.estate, view.reading.reports)
         self._paths = {key: paced.expected[want.key].path for key, (_, want) in corrected.items()}
         if is_set and choice.is_published:
             jobs.republish()

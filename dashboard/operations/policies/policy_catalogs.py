@@ -88,7 +88,7 @@ def _others(element: RunningElement, names: Iterable[str]) -> dict[str, Dataflow
 def _of_dataflow(element: RunningElement, record: DataflowRecord) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The streams of one dataflow in the estate, by task; its own under an empty name."""
     entry = element.estate.submitted[str(record.pk)]
-    yield "", {"of": OF_DATAFLOW, "dataflow": str(record.pk), "limits": len(record.latency_limits)}
+    yield "", {"of": OF_DATAFLOW, "dataflow": str(record.pk)}
     types = jobs.task_types()
     outputs = [name for name, running in entry.running.items()
                if (declared := types.get(element.estate.tasks[running].type)) is not None

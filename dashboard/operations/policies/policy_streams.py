@@ -52,8 +52,7 @@ def subject_in(estate: Estate, stream: Mapping[str, Any]) -> FigureSubject:
     if stream["of"] == OF_DATAFLOW:
         queries = {estate.places[task][0] for task in entry.running.values()} if entry is not None else set()
         slots = {bundle.slot for query in queries for bundle in estate.fragments[query].queries}
-        return DataflowSubject(
-            stream["dataflow"], tuple(sorted(slots)), stream.get("limits", 0), settings.CORE_HOUR_PRICE)
+        return DataflowSubject(stream["dataflow"], tuple(sorted(slots)), settings.CORE_HOUR_PRICE)
     running = entry.running.get(stream["task"]) if entry is not None else None
     return subject_of(estate, running) if running is not None else GONE
 

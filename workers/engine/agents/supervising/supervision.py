@@ -264,7 +264,7 @@ class SlotProcess:
         if process is not None and (pid is None or process.pid == pid):
             with self._saying, suppress(OSError, ValueError):  # it is ending, or has been ended just now
                 if not takes(process.stdin, line):
-                    self._log.warning("slot takes nothing that it is told, and is ended", pid=process.pid)
+                    self._log.warning("slot takes no commands, and is ended", pid=process.pid)
                     process.kill()
 
 
