@@ -20,7 +20,7 @@ from dashboard.operations.live_view.measured_keys import hot_bundles, key_column
 from dashboard.operations.live_view.survival import least_in_words, more_in_words, survival_of
 from dashboard.operations.selectors import running_task_of
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.reports import copy_age_ms
+from scheduler.contracts.reports import STARTING, STOPPED, copy_age_ms
 from scheduler.elasticity.copied_queries import CHANGING_HANDS
 from scheduler.elasticity.copies import BundleHome, lost_with, survival
 from scheduler.model.errors import NotFound
@@ -30,6 +30,8 @@ from scheduler.model.key_texts import key_in_words
 from scheduler.model.ring import KEY_GROUPS, KeyRange
 
 STAYS, TAKES = "stays", "takes keys"
+
+State = tuple[int, str]  # a range, by its first group, and who has its state
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,10 @@ class RingRange:
 
     ``load`` is the part of the task's events that come for its keys, from 0 to 1; ``rate_per_s`` is what its bundle
     takes in, ``state_kb`` what that keeps, also for its other ranges. None where it is not known. ``change`` is
-    ``stays``, or ``takes keys`` where it goes on with keys of bundles that leave. ``hot``: one key alone keeps its
-    bundle busy. ``holders`` have copies of its state from which its bundle could go on now, the newest first;
-    ``copy_age_ms`` is how old that one is, and ``not_copied`` why there are fewer than asked for.
+    ``stays``, or ``takes keys`` where it goes on with keys of bundles that leave, or has not begun with those that
+    others gave it. ``hot``: one key alone keeps its bundle busy. ``holders`` have copies of its state from which its
+    bundle could go on now, the newest first; ``copy_age_ms`` is how old that one is, and ``not_copied`` why there are
+    fewer than asked for.
     """
 
     first: int
@@ -191,9 +194,6 @@ def _copies(view: View, bundles: Iterable[RunningBundle]) -> dict[str, tuple[str
         if view.bundle_report(bundle).survives or view.node_report(node_of(bundle.slot)) is None}
 
 
-State = tuple[int, str]  # a range, by its first group, and who has its state
-
-
 def _held(
     view: View, fragment: Fragment, own: RingRange, bundle: RunningBundle
 ) -> Iterator[tuple[State, tuple[str, ...]]]:
@@ -217,7 +217,9 @@ def _range(
     reported, holders = view.node_report(node), copies.get(bundle.id, ())
     return RingRange(
         own.token, own.size, own.size / KEY_GROUPS, bundle.id, bundle.slot, node, zones.get(node, ""), report.state,
-        TAKES if any(before.id not in left for before in fragment.before(bundle)) else STAYS,
+        TAKES if any(
+            before.id not in left and (before.leaving or report.state in (STARTING, STOPPED))
+            for before in fragment.before(bundle)) else STAYS,
         round(loads.share(own), 4) if loads else None,
         round(flows.queries[bundle.id], 1) if view.reading.measured and bundle.id in flows.queries else None,
         report.state_kb, bundle.id in hot, [RingHolder(holder, zones.get(holder, "")) for holder in holders],
