@@ -20,7 +20,7 @@ from dashboard.operations.live_view.measured_keys import hot_bundles, key_column
 from dashboard.operations.live_view.survival import least_in_words, more_in_words, survival_of
 from dashboard.operations.selectors import running_task_of
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.reports import STARTING, STOPPED, copy_age_ms
+from scheduler.contracts.reports import copy_age_ms
 from scheduler.elasticity.copied_queries import CHANGING_HANDS
 from scheduler.elasticity.copies import BundleHome, lost_with, survival
 from scheduler.model.errors import NotFound
@@ -48,8 +48,7 @@ class RingRange:
 
     ``load`` is the part of the task's events that come for its keys, from 0 to 1; ``rate_per_s`` is what its bundle
     takes in, ``state_kb`` what that keeps, also for its other ranges. None where it is not known. ``change`` is
-    ``stays``, or ``takes keys`` where it goes on with keys of bundles that leave, or has not begun with those that
-    others gave it. ``hot``: one key alone keeps its bundle busy. ``holders`` have copies of its state from which its
+    ``stays``, or ``takes keys`` where it goes on with keys of bundles that leave. ``hot``: one key alone keeps its bundle busy. ``holders`` have copies of its state from which its
     bundle could go on now, the newest first; ``copy_age_ms`` is how old that one is, and ``not_copied`` why there are
     fewer than asked for.
     """
@@ -217,9 +216,7 @@ def _range(
     reported, holders = view.node_report(node), copies.get(bundle.id, ())
     return RingRange(
         own.token, own.size, own.size / KEY_GROUPS, bundle.id, bundle.slot, node, zones.get(node, ""), report.state,
-        TAKES if any(
-            before.id not in left and (before.leaving or report.state in (STARTING, STOPPED))
-            for before in fragment.before(bundle)) else STAYS,
+        TAKES if any(before.id not in left for before in fragment.before(bundle)) else STAYS,
         round(loads.share(own), 4) if loads else None,
         round(flows.queries[bundle.id], 1) if view.reading.measured and bundle.id in flows.queries else None,
         report.state_kb, bundle.id in hot, [RingHolder(holder, zones.get(holder, "")) for holder in holders],

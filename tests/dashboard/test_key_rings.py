@@ -34,7 +34,7 @@ from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.key_loads import STRETCHES, FrequentKey, KeyLoads
 from scheduler.model.ring import KEY_GROUPS, KeyRange, key_group
 from scheduler.reuse.division import is_cut_so
-from tests.dashboard.building import World, approved
+from tests.dashboard.building import World
 from tests.dashboard.schedules import at, rescheduled
 from tests.dashboard.test_keyed_schedules import keyed, mean, run  # noqa: F401 - a fixture
 from tests.pages.markup import Markup, assert_sound
@@ -74,8 +74,7 @@ def reported(
     for bundle in fragment.bundles:
         node, _, index = bundle.slot.partition("/")
         nodes.setdefault(node, {})[index] = SlotReport(state="running", fragments={
-            bundle.id: QueryReport(**{
-                "state": "running", "cpu": cpu, "state_kb": 40, **copies.get(bundle.id, {})})})
+            bundle.id: QueryReport(state="running", cpu=cpu, state_kb=40, **copies.get(bundle.id, {}))})
     nodes.setdefault("n1", {})["99"] = SlotReport(state="running", fragments={
         "writer": QueryReport(state="running", throttled_by=f"any.0@{full}" if full else None)})
     reports = Reports({
@@ -172,27 +171,6 @@ def test_copies_are_shown_by_range_with_what_they_survive(
     assert answer["survives"] == "does not survive the loss of a machine"
     assert {row["node"]: row["lost"] for row in answer["losses"]} == {
         "n1": [], "n2": [row["first"] for row in answer["ranges"] if row["node"] == "n1"]}
-
-
-def test_who_takes_keys_does_so_until_it_has_begun_and_who_leaves_has_left(
-    record: DataflowRecord, keyed: World, monkeypatch: pytest.MonkeyPatch  # noqa: F811
-) -> None:
-    first = {bundle.id for bundle in mean(record).bundles}
-    approved(rescheduled(keyed, record, at(150)), keyed.ana)  # more bundles
-    fragment = mean(record)
-    takers = {bundle.id for bundle in fragment.bundles if not bundle.leaving} - first
-    leaving = {bundle.id for bundle in fragment.bundles if bundle.leaving}
-    assert takers and first - leaving, "some give keys away and work on"
-
-    def changing(**states: str) -> set[str]:
-        reported(monkeypatch, fragment, copies={
-            bundle.id: {"state": states["takers" if bundle.id in takers else "others"]}
-            for bundle in fragment.bundles} | {name: {"state": states["leaving"]} for name in leaving})
-        return {row.bundle for row in ring_of(viewer_of(keyed.carla), fragment.tasks[0]).ranges
-                if row.change == "takes keys"}
-
-    assert changing(takers="starting", others="running", leaving="left") == takers
-    assert not changing(takers="running", others="running", leaving="left")
 
 
 def test_keys_are_named_to_their_own_teams_only(
