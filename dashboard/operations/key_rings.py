@@ -48,9 +48,9 @@ class RingRange:
 
     ``load`` is the part of the task's events that come for its keys, from 0 to 1; ``rate_per_s`` is what its bundle
     takes in, ``state_kb`` what that keeps, also for its other ranges. None where it is not known. ``change`` is
-    ``stays``, or ``takes keys`` where it goes on with keys of bundles that leave. ``hot``: one key alone keeps its bundle busy. ``holders`` have copies of its state from which its
-    bundle could go on now, the newest first; ``copy_age_ms`` is how old that one is, and ``not_copied`` why there are
-    fewer than asked for.
+    ``stays``, or ``takes keys`` where it goes on with keys of bundles that leave. ``hot``: one key alone keeps its
+    bundle busy. ``holders`` have copies of its state from which its bundle could go on now, the newest first;
+    ``copy_age_ms`` is how old that one is, and ``not_copied`` why there are fewer than asked for.
     """
 
     first: int
