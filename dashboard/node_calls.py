@@ -80,6 +80,13 @@ def copy_holders(queries: Iterable[str], *, living: Collection[str]) -> dict[str
         return lost.holders_of(broker(settings.REDIS_URL), queries, living=living)
 
 
+def all_copy_holders(queries: Iterable[str], *, living: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """All of these nodes whose copy of each query counts, the newest copy first; nothing of one without; raises
+    ``BrokerAway``."""
+    with broker_needed("so it is not known where copies of state are."):
+        return lost.all_holders_of(broker(settings.REDIS_URL), queries, living=living)
+
+
 def heartbeats(nodes: Iterable[str]) -> dict[str, float | None]:
     """How many seconds ago each of these nodes, and of those that hold copies, was heard; None of one that is not.
 

@@ -19,7 +19,7 @@ from dashboard.operations.live_view.query_names import name_of_query, names_alon
 from dashboard.operations.live_view.query_places import query_now
 from dashboard.operations.live_view.survival import copied, if_lost_in_words, survival_in_words
 from dashboard.teams.permissions import Viewer
-from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport, checkpoint_age_ms
+from scheduler.contracts.reports import NodeReport, QueryReport, SlotReport, checkpoint_age_ms, copy_age_ms
 from scheduler.model.errors import NotFound
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 
@@ -164,7 +164,7 @@ def _checkpoint_of(view: View, bundle: RunningBundle, tasks: str) -> QueryCheckp
         bundle.id, tasks, report.state_kb, commit_ms,
         checkpoint_age_ms(report, at_ms=node.at_ms) if node is not None else None, report.restarts, report.failures,
         survival_in_words(report),
-        max(0, node.at_ms - report.copied_at_ms) if node is not None and report.copied_at_ms else None)
+        copy_age_ms(report, at_ms=node.at_ms) if node is not None else None)
 
 
 def queries_with(viewer: Viewer, task_id: str) -> list[NamedQuery]:

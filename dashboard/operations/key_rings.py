@@ -5,19 +5,24 @@ One document for the page *Ring*, the API and ``./weir ring``.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
+
+from django.conf import settings
 
 from dashboard import node_calls
 from dashboard.operations.estate_store.readable import may_read_all
 from dashboard.operations.live_view.document_fields import DataflowUser
 from dashboard.operations.live_view.estate_view import View, view_for
+from dashboard.operations.live_view.going_on import all_copy_holders
 from dashboard.operations.live_view.measured_keys import hot_bundles, key_columns, measured_key_loads
-from dashboard.operations.live_view.survival import least_in_words
+from dashboard.operations.live_view.survival import least_in_words, more_in_words, survival_of
 from dashboard.operations.selectors import running_task_of
 from dashboard.teams.permissions import Viewer
-from scheduler.elasticity.copies import BundleHome
+from scheduler.contracts.reports import copy_age_ms
+from scheduler.elasticity.copied_queries import CHANGING_HANDS
+from scheduler.elasticity.copies import BundleHome, lost_with, survival
 from scheduler.model.errors import NotFound
 from scheduler.model.fragment import Fragment, RunningBundle, node_of
 from scheduler.model.key_loads import KeyLoads
@@ -25,6 +30,16 @@ from scheduler.model.key_texts import key_in_words
 from scheduler.model.ring import KEY_GROUPS, KeyRange
 
 STAYS, TAKES = "stays", "takes keys"
+
+State = tuple[int, str]  # a range, by its first group, and who has its state
+
+
+@dataclass(frozen=True, slots=True)
+class RingHolder:
+    """A node with a whole copy of the state of a range, and its fault zone; empty: it is a zone of its own."""
+
+    node: str
+    zone: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +49,8 @@ class RingRange:
     ``load`` is the part of the task's events that come for its keys, from 0 to 1; ``rate_per_s`` is what its bundle
     takes in, ``state_kb`` what that keeps, also for its other ranges. None where it is not known. ``change`` is
     ``stays``, or ``takes keys`` where it goes on with keys of bundles that leave. ``hot``: one key alone keeps its
-    bundle busy.
+    bundle busy. ``holders`` have copies of its state from which its bundle could go on now, the newest first;
+    ``copy_age_ms`` is how old that one is, and ``not_copied`` why there are fewer than asked for.
     """
 
     first: int
@@ -50,6 +66,9 @@ class RingRange:
     rate_per_s: float | None
     state_kb: int | None
     hot: bool
+    holders: list[RingHolder]
+    copy_age_ms: int | None
+    not_copied: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +97,9 @@ class RingKey:
 
 @dataclass(frozen=True, slots=True)
 class RingLoss:
-    """What goes with a machine: how many key groups, their part of the ring and of the events, and state in kB."""
+    """What a machine has: how many key groups, their part of the ring and of the events, and state in kB; and what its
+    loss takes: ``lost`` are the ranges, by their first group, whose state nobody else has, ``lost_part`` of the ring.
+    """
 
     node: str
     zone: str
@@ -86,19 +107,22 @@ class RingLoss:
     part: float
     load: float | None
     state_kb: int | None
+    lost: list[int]
+    lost_part: float
 
 
 @dataclass(frozen=True, slots=True)
 class TaskRing:
     """How the keys of a running task are divided. ``counted`` is how many events its writers count by key, the older
     ones less; None: too few to know how they spread. ``survives`` says which losses its state survives, behind a
-    subject."""
+    subject; ``one_more`` what one more copy of it takes, empty where that is not known."""
 
     task: str
     name: str
     by: list[str]
     counted: int | None
     survives: str
+    one_more: str
     ranges: list[RingRange]
     leaving: list[LeavingBundle]
     keys: list[RingKey]
@@ -137,52 +161,85 @@ def _fragment(view: View, task_id: str) -> Fragment | None:
 def _ring(viewer: Viewer, view: View, fragment: Fragment) -> TaskRing:
     task, loads = fragment.tasks[0], measured_key_loads(view.estate, [fragment]).get(fragment.id)
     users = view.users(fragment.active_tasks)
-    zones, bundles = node_calls.zones(), {bundle.part: bundle for bundle in fragment.bundles}
-    by = key_columns(view.estate, fragment)
-    ring = fragment.ring(by)
-    homes = {
-        part: BundleHome(node_of(bundle.slot), zones.get(node_of(bundle.slot), "")) for part, bundle in bundles.items()}
-    hot = hot_bundles(view, fragment, loads)
+    bundles = {bundle.part: bundle for bundle in fragment.bundles}
+    working = [bundle for bundle in fragment.bundles if not bundle.leaving]
+    reports = [view.bundle_report(bundle) for bundle in working]
+    by, zones, copies = key_columns(view.estate, fragment), node_calls.zones(), _copies(view, working)
+    ring, hot = fragment.ring(by), hot_bundles(view, fragment, loads)
     ranges = [
-        _range(view, fragment, own, bundles[own.bundle], homes[own.bundle].zone, loads, hot) for own in ring.ranges]
+        _range(view, fragment, own, bundles[own.bundle], zones, copies, loads, hot) for own in ring.ranges]
+    held = dict(
+        state for own in ranges for state in _held(view, fragment, own, bundles[ring.owner(own.first)]))
+    homes = {node: BundleHome(node, zones.get(node, "")) for nodes in held.values() for node in nodes}
     is_own = any(user["id"] in view.own for user in users) and may_read_all(viewer, view.estate, [task])
     frequent = loads.frequent if loads else ()
     return TaskRing(
         task, view.name_of(task), list(by), round(loads.events) if loads else None,
-        least_in_words(view.bundle_report(bundle) for bundle in fragment.bundles if not bundle.leaving), ranges,
+        least_in_words(reports, survival(held, homes)), more_in_words(survival_of(reports, copy_s=settings.COPY_S)),
+        ranges,
         [LeavingBundle(bundle.id, bundle.slot, view.bundle_report(bundle).state, _heirs(fragment, bundle))
          for bundle in fragment.bundles if bundle.leaving and bundle.id not in view.reading.reports.left],
         [RingKey(key.group, bundles[ring.owner(key.group)].id, round(loads.share_of(key), 3),
                  list(key_in_words(key.text)) if is_own else None) for key in frequent],
-        _losses(ranges), users)
+        _losses(ranges, held, zones), users)
+
+
+def _copies(view: View, bundles: Iterable[RunningBundle]) -> dict[str, tuple[str, ...]]:
+    """By query: the nodes from whose copy it would go on; of none that says that its copies do not count now."""
+    holders = all_copy_holders(bundle.id for bundle in bundles)
+    return {
+        bundle.id: tuple(node for node in holders.get(bundle.id, ()) if node != node_of(bundle.slot))
+        for bundle in bundles
+        if view.bundle_report(bundle).survives or view.node_report(node_of(bundle.slot)) is None}
+
+
+def _held(
+    view: View, fragment: Fragment, own: RingRange, bundle: RunningBundle
+) -> Iterator[tuple[State, tuple[str, ...]]]:
+    """The states that a range needs, each with the nodes that have it: its bundle's, and without a copy of that those
+    of bundles that have not given all of its keys away yet. A silent node counts only where no other has it."""
+    holders = tuple(holder.node for holder in own.holders)
+    is_silent = view.node_report(own.node) is None
+    yield (own.first, bundle.id), holders if holders and is_silent else (own.node, *holders)
+    for giver in fragment.before(bundle) if not holders else ():
+        if giver.id not in view.reading.reports.left and (
+                giver.leaving or view.bundle_report(giver).not_copied == CHANGING_HANDS):
+            yield (own.first, giver.id), (node_of(giver.slot),)
 
 
 def _range(
-    view: View, fragment: Fragment, own: KeyRange, bundle: RunningBundle, zone: str, loads: KeyLoads | None,
-    hot: Container[str],
+    view: View, fragment: Fragment, own: KeyRange, bundle: RunningBundle, zones: Mapping[str, str],
+    copies: Mapping[str, Sequence[str]], loads: KeyLoads | None, hot: Container[str],
 ) -> RingRange:
     report, flows, left = view.bundle_report(bundle), view.reading.flows, view.reading.reports.left
+    node = node_of(bundle.slot)
+    reported, holders = view.node_report(node), copies.get(bundle.id, ())
     return RingRange(
-        own.token, own.size, own.size / KEY_GROUPS, bundle.id, bundle.slot, node_of(bundle.slot), zone, report.state,
+        own.token, own.size, own.size / KEY_GROUPS, bundle.id, bundle.slot, node, zones.get(node, ""), report.state,
         TAKES if any(before.id not in left for before in fragment.before(bundle)) else STAYS,
         round(loads.share(own), 4) if loads else None,
         round(flows.queries[bundle.id], 1) if view.reading.measured and bundle.id in flows.queries else None,
-        report.state_kb, bundle.id in hot)
+        report.state_kb, bundle.id in hot, [RingHolder(holder, zones.get(holder, "")) for holder in holders],
+        copy_age_ms(report, at_ms=reported.at_ms) if holders and reported else None, report.not_copied)
 
 
 def _heirs(fragment: Fragment, leaving: RunningBundle) -> list[str]:
     return [bundle.id for bundle in fragment.bundles if not bundle.leaving and leaving in fragment.before(bundle)]
 
 
-def _losses(ranges: Sequence[RingRange]) -> list[RingLoss]:
-    """By machine; a bundle's state counts once, though it has several ranges."""
-    losses = []
-    for node in sorted({own.node for own in ranges}):
+def _losses(
+    ranges: Sequence[RingRange], held: Mapping[State, tuple[str, ...]], zones: Mapping[str, str]
+) -> list[RingLoss]:
+    """By machine that has ranges, or takes some along; a bundle's state counts once, though it has several ranges."""
+    losses, machines = [], {node: node for nodes in held.values() for node in nodes}
+    for node in sorted({own.node for own in ranges}.union(machines)):
         here = [own for own in ranges if own.node == node]
         states = {own.bundle: own.state_kb for own in here}
         known = [state_kb for state_kb in states.values() if state_kb is not None]
-        losses.append(RingLoss(
-            node, here[0].zone, sum(own.groups for own in here), sum(own.part for own in here),
-            None if here[0].load is None else round(sum(own.load or 0.0 for own in here), 4),
-            sum(known) if known else None))
+        lost = sorted({first for first, _ in lost_with(held, machines, node)})
+        if here or lost:
+            losses.append(RingLoss(
+                node, zones.get(node, ""), sum(own.groups for own in here), sum(own.part for own in here),
+                None if ranges[0].load is None else round(sum(own.load or 0.0 for own in here), 4),
+                sum(known) if known else None, lost, sum(own.part for own in ranges if own.first in lost)))
     return losses

@@ -228,7 +228,7 @@ def far_of(schedule: Schedule, today: Today) -> tuple[str, ...]:
         parts = wanted_of(schedule, task)
         if own and (own[0].key_ranges or len(parts) > 1):
             fragment = Fragment(own[0].id, (task,), own[0].slot, 1, bundles=tuple(own))
-            change = keys_divided_anew(task, fragment, parts, ids=map(str, itertools.count()))
+            change = keys_divided_anew(fragment, parts, ids=map(str, itertools.count()))
             far += [task] if change.after[fragment.id].far_takers else []
     return tuple(far)
 

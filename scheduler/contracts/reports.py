@@ -74,6 +74,11 @@ def checkpoint_age_ms(query: QueryReport, *, at_ms: int) -> int | None:
     return None if query.committed_at_ms is None else max(0, at_ms - query.committed_at_ms)
 
 
+def copy_age_ms(query: QueryReport, *, at_ms: int) -> int | None:
+    """How long ago the newest copy of a query's state was whole, as of its node's report; None where there is none."""
+    return None if query.copied_at_ms is None else max(0, at_ms - query.copied_at_ms)
+
+
 @dataclass(frozen=True, slots=True)
 class SlotUse:
     """What a slot's processes have used since they began: CPU in ms, memory in MB times seconds."""

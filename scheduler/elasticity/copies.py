@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from scheduler.model.ring import Ring
 
 Holders = Mapping[int, tuple[str, ...]]  # token -> who has the state of its range, the owner first
+State = TypeVar("State", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -95,10 +97,18 @@ def next_home(taken: Sequence[BundleHome], candidates: Iterable[tuple[str, Bundl
     return best and best[1]
 
 
-def survival(held: Holders, homes: Mapping[str, BundleHome]) -> Survival:
-    """What the holders of a ring survive: exactly, for the loss of all machines of one range loses that."""
-    least = min(len({homes[bundle].machine for bundle in bundles}) for bundles in held.values())
-    zones = sorted({homes[bundle].zone for bundles in held.values() for bundle in bundles})
-    return Survival(least - 1, tuple(
-        zone for zone in zones
-        if all(any(homes[bundle].zone != zone for bundle in bundles) for bundles in held.values())))
+def survival(held: Mapping[State, Sequence[str]], homes: Mapping[str, BundleHome]) -> Survival:
+    """What the holders of states, such as those of a ring's ranges, survive: exactly, for the loss of all machines of
+    one state loses that.
+
+    A machine whose zone is empty is a zone of its own, which is not named.
+    """
+    least = min(len({homes[holder].machine for holder in holders}) for holders in held.values())
+    zone_of = {holder: home.zone for holder, home in homes.items()}
+    zones = sorted({zone_of[holder] for holders in held.values() for holder in holders} - {""})
+    return Survival(least - 1, tuple(zone for zone in zones if not lost_with(held, zone_of, zone)))
+
+
+def lost_with(held: Mapping[State, Sequence[str]], places: Mapping[str, str], lost: str) -> tuple[State, ...]:
+    """The states all of whose holders are at a place that is lost: a machine, or a zone."""
+    return tuple(state for state, holders in held.items() if all(places[holder] == lost for holder in holders))

@@ -130,7 +130,7 @@ def copied_places(
     kept_from : int
         The oldest batch that was left when something was freed last; 0 before that.
     """
-    counting = _counting(copies, set(living) - {own.holder}, kept_from).values()
+    counting = counting_copies(copies, set(living) - {own.holder}, kept_from=kept_from).values()
     all_ = [own, *counting]
     shared = set(own.places).intersection(*(each.places for each in counting)) if counting else set()
     return CopiedPlaces(
@@ -147,12 +147,16 @@ def copy_to_go_on_with(copies: Collection[BatchCopy], living: Collection[str], *
     living, kept_from
         As of `copied_places`.
     """
-    counting = _counting(copies, living, kept_from).values()
-    return min(counting, key=lambda each: (-each.batch, each.holder), default=None)
+    return next(iter(counting_copies(copies, living, kept_from=kept_from).values()), None)
 
 
-def _counting(copies: Collection[BatchCopy], living: Collection[str], kept_from: int) -> Mapping[str, BatchCopy]:
-    """By living holder: its newest whole copy, unless what comes next for that is freed: it was away meanwhile."""
+def counting_copies(
+    copies: Collection[BatchCopy], living: Collection[str], *, kept_from: int
+) -> Mapping[str, BatchCopy]:
+    """By living holder, the newest first: its newest whole copy, unless what comes next for that is freed: it was away
+    meanwhile."""
     whole = sorted((each for each in copies if each.is_whole and each.holder in living), key=lambda each: each.batch)
     newest = {each.holder: each for each in whole}
-    return {holder: each for holder, each in newest.items() if each.batch >= kept_from}
+    return {
+        each.holder: each for each in sorted(newest.values(), key=lambda each: (-each.batch, each.holder))
+        if each.batch >= kept_from}

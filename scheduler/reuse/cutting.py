@@ -71,7 +71,7 @@ def scheduled_anew(
         hands_over = _hands_over(estate, fragment, task_types=task_types)
         if fragment.divided_by_key or (fragment.tasks == (task_id,) and wanted_head.by_key):
             changes.append(keys_divided_anew(
-                wanted_head.name, fragment, wanted_head.parts, ids=ids, left=left,
+                fragment, wanted_head.parts, ids=ids, left=left,
                 works_on=task_types[estate.tasks[task_id].type].by_marks is None))
         elif fragment.tasks == (task_id,) and not (hands_over and _only_moves(fragment, wanted_head)):
             changes.append(

@@ -73,7 +73,7 @@ def divided_back(
         parts = [WantedBundle(old.slot, old.threads, old.weight, old.key_ranges) for old in was]
         parts = parts or [WantedBundle(fused[fragment.tasks[0]].slot, 1, 1.0)]
         changes.append(
-            keys_divided_anew(fragment.tasks[0], fragment, parts, ids=ids, works_on=has_given(was, fragment))
+            keys_divided_anew(fragment, parts, ids=ids, works_on=has_given(was, fragment))
             if fragment.divided_by_key
             else divided_anew(fragment.tasks[0], fragment, parts, ids=ids, was=was))
     return together(changes)
@@ -150,7 +150,7 @@ def divided_anew(
 
 
 def keys_divided_anew(
-    task: str, fragment: Fragment, parts: Sequence[WantedBundle], *, ids: Iterator[str], left: Collection[str] = (),
+    fragment: Fragment, parts: Sequence[WantedBundle], *, ids: Iterator[str], left: Collection[str] = (),
     works_on: bool = True,
 ) -> FragmentChange:
     """A fragment with state whose keys these parts have in place of its bundles.

@@ -109,7 +109,7 @@ class KeyedFlow:
             self._held = replace(before, bundles=(*heirs, *(replace(bundle, weight=0.0) for bundle in own)))
         else:
             parts = _parts(2 if way == FEWER else 3)
-            change = keys_divided_anew("held", before, parts, ids=ids, left=self._left)
+            change = keys_divided_anew(before, parts, ids=ids, left=self._left)
             self._held = change.after[before.id]
         self._publish()
         self._until_over()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.elasticity.copies import BundleHome, Survival, holders, survival
+from scheduler.elasticity.copies import BundleHome, Survival, holders, lost_with, survival
 from scheduler.model.ring import KEY_GROUPS
 from tests.benches import ring_takeover
 from tests.benches.elastic_ring import ElasticRing
@@ -53,6 +53,28 @@ def test_what_is_said_to_survive_does_and_nothing_more(ring: ElasticRing, homes,
     assert any(is_lost(set(dead)) for dead in combinations(machines, survives.machines + 1))
     zones = {homes[bundle].zone for bundle in ring.served}
     assert {zone for zone in zones if not is_lost({zone}, "zone")} == set(survives.zones)
+
+
+@given(
+    st.dictionaries(st.integers(0, 9), st.lists(st.sampled_from(NAMES), min_size=1, max_size=4), min_size=1),
+    st.fixed_dictionaries({name: st.integers(0, 4) for name in NAMES}),
+    st.fixed_dictionaries({machine: st.sampled_from(["", "a", "b"]) for machine in range(5)}))
+def test_whoever_holds_what_each_choice_of_losses_is_judged_rightly(held, machines, zones) -> None:
+    homes = {name: BundleHome(f"m{machine}", zones[machine]) for name, machine in machines.items()}
+    survives = survival(held, homes)
+
+    def lost(dead: set[int]) -> set[int]:
+        return {state for state, names in held.items() if {machines[name] for name in names} <= dead}
+
+    choices = [set(dead) for count in range(6) for dead in combinations(range(5), count)]
+    assert survives.machines + 1 == min(len(dead) for dead in choices if lost(dead))
+    for zone in "ab":
+        dead = {machine for machine, named in zones.items() if named == zone}
+        is_holding = any(machines[name] in dead for names in held.values() for name in names)
+        assert (zone in survives.zones) == (is_holding and not lost(dead))
+    assert "" not in survives.zones, "machines without a zone do not fail together"
+    places = {name: home.machine for name, home in homes.items()}
+    assert all(set(lost_with(held, places, f"m{machine}")) == lost({machine}) for machine in range(5))
 
 
 @given(rings, homes_of, st.sets(st.sampled_from(NAMES), max_size=6))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
+from html import unescape
 from io import StringIO
+from types import MappingProxyType
 
 import pytest
 from django.core.management import call_command
@@ -25,6 +28,7 @@ from dashboard.plans.selectors import plan_of
 from dashboard.schedules.comparison import changes
 from dashboard.teams.permissions import viewer_of
 from scheduler.contracts.reports import NodeReport, QueryReport, Reports, SlotReport
+from scheduler.elasticity.copied_queries import CHANGING_HANDS
 from scheduler.enactment import parts_of
 from scheduler.model.fragment import Fragment, node_of
 from scheduler.model.key_loads import STRETCHES, FrequentKey, KeyLoads
@@ -59,16 +63,23 @@ def record(keyed: World, monkeypatch: pytest.MonkeyPatch) -> DataflowRecord:  # 
     return record
 
 
-def reported(monkeypatch: pytest.MonkeyPatch, fragment: Fragment, *, full: str = "", cpu: float = 0.95) -> None:
-    """Every bundle of a fragment runs, with 40 kB of state each; its writer waits for one of them."""
+def reported(
+    monkeypatch: pytest.MonkeyPatch, fragment: Fragment, *, full: str = "", cpu: float = 0.95,
+    copies: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
+    silent: str = "",
+) -> None:
+    """Every bundle of a fragment runs, with 40 kB of state each, and tells of its copies; its writer waits for one of
+    them; of one node nothing is heard."""
     nodes: dict[str, dict[str, SlotReport]] = {}
     for bundle in fragment.bundles:
         node, _, index = bundle.slot.partition("/")
         nodes.setdefault(node, {})[index] = SlotReport(state="running", fragments={
-            bundle.id: QueryReport(state="running", cpu=cpu, state_kb=40)})
+            bundle.id: QueryReport(state="running", cpu=cpu, state_kb=40, **copies.get(bundle.id, {}))})
     nodes.setdefault("n1", {})["99"] = SlotReport(state="running", fragments={
         "writer": QueryReport(state="running", throttled_by=f"any.0@{full}" if full else None)})
-    reports = Reports({name: NodeReport(node=name, version=10**6, slots=slots) for name, slots in nodes.items()})
+    reports = Reports({
+        name: NodeReport(node=name, version=10**6, at_ms=10_000, slots=slots)
+        for name, slots in nodes.items() if name != silent})
     monkeypatch.setattr(jobs, "read_live", lambda *_: jobs.LiveReading(reports=reports))
 
 
@@ -94,6 +105,7 @@ def test_page_api_and_command_show_one_document(
         node: 40 * sum(node_of(bundle.slot) == node for bundle in fragment.bundles) for node in ("n1", "n2")}
     assert answer["survives"] == "does not survive the loss of a machine: no copies of state are asked for"
     assert answer["keys"][0]["values"] == ["m1", "flow"]
+    assert all(row["lost_part"] == row["part"] for row in answer["losses"]), "nobody has copies"
 
     page = client.get(reverse("task_ring", args=[ring.task]))
     assert_sound(page, "ring")
@@ -102,6 +114,63 @@ def test_page_api_and_command_show_one_document(
     assert "m1, flow" in page.content.decode() and "80%" in page.content.decode()
     for path in (reverse("running_task", args=[ring.task]), reverse("dataflow_task", args=[record.pk, "mean"])):
         assert reverse("task_ring", args=[ring.task]) in client.get(path).content.decode()
+
+
+def test_copies_are_shown_by_range_with_what_they_survive(
+    record: DataflowRecord, keyed: World, monkeypatch: pytest.MonkeyPatch, client: Client  # noqa: F811
+) -> None:
+    fragment = mean(record)
+    other = {"n1": "n2", "n2": "n1"}
+    homes = {bundle.id: node_of(bundle.slot) for bundle in fragment.bundles}
+    whole = {"survives": 1, "copies": 1, "copied_at_ms": 7_000}
+    copies = dict.fromkeys(homes, whole)
+    holders = {name: (other[node],) for name, node in homes.items()}
+    zones = {"n1": "a", "n2": "b"}
+    monkeypatch.setattr(node_calls, "all_copy_holders", lambda queries, living: {
+        name: holders[name] for name in queries if name in holders})
+    monkeypatch.setattr(node_calls, "zones", lambda: zones)
+    client.force_login(keyed.carla)
+    task = fragment.tasks[0]
+
+    def shown(silent: str = "") -> dict:
+        reported(monkeypatch, fragment, copies=copies, silent=silent)
+        ring = ring_of(viewer_of(keyed.carla), task)
+        page, out = client.get(reverse("task_ring", args=[task])), StringIO()
+        call_command("ring", "means", "mean", "--as", keyed.carla.username, stdout=out)
+        assert_sound(page, "ring")
+        text = unescape(page.text)
+        assert f"{ring.survives}. {ring.one_more}" in text and f"{ring.survives}. {ring.one_more}" in out.getvalue()
+        return {"page": text, "terminal": out.getvalue(), **client.get(f"/api/estate/tasks/{task}/ring").json()}
+
+    answer = shown()
+    assert answer["survives"] == "survives the loss of any one machine, or zone a, or zone b"
+    for row in answer["ranges"]:
+        node = other[row["node"]]
+        assert (row["holders"], row["copy_age_ms"]) == ([{"node": node, "zone": zones[node]}], 3_000)
+    assert not any(row["lost"] for row in answer["losses"])
+    assert "the newest is 3.0 s old" in answer["page"] and "its loss takes nothing" in answer["terminal"]
+    kb = 40 * len(homes) / 10  # all of the state each ten seconds
+    assert answer["one_more"].startswith(f"One more copy of it sends {kb:,.0f} kB a second at most")
+
+    zones["n1"] = "b"  # the same rack
+    assert shown()["survives"] == "survives the loss of any one machine"
+    zones.clear()
+    assert shown()["survives"] == "survives the loss of any one machine"
+
+    lacking = next(name for name, node in homes.items() if node == "n1")
+    copies[lacking] = {"survives": 0, "copies": 1, "not_copied": CHANGING_HANDS}  # its copy does not count now
+    answer = shown()
+    assert answer["survives"] == f"does not survive the loss of a machine: {CHANGING_HANDS}"
+    [without] = [row for row in answer["ranges"] if not row["holders"]]
+    assert without["bundle"] == lacking and CHANGING_HANDS in answer["page"]
+    assert {row["node"]: row["lost"] for row in answer["losses"]} == {"n1": [without["first"]], "n2": []}
+    assert f"its loss takes the state of {without['part']:.1%} of the keys" in answer["terminal"]
+
+    copies[lacking] = whole
+    answer = shown(silent="n1")  # what runs there is on the node of its copies alone, if n1 does not come back
+    assert answer["survives"] == "does not survive the loss of a machine"
+    assert {row["node"]: row["lost"] for row in answer["losses"]} == {
+        "n1": [], "n2": [row["first"] for row in answer["ranges"] if row["node"] == "n1"]}
 
 
 def test_keys_are_named_to_their_own_teams_only(

@@ -282,7 +282,7 @@ def test_only_ranges_that_change_hands_do(data):
                  for (place, part), slot in zip(shares.items(), slots, strict=True)]
         left = {bundle.id for bundle in fragment.bundles if bundle.leaving} if data.draw(st.booleans()) else set()
         change = keys_divided_anew(
-            "t", fragment, parts, ids=ids, left=left, works_on=(works_on := data.draw(st.booleans())))
+            fragment, parts, ids=ids, left=left, works_on=(works_on := data.draw(st.booleans())))
         after = change.after[fragment.id]
         live = [bundle for bundle in after.bundles if not bundle.leaving]
         assert {(own.slot, own.key_groups) for own in live} == {(own.slot, own.key_groups) for own in parts}

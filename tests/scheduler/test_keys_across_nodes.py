@@ -18,9 +18,9 @@ def test_one_that_keeps_its_part_and_goes_to_another_node_has_its_keys_taken_the
     ids = (f"f2-{number}" for number in itertools.count())
     apart = Fragment("f1-1", ("t",), "n1/0", 1, bundles=tuple(keyed_bundles(
         [WantedBundle("n1/0", 1, 0.5), WantedBundle("n2/0", 1, 0.5)], ids, inherits=())))
-    same = keys_divided_anew("t", apart, [WantedBundle("n2/0", 1, 0.5), WantedBundle("n1/1", 1, 0.5)], ids=ids)
+    same = keys_divided_anew(apart, [WantedBundle("n2/0", 1, 0.5), WantedBundle("n1/1", 1, 0.5)], ids=ids)
     assert [step.kind for step in same.steps] == ["hand_over_bundle"], "one goes to another slot of its node, whole"
-    other = keys_divided_anew("t", apart, [WantedBundle("n2/0", 1, 0.5), WantedBundle("n2/1", 1, 0.5)], ids=ids)
+    other = keys_divided_anew(apart, [WantedBundle("n2/0", 1, 0.5), WantedBundle("n2/1", 1, 0.5)], ids=ids)
     assert [step.kind for step in other.steps] == ["take_keys", "route", "leave_bundle"]
     assert apart.bundles[1] in other.after["f1-1"].bundles, "the other one is not touched"
 

@@ -10,7 +10,7 @@ from typing import Any
 import redis
 
 from scheduler.contracts.copy_reports import CopyReport, copies_told
-from scheduler.elasticity.query_copies import BatchCopy, copy_to_go_on_with
+from scheduler.elasticity.query_copies import BatchCopy, counting_copies
 from workers.engine.channels import keys
 from workers.engine.channels.batch_ranges import kept_from
 from workers.engine.channels.channel_info import texts
@@ -57,13 +57,20 @@ def read_copies(broker: redis.Redis, queries: Iterable[str]) -> dict[str, dict[s
 
 def holders_of(broker: redis.Redis, queries: Iterable[str], *, living: Collection[str]) -> dict[str, str]:
     """The node from whose copy each query would go on; nothing of one without a copy that counts."""
+    return {name: holders[0] for name, holders in all_holders_of(broker, queries, living=living).items()}
+
+
+def all_holders_of(
+    broker: redis.Redis, queries: Iterable[str], *, living: Collection[str]
+) -> dict[str, tuple[str, ...]]:
+    """The nodes whose copy of each query counts, the newest copy first; nothing of one without such a copy."""
     holders = {}
     for name, reports in read_copies(broker, queries).items():
         copies = [BatchCopy(holder, report.batch, report.places) for holder, report in reports.items()]
         with suppress(ValueError, redis.ResponseError):  # slots write there
-            copy = copy_to_go_on_with(copies, living, kept_from=kept_from(broker, name))
-            if copy is not None:
-                holders[name] = copy.holder
+            counting = counting_copies(copies, living, kept_from=kept_from(broker, name))
+            if counting:
+                holders[name] = tuple(counting)
     return holders
 
 

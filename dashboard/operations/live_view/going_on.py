@@ -14,10 +14,21 @@ from dashboard.operations.models import NodeRow
 def copy_holders(queries: Iterable[str]) -> dict[str, str]:
     """The node that would go on with each query from a copy of its state; nothing of a query without one, and of none
     while the broker is away."""
-    heard = frozenset(NodeRow.objects.exclude(name__in=silent_nodes()).values_list("name", flat=True))
     with suppress(BrokerAway):
-        return node_calls.copy_holders(queries, living=heard)
+        return node_calls.copy_holders(queries, living=_heard())
     return {}
+
+
+def all_copy_holders(queries: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """All nodes that have a copy of each query's state from which it could go on, the newest copy first; nothing of one
+    without, and of none while the broker is away."""
+    with suppress(BrokerAway):
+        return node_calls.all_copy_holders(queries, living=_heard())
+    return {}
+
+
+def _heard() -> frozenset[str]:
+    return frozenset(NodeRow.objects.exclude(name__in=silent_nodes()).values_list("name", flat=True))
 
 
 def gone_nodes() -> frozenset[str]:

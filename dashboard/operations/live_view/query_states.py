@@ -6,6 +6,7 @@ from scheduler.contracts.reports import FAILING, RUNNING, STALLED, STARTING, STO
 
 RECOVERING, THROTTLED, SILENT_SOURCE = "recovering", "throttled", "silent_source"
 SILENT = "silent"  # its node does not report
+NOT_HEARD = (SILENT, "unknown")
 GAVE_UP = "gave_up"  # it failed alike too often: nobody tries it again unless somebody says so
 NODE_SILENT_MS = 3_000  # without a report; there is one each second
 LONG_BATCH_MS, AS_BEFORE = 10_000, 2

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TypedDict
 
 from dashboard.operations.live_view.document_fields import MovingCount
+from dashboard.operations.live_view.query_states import NOT_HEARD
 from scheduler.contracts.reports import QueryReport
 from scheduler.elasticity.copies import Survival
 
@@ -39,13 +40,17 @@ def survival_of(reports: Iterable[QueryReport], *, copy_s: float) -> DataflowSur
         more_per_s=round(sum(sizes) / copy_s) if sizes else None, more_in_broker=sum(sizes) if sizes else None)
 
 
-def least_in_words(reports: Iterable[QueryReport]) -> str:
-    """What these queries survive, by the one that survives least, behind a subject."""
-    with_copies = [report for report in reports if report.survives is not None]
+def least_in_words(reports: Iterable[QueryReport], survives: Survival | None = None) -> str:
+    """What these queries survive, behind a subject: by the one that survives least, unless more exactly known."""
+    known = list(reports)
+    with_copies = [report for report in known if report.survives is not None]
     least = min(with_copies, key=lambda report: report.survives or 0, default=None)
+    if least is None and known and all(report.state in NOT_HEARD for report in known):
+        return "is not known to survive the loss of a machine: nothing is heard of its queries"
     if least is None:
         return f"{Survival(0, ()).as_predicate()}: no copies of state are asked for"
-    return _with_reason(least, Survival(least.survives or 0, ()).as_predicate())
+    survives = survives or Survival(least.survives or 0, ())
+    return _with_reason(survives.as_predicate(), least.not_copied, is_less=survives.machines > 0)
 
 
 def more_in_words(survival: DataflowSurvival) -> str:
@@ -65,13 +70,12 @@ def survival_in_words(report: QueryReport) -> str | None:
     """How many machines' loss the state of a query survives, or why none; None where no copies are asked for."""
     if report.survives is None:
         return None
-    return _with_reason(report, str(Survival(report.survives, ())))
+    return _with_reason(str(Survival(report.survives, ())), report.not_copied, is_less=report.survives > 0)
 
 
-def _with_reason(report: QueryReport, words: str) -> str:
-    """These words of what a query survives, and why it is no more."""
-    fewer = ", fewer than asked for" if report.survives else ""
-    return f"{words}{fewer}: {report.not_copied}" if report.not_copied else words
+def _with_reason(words: str, reason: str | None, *, is_less: bool) -> str:
+    """These words of what a query survives, and why that is less than asked for, or nothing."""
+    return f"{words}{', fewer than asked for' if is_less else ''}: {reason}" if reason else words
 
 
 def copied(reports: Iterable[QueryReport]) -> int | None:

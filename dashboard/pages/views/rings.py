@@ -26,7 +26,7 @@ def task_ring(request: HttpRequest, task_id: str) -> HttpResponse:
         "leaving": [{"own": old, "place": places[old.bundle], "to": [places.get(heir, heir) for heir in old.to]}
                     for old in ring.leaving],
         "keys": [{"key": key, "place": places.get(key.bundle, key.bundle)} for key in ring.keys],
-        "zoned": any(own.zone for own in ring.ranges)})
+        "zoned": any(each.zone for each in (*ring.ranges, *ring.losses))})
 
 
 def _places(ring: TaskRing) -> dict[str, str]:

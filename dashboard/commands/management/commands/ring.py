@@ -10,7 +10,7 @@ from typing import Any
 
 from dashboard.catalog.models import DataflowRecord
 from dashboard.commands.proposing import DataflowCommand
-from dashboard.operations.key_rings import STAYS, TaskRing, ring_of_task
+from dashboard.operations.key_rings import STAYS, RingRange, TaskRing, ring_of_task
 from dashboard.teams.models import User
 from dashboard.teams.permissions import viewer_of
 
@@ -37,12 +37,20 @@ def _lines(ring: TaskRing) -> Iterator[str]:
         change = "" if own.change == STAYS else f", {own.change} of others"
         hot = ", one key alone is more than it sustains" if own.hot else ""
         yield (f"{own.bundle} on {own.slot}: groups from {own.first}, {own.part:.1%} of the ring{load}{rate}, "
-               f"{own.state_kb or 0} kB, {own.state}{change}{hot}")
+               f"{own.state_kb or 0} kB, {own.state}{change}{hot}; {_copies(own)}")
     for old in ring.leaving:
         yield f"{old.bundle} on {old.slot} leaves ({old.state}): {', '.join(old.to)} go on with its keys"
     for key in ring.keys:
         name = "a key" if key.values is None else f"key {', '.join(key.values)}"
         yield f"{name} in group {key.group} has {key.share:.1%} of the events at least: {key.bundle}"
     for loss in ring.losses:
-        yield f"with {loss.node} goes the state of {loss.part:.1%} of the keys, {loss.state_kb or 0} kB"
-    yield f"The state of its keys {ring.survives}."
+        takes = f"the state of {loss.lost_part:.1%} of the keys" if loss.lost else "nothing"
+        yield f"{loss.node} has {loss.part:.1%} of the keys, {loss.state_kb or 0} kB; its loss takes {takes}"
+    yield " ".join(filter(None, (f"The state of its keys {ring.survives}.", ring.one_more)))
+
+
+def _copies(own: RingRange) -> str:
+    """Who has copies of a range's state, how old the newest is, and why there are no more."""
+    nodes = [f"{holder.node} (zone {holder.zone})" if holder.zone else holder.node for holder in own.holders]
+    age = "" if own.copy_age_ms is None else f", the newest is {own.copy_age_ms / 1000:.1f} s old"
+    return f"copies on {', '.join(nodes) or 'no node'}{age}{f' ({own.not_copied})' if own.not_copied else ''}"
