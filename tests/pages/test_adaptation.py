@@ -146,7 +146,7 @@ def test_a_recommendation_is_carried_out_from_the_command_line(
     turn = RoundRow.objects.get(controller="adaptation")
     prepare_proposal(proposal_id=Proposal.objects.get(round=turn).pk)
     call_command("controller", carry_out=turn.key, username="ana")
-    assert "is executing" in capsys.readouterr().out
+    assert "is in progress" in capsys.readouterr().out
 
 
 def kept(**values: list[float | None]) -> ToldCourse:
