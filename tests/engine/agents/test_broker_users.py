@@ -296,7 +296,8 @@ def test_looks_and_trials_are_let_one_by_one(users, broker):
 def test_what_is_coming_is_let_before_it_is_kept_and_what_is_recorded_after(users, broker):
     store = users._store
     coming = DESIRED_STATES.read({"version": 2, "node": "n1", "generation": 2, "slots": {"0": {"fragments": [
-        {"id": "f2-0", "tasks": [], "inputs": [], "outlets": {}, "active": 1, "trigger_ms": 500}]}}})
+        {"id": "f2-0", "tasks": [{"id": "t", "type": "filter", "config": {}}], "inputs": [], "outlets": {}, "active": 1,
+         "trigger_ms": 500}]}}})
     with as_role(users, SLOTS) as client:
         users.expect(coming)
         client.hset(keys.valve("f2-0"), "x", 1)
