@@ -7,7 +7,7 @@ declare, and what follows from it, is open: there may be columns that nobody kno
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +17,7 @@ from .task_types import TaskType
 
 NUMBER_BITS = 42  # of `_seq`: the event's number in its source; above them is the partition that it came from
 STREAM_TYPES: Mapping[str, str] = {"_seq": "bigint", "_time": "bigint", "_born": "bigint"}
+OBS = "obs"  # the column with the name of what was observed
 NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double"})
 _SPECIAL = frozenset(".`")
 _ADDED = "_weir_"  # how columns begin that slots add: marks, numbers of streams, threads
@@ -71,7 +72,8 @@ class ColumnsInConflict(ColumnError):
 class Columns:
     """The columns of a stream in their order: types by name, None where a type is not known.
 
-    ``complete`` is False where there may be further ones.
+    ``complete`` is False where there may be further ones. ``observations`` are the names that the column ``obs``
+    may hold, None where these are not known.
 
     Raises
     ------
@@ -83,6 +85,7 @@ class Columns:
 
     types: Mapping[str, str | None] = field(default_factory=dict)
     complete: bool = True
+    observations: frozenset[str] | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         for name, kind in self.types.items():
@@ -121,12 +124,13 @@ class Columns:
 
     def plus(self, types: Mapping[str, str | None]) -> Columns:
         """With columns that are added at the end, or take the place of those of their names."""
-        return Columns({**self.types, **types}, self.complete)
+        return Columns({**self.types, **types}, self.complete, None if OBS in types else self.observations)
 
     def without(self, names: Iterable[str]) -> Columns:
         """Without some columns."""
         gone = frozenset(names)
-        return Columns({name: kind for name, kind in self.types.items() if name not in gone}, self.complete)
+        types = {name: kind for name, kind in self.types.items() if name not in gone}
+        return Columns(types, self.complete, None if OBS in gone else self.observations)
 
     def renewed(self, types: Mapping[str, str | None]) -> Columns:
         """With columns at the end, and without those of their names that were there before."""
@@ -176,6 +180,22 @@ class Columns:
                 remedy=f"Let a task before it give {name} as {word}: a parser’s “name:type”, or CAST in a sql task.",
                 parameter=parameter, value=name, column=name, type=kind)
         return kind
+
+    def require_observation(self, name: str, *, named: Container[str], parameter: str) -> None:
+        """Raise `UnknownColumn` where an observation is never given, and one of nearly its name is.
+
+        Parameters
+        ----------
+        named : container of str
+            All that the parameter names: what it names itself is not meant by another name.
+        """
+        given = self.observations
+        if given is None or name in given or (near := nearest(name, given)) is None or near in named:
+            return
+        raise UnknownColumn(
+            f"No event has the observation {name}.",
+            remedy=f"Did you mean {near}? There are {', '.join(sorted(given)[:_MOST_LISTED])}.",
+            parameter=parameter, value=name, column=OBS)
 
 
 def require_short(*kinds: str, parameter: str = "", value: str = "") -> None:
@@ -240,7 +260,9 @@ def interleaved(streams: Sequence[tuple[str, Columns]]) -> Columns:
                 raise ColumnsInConflict(
                     f"The column {name} comes as {before} from {giver[name]} and as {kind} from {source}.",
                     remedy="Give it one type in both, or another name in one of them.", column=name)
-    return Columns(types, all(columns.complete for _, columns in streams))
+    named = [columns.observations for _, columns in streams]
+    observations = None if None in named else frozenset().union(*named)
+    return Columns(types, all(columns.complete for _, columns in streams), observations)
 
 
 def nearest(name: str, candidates: Iterable[str]) -> str | None:

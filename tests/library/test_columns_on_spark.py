@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions
 
-from scheduler.model.columns import ColumnError, Columns, require_told_apart
+from scheduler.model.columns import ColumnError, Columns, interleaved, require_told_apart
 from scheduler.model.dataflow import Task
 from workers.engine.channels import open_streams
 from workers.engine.spark.hosted_folds import HostedFolds, can_be_hosted
@@ -227,6 +227,30 @@ def test_what_a_task_misses_is_told_with_its_place_and_what_there_is(name, ddl, 
         registry.columns_of(registry.task_types()[name], columns_of_ddl(spark, ddl), config)
     assert caught.value.facts["parameter"] == parameter and caught.value.facts["value"] == value
     assert caught.value.remedy
+
+
+OBSERVED = {"schema": "own", "id_field": "id", "fields": ["temperature", "light1"]}
+
+
+@pytest.mark.parametrize("between", [(), (("annotate", {"field": "meta"}),),
+                                     (("range_filter", {"ranges": {"light1": [0, 1]}}),)], ids=repr)
+@pytest.mark.parametrize("ranges,missed", [
+    (["temperatur"], "temperatur"), (["light1", "temperatur"], "temperatur"), (["temperature", "light1"], None),
+    (["light1", "light2"], None), (["dust"], None)], ids=repr)
+def test_a_range_of_an_observation_that_never_comes_is_told_with_the_one_that_is_meant(between, ranges, missed):
+    """But not where the like one is named, too: documents say more than a parser of a few gives."""
+    types = registry.task_types()
+    given = interleaved([("parse", registry.columns_of(types["senml_parse"], Columns.unknown(), OBSERVED))])
+    for name, config in between:
+        given = registry.columns_of(types[name], given, config)
+    config = {"ranges": {name: [0, 1] for name in ranges}}
+    if missed is None:
+        registry.columns_of(types["range_filter"], given, config)
+        return
+    with pytest.raises(ColumnError) as caught:
+        registry.columns_of(types["range_filter"], given, config)
+    assert (caught.value.facts["parameter"], caught.value.facts["value"]) == ("ranges", missed)
+    assert "Did you mean temperature?" in caught.value.remedy
 
 
 def test_unknown_columns_are_refused_nowhere():

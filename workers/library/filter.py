@@ -80,6 +80,8 @@ def range_filter_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
     """The input's: ranges are of observations where it has ``obs`` and ``value``, else of columns."""
     if "obs" in inputs and "value" in inputs:
         inputs.require_number("value")
+        for name in values["ranges"]:
+            inputs.require_observation(name, named=values["ranges"], parameter="ranges")
     elif inputs.complete:
         for name in values["ranges"]:
             inputs.require_number(name, parameter="ranges")

@@ -8,6 +8,7 @@ Text that cannot be read never fails a query: a message that is no SenML gives n
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from scheduler.model.columns import Columns
@@ -116,9 +117,9 @@ def senml_parse_check(config: Mapping[str, Any]) -> None:
 def senml_parse_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
     """An observation's, or a message's with a column for each observation."""
     inputs.require_text(values["field"], parameter="field")
-    if values["layout"] == "long":
-        return Columns.stream(OBSERVATION_TYPES)
     fields = event_schema(values).fields
+    if values["layout"] == "long":
+        return replace(Columns.stream(OBSERVATION_TYPES), observations=frozenset(fields))
     message = {"msg_id": "string", "sensor_id": "string", "meta": "string"}
     return Columns.stream(message | dict.fromkeys(fields, "double"))
 
@@ -232,7 +233,7 @@ def observations_columns(inputs: Columns, values: Mapping[str, Any]) -> Columns:
     """An observation's."""
     for name in values["fields"]:
         require_scalar(inputs, name, parameter="fields")
-    return Columns.stream(OBSERVATION_TYPES)
+    return replace(Columns.stream(OBSERVATION_TYPES), observations=frozenset(values["fields"]))
 
 
 def json_object(columns: Sequence[str]) -> Column:
