@@ -352,6 +352,38 @@ def test_gifts_that_go_ahead_are_no_copies_that_nobody_wants(tmp_path: Path) -> 
     assert side.store.files.names("ahead") == ("f1-1--f3-0",)
 
 
+class Closed(PlayedRedis):
+    """A broker that lets nobody touch what is named after a query that was cleared away."""
+
+    def hmget(self, name: str, *fields: str) -> list[bytes | None]:
+        self._refuse(name)
+        return super().hmget(name, *fields)
+
+    def delete(self, *names: str) -> int:
+        self._refuse(*names)
+        return super().delete(*names)
+
+    @staticmethod
+    def _refuse(*names: str) -> None:
+        if any("f9-9" in name for name in names):
+            raise redis.exceptions.NoPermissionError("No permissions to access a key")
+
+
+def test_what_is_left_of_a_removed_query_keeps_no_node_from_holding_copies(tmp_path: Path) -> None:
+    broker = Closed()
+    owner, holder = Side(broker, tmp_path / "n1", "n1"), Side(broker, tmp_path / "n2", "n2")
+    owner.node_store.write_copy_wishes(CopyWishes({BEFORE.id: ("n2",)}, {}, ("n1", "n2")))
+    holder.node_store.write_copy_wishes(CopyWishes({}, {BEFORE.id: "n1"}, ("n1", "n2")))
+    holder.store.record(replace(BEFORE, id="f9-9"))
+    holder.store.files.write("f9-9--n1", "ahead", b"x")
+    owner.has_done(0, '{"f1-0.0":"2-0"}')
+    make_copies(owner.store, ("f1-1--n2",), Savepoint(offsets={"f1-0.0": Offset("2-0")}, repeats=1))
+    owner.turn(BEFORE)
+    holder.turn()
+    assert broker.hget(keys.copies(BEFORE.id), "n2")
+    assert not holder.store.files.names("ahead")
+
+
 def test_one_whose_places_at_the_broker_are_none_keeps_no_other_from_copies(tmp_path: Path) -> None:
     broker = PlayedRedis()
     side, other = Side(broker, tmp_path, "n1"), replace(BEFORE, id="f1-0")

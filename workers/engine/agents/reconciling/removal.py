@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from scheduler.contracts.desired import WantedFragment
 from workers.engine.channels import keys
 
-from .broker_instructions import DeleteChannel, Expire, ForgetFragment, PassPart, Unregister
+from .broker_instructions import DeleteChannel, Expire, ForgetFragment, ForgetRanges, PassPart, Unregister
 from .delays import FAILED_ACTION_MS, OUTPUTS_KEPT_S, PARTS_KEPT_S
 from .handover_stages import line
 from .inputs import channels_of
@@ -54,7 +54,7 @@ def _remove(snapshot: Snapshot) -> Instructions:
         steps += _channels_left(snapshot, fragment, taken_over)
         steps += _parts_left(snapshot, fragment, taken_over)
     # The savepoint at last: what is still to be removed has it.
-    return (*steps, ForgetFragment(), MarkRemoved(), DropSavepoint())
+    return (*steps, ForgetRanges(), ForgetFragment(), MarkRemoved(), DropSavepoint())
 
 
 def removed_fragment(snapshot: Snapshot) -> WantedFragment | None:

@@ -248,10 +248,12 @@ class QueryCopies:
             is_mine = fragment_id in own or (self._slot == FIRST_SLOT and fragment_id not in desired.wanted)
             if not is_copy or name in gifts or not is_mine or node in wishes.own.get(fragment_id, ()):
                 continue
-            if fragment_id not in own and (known := self._store.known(fragment_id)) is not None:
-                forget_ranges(self._broker, self._channels, fragment_id, [item.channel for item in known.inputs])
-            self._sender.drop(name)
             self._made.pop(name, None)
+            with suppress(redis.exceptions.NoPermissionError):  # of one that was cleared away, by which it went, too
+                if fragment_id not in own and (known := self._store.known(fragment_id)) is not None:
+                    forget_ranges(self._broker, self._channels, fragment_id, [item.channel for item in known.inputs])
+            with suppress(redis.exceptions.NoPermissionError):  # what is in the broker expires
+                self._sender.drop(name)
 
     # -- the node that holds it ----------------------------------------------------------------------------------------
 

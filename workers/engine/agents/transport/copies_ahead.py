@@ -88,11 +88,11 @@ class CopySender:
         return copy if goes_as_difference(copied=copied, stored=stored, is_refused=is_refused) else None
 
     def drop(self, heir: str) -> None:
-        """An heir has begun, or nobody wants it any more: what is here of it goes."""
-        self._broker.delete(keys.ahead(heir))
+        """An heir has begun, or nobody wants it any more: what is here of it goes, and then what is in the broker."""
         self._store.files.drop(heir, NEWER, AHEAD)
         self._how_far.pop(heir, None)
         self._lengths.pop(heir, None)
+        self._broker.delete(keys.ahead(heir))
 
     def _send(self, heir: str) -> tuple[Sent, object]:
         """Send what is next: what has gone ahead then, and how far what is on its way is."""
