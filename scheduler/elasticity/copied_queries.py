@@ -28,7 +28,7 @@ def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
         return "it is paused"
     if fragment.real_time:
         return "its batches stay open"
-    # Such a query's copies are right in played worlds, and were not in one of four runs on Spark (0256).
+    # Such a query's copies are right in played worlds, and were not in one of three runs on Spark (0256).
     if fragment.leaving or fragment.key_ranges or fragment.writers:
         return "its keys are divided"
     if fragment.routes or any("@" in item.channel for item in fragment.inputs):
