@@ -139,17 +139,6 @@ def copied_places(
         frozenset(channel for each in all_ for channel in each.places))
 
 
-def copy_to_go_on_with(copies: Collection[BatchCopy], living: Collection[str], *, kept_from: int) -> BatchCopy | None:
-    """The newest copy that counts; of several, that of the first holder by name. None where the state is lost.
-
-    Parameters
-    ----------
-    living, kept_from
-        As of `copied_places`.
-    """
-    return next(iter(counting_copies(copies, living, kept_from=kept_from).values()), None)
-
-
 def counting_copies(
     copies: Collection[BatchCopy], living: Collection[str], *, kept_from: int
 ) -> Mapping[str, BatchCopy]:

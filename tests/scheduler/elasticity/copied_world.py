@@ -7,7 +7,7 @@ over by the scripts that run on Spark.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from random import Random
 
@@ -23,7 +23,7 @@ from scheduler.elasticity.query_copies import (
     HoldingNode,
     choose_holders,
     copied_places,
-    copy_to_go_on_with,
+    counting_copies,
 )
 from workers.engine.channels import keys, scripts
 from workers.engine.channels.batch_ranges import begin_ranges, entries_of, free_to, kept_from, place_of, take_ranges
@@ -35,6 +35,11 @@ Event = tuple[str, int]
 NODES = {"n1": "a", "n2": "b", "n3": "a", "n4": "b", "n5": "c"}  # zones by name
 EVENTS: tuple[Event, ...] = tuple(("abc"[n % 7 % 3], n) for n in range(40))
 _BEGINNING: Entry = (0, 0)
+
+
+def copy_to_go_on_with(copies: Collection[BatchCopy], living: Collection[str], *, kept_from: int) -> BatchCopy | None:
+    """The newest copy that counts; None where the state is lost."""
+    return next(iter(counting_copies(copies, living, kept_from=kept_from).values()), None)
 
 
 class Wrong(Exception):

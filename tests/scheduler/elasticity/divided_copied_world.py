@@ -14,7 +14,7 @@ from scheduler.contracts.copy_reports import COPY_REPORTS, copies_told
 from scheduler.contracts.desired import Input, WantedFragment
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
-from scheduler.elasticity.query_copies import BatchCopy, CopiedPlaces, copied_places, copy_to_go_on_with
+from scheduler.elasticity.query_copies import BatchCopy, CopiedPlaces, copied_places
 from scheduler.model.ring import KEY_GROUPS, Ring, key_group
 from workers.engine.agents.reconciling.state_copies import report_of
 from workers.engine.agents.transport.copy_takeover import HELD, RECEIVED, go_on_from_copy
@@ -23,7 +23,7 @@ from workers.engine.channels.batch_ranges import begin_ranges, free_to, keep_inp
 from workers.engine.channels.channel_info import texts
 from workers.engine.channels.control import forget_before, routes_of, without_boundary
 
-from .copied_world import Fenced, Wrong
+from .copied_world import Fenced, Wrong, copy_to_go_on_with
 from .divided_batches import EVENTS, NODES, TASK, Change, Disk, DividedTask, Faults, Run
 
 

@@ -16,10 +16,9 @@ from scheduler.elasticity.query_copies import (
     HoldingNode,
     choose_holders,
     copied_places,
-    copy_to_go_on_with,
 )
 
-from .copied_world import EVENTS, NODES, CopiedWorld, Event, Faults, Wrong
+from .copied_world import EVENTS, NODES, CopiedWorld, Event, Faults, Wrong, copy_to_go_on_with
 
 names = st.sampled_from([f"n{number}" for number in range(9)])
 estates = st.dictionaries(names, st.builds(HoldingNode, st.sampled_from("abc"), st.integers(0, 60)), min_size=1)

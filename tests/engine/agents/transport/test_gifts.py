@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -28,7 +27,8 @@ from workers.library.pieces import States
 from workers.library.state_store import VERSIONS, StoreLocation
 
 from ...channels.played_redis import PlayedRedis
-from .test_rows_ahead import Died, forget_connections
+from .mortal import Died, Mortal
+from .test_rows_ahead import forget_connections
 
 GIVERS = ("f1-0", "f1-1")
 RANGES = {"f1-0": ((0, KEY_GROUPS // 4),), "f1-1": ((KEY_GROUPS // 2, KEY_GROUPS // 4),)}
@@ -41,8 +41,10 @@ NAMES = [f"key{number}" for number in range(300)]
 LIMITS = CopyLimits(least_bytes=1, small_bytes=0, most_rounds=4, shrinks_to=9.0)
 
 
-class Node:
+class Node(Mortal):
     """Two bundles on one node, which give some of their keys to one of another, and work on or end."""
+
+    RISK = 0.01
 
     def __init__(self, folder: Path, chance: random.Random, patch: pytest.MonkeyPatch) -> None:
         self.chance, self.deadly, self.now_ms, self.seen = chance, True, 0, Counter()
@@ -65,18 +67,6 @@ class Node:
     def _note(self, what: str, **facts: object) -> None:
         if what == "keys sent":
             self.seen["whole" if facts["is_whole"] else "rows"] += 1
-
-    def _deadly(self, change: Callable[..., None]) -> Callable[..., None]:
-        def changed(*arguments: object, **facts: object) -> None:
-            self.may_die()
-            change(*arguments, **facts)
-            self.may_die()
-
-        return changed
-
-    def may_die(self) -> None:
-        if self.deadly and self.chance.random() < 0.01:
-            raise Died
 
     def start(self) -> None:
         """Both slots start anew."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -23,6 +23,7 @@ from workers.library.state_store import Pointer
 
 from ...channels.played_redis import PlayedRedis
 from .ahead_rig import COMES, KEYS, LEAVES, ROUNDS, StoreWay
+from .mortal import Died, Mortal
 
 WORKED = {f"key{number}": [-1 if number == 7 else number] for number in range(KEYS)}
 
@@ -116,11 +117,7 @@ def test_a_copy_with_what_was_taken_back_is_made_anew(tmp_path: Path):
     assert way.states() == WORKED and way.manifest["rows"]
 
 
-class Died(BaseException):
-    """A slot was killed here: nothing catches it."""
-
-
-class Killed(StoreWay):
+class Killed(Mortal, StoreWay):
     """Slots are killed before any change on the broker or on a disk, or files get lost; batches go on meanwhile."""
 
     HELD = 300  # keys
@@ -134,18 +131,6 @@ class Killed(StoreWay):
                             (FilesBeside, "drop"), (store_copies, "put_changes"), (store_copies, "put_copy")):
             patch.setattr(owner, name, self._deadly(getattr(owner, name)))
         self.start()
-
-    def _deadly(self, change: Callable[..., None]) -> Callable[..., None]:
-        def changed(*arguments: object, **facts: object) -> None:
-            self.may_die()
-            change(*arguments, **facts)
-            self.may_die()
-
-        return changed
-
-    def may_die(self) -> None:
-        if self.deadly and self.chance.random() < 0.02:
-            raise Died
 
     def step(self) -> None:
         """What one of the slots does next; it may be its last, and then it starts anew."""
