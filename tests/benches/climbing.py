@@ -8,12 +8,9 @@ slot's part of the machine's memory, likewise above base: as trials define it (`
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from math import inf
@@ -52,7 +49,6 @@ SETTLES = 0.35  # of a stair, before it counts: a new rate takes as long as late
 STARTED = 0.6  # of the first stair, after which the source is taken to be in time
 STARTING_S = 60.0
 VIOLIN = 60  # quantiles of latency that are kept of a stair
-_USED = re.compile(r"(?:def new generation|tenured generation)\s+total \d+K, used (\d+)K")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +85,7 @@ class Slots:
     """The slots of the node under measurement, by name: their processes' CPU and memory."""
 
     def __init__(self, running: RunningEstate) -> None:
+        self._running = running
         report = observed.read_reports(running.client)[NODE].slots
         self.pids = {f"{NODE}/{name}": slot.pid for name, slot in report.items()}
         self.cores = {f"{NODE}/{name}": core_for(int(name)) for name in report}
@@ -105,10 +102,14 @@ class Slots:
         return {name: tree.compilers_s for name, tree in self._trees.items()}
 
     def memory_mb(self) -> dict[str, float]:
-        """Live heap and Python workers of each slot, in MiB; the heap is collected for it."""
-        with ThreadPoolExecutor(len(self.pids)) as pool:
-            heaps = dict(zip(self.pids, pool.map(_heap_mb, self.pids.values()), strict=True))
-        return {name: heaps[name] + tree.python_mb() for name, tree in self._trees.items()}
+        """Live heap and Python workers of each slot, in MiB; the heap as slots weigh it, 20 s after what they run."""
+        def heaps() -> dict[str, float]:
+            slots = observed.read_reports(self._running.client)[NODE].slots
+            return {f"{NODE}/{name}": slot.heap_mb for name, slot in slots.items() if slot.heap_mb is not None}
+
+        self._running.wait(lambda: self.pids.keys() <= heaps().keys(), what="each heap is weighed", within_s=60)
+        weighed = heaps()
+        return {name: weighed[name] + tree.python_mb() for name, tree in self._trees.items()}
 
     def end_python_workers(self) -> None:
         """End the Python workers that the queries before have left, but not those that fork them."""
@@ -290,14 +291,6 @@ def clear(folder: Path) -> None:
         shutil.rmtree(folder / name, ignore_errors=True)
         if name != "recordings":
             (folder / name).mkdir(exist_ok=True)
-
-
-def _heap_mb(slot_pid: int) -> float:
-    """What is live on the heap of a slot's driver: used after a full collection, which this makes."""
-    java = next(child_pid for child_pid in descendants(slot_pid) if _name(child_pid) == "java")
-    for command in ("GC.run", "GC.heap_info"):
-        answered = subprocess.run(["jcmd", str(java), command], capture_output=True, text=True, timeout=30, check=True)
-    return sum(int(used) for used in _USED.findall(answered.stdout)) / 1024
 
 
 def _busy_s() -> float:
