@@ -287,10 +287,12 @@ def mean_s(before: Mapping[int, int], after: Mapping[int, int]) -> float | None:
 
 def clear(folder: Path) -> None:
     """Remove what runs have written, so that the disk does not fill up."""
-    for name in ("outputs", "recordings", "checkpoints"):
-        shutil.rmtree(folder / name, ignore_errors=True)
-        if name != "recordings":
-            (folder / name).mkdir(exist_ok=True)
+    for name in ("outputs", "recordings", "checkpoints"):  # the folders stay: they are the slots' own
+        for entry in (folder / name).glob("*"):
+            if entry.is_dir():
+                shutil.rmtree(entry, ignore_errors=True)
+            else:
+                entry.unlink(missing_ok=True)
 
 
 def _busy_s() -> float:
