@@ -61,15 +61,8 @@ def near_miss_row(miss: NearMiss) -> dict[str, Any]:
         "money_per_hour_saved": miss.money_per_hour_saved,
         "why_beside": miss.why_beside,
         "differences": [
-            {
-                "task": difference.task,
-                "parameter": difference.parameter,
-                "submitted": difference.submitted,
-                "running": difference.running,
-                "text": difference.text,
-            }
-            for difference in miss.differences
-        ],
+            {name: getattr(difference, name) for name in ("task", "parameter", "submitted", "running", "text")}
+            for difference in miss.differences],
     }
 
 

@@ -6,7 +6,9 @@ from datetime import datetime
 
 from pydantic import Field
 
-from .common import Answer
+from scheduler.controllers.loop_values import PromiseBound
+
+from .common import Answer, answer_of
 
 
 class TeamPolicy(Answer):
@@ -35,13 +37,7 @@ class ControllerRow(Answer):
     teams: list[TeamPolicy]
 
 
-class BoundRow(Answer):
-    """A figure that is promised."""
-
-    measure: str
-    unit: str
-    before: float
-    at_most: float
+BoundRow = answer_of(PromiseBound, name="BoundRow", about="A figure that is promised.", without=("hard",))
 
 
 class RoundAnswer(Answer):

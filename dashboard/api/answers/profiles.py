@@ -6,6 +6,7 @@ from typing import Any
 
 from scheduler.model.refinement import Refined
 from scheduler.performance import sweep
+from scheduler.performance.drift import Observation
 
 from .common import Answer, answer_of
 from .schedules import Point
@@ -46,18 +47,8 @@ class ProfileDetail(ProfileAnswer):
     busy: Busy | None
 
 
-class ObservationAnswer(Answer):
-    """What running bundles were seen to do."""
-
-    at: str
-    threads: int
-    rate_per_s: float
-    cpu: float | None
-    memory: float | None
-    stable: bool
-    shared: bool
-
-
+ObservationAnswer = answer_of(
+    Observation, name="ObservationAnswer", about="What a running bundle was seen to do.", at=str)
 FeedTask = answer_of(Refined, name="FeedTask")
 
 
