@@ -51,8 +51,8 @@ Suggestion = answer_of(move_previews.Suggestion)
 
 
 class DeploymentAnswer(Answer):
-    """Slots with their queries, the traffic between slots (``traffic``) and between queries (``pairs``), and a move
-    that is worth it."""
+    """Slots with their queries, the traffic between slots (``traffic``) and between queries (``pairs``, most bytes
+    first), the part of the bytes that passes between nodes, and a move that is worth it."""
 
     available: bool
     slots: list[DeployedSlot]

@@ -105,7 +105,8 @@ class TrialUnderWay(Answer):
 
 
 class SweepProgress(Answer):
-    """How far a sweep is; peaks by number of threads."""
+    """How far a sweep is: ``trials`` counts those with figures that count, ``under_way`` is the one that is measured
+    now; peaks by number of threads."""
 
     id: str
     status: str
