@@ -1,4 +1,4 @@
-"""Answers about the library, the estate, bills, teams and the audit trail."""
+"""Answers about the library, the estate, logs, savepoints, bills, teams and the audit trail."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import Any
 
 from pydantic import Field
 
+from dashboard.approvals import savepoints_told
 from dashboard.catalog import selectors as catalog
 from dashboard.jobs import ModelVersion
-from dashboard.operations.live_view import live_documents
+from dashboard.operations.live_view import live_documents, log_reading
 from scheduler.model import task_types
 
 from .common import Answer, HistoryAnswer, answer_of
@@ -23,6 +24,9 @@ Sample = answer_of(catalog.SampleDocument)
 
 answer_of(live_documents.SpareDriver, name="Spare")
 Estate = answer_of(live_documents.LiveEstate, name="Estate")
+ReadLog = answer_of(log_reading.ReadLog)
+NamedSavepoint = answer_of(savepoints_told.NamedSavepoint)
+SavepointsOfDataflow = answer_of(savepoints_told.SavepointsOfDataflow)
 
 
 class EstateHistory(HistoryAnswer):
