@@ -107,7 +107,7 @@ class ReadTrackingView:
 
     def divided_on(self, slots: Collection[str]) -> Sequence[Fragment]:
         """The fragments that work and that a schedule has put on any of these slots."""
-        return self._note(DIVIDED, _joined(slots), self._estate.divided_on(slots))
+        return self._note(DIVIDED, ",".join(sorted(slots)), self._estate.divided_on(slots))
 
     def siblings_in(self, siblings: kin.Siblings) -> kin.Siblings:
         """Siblings that note what is looked up."""
@@ -208,10 +208,6 @@ def _digest(part: str, answer: Any) -> str:
     if part == DIVIDED:
         answer = sorted((replace(fragment, team="") for fragment in answer), key=lambda fragment: fragment.id)
     return hashlib.sha256(to_json(answer).encode()).hexdigest()[:16]
-
-
-def _joined(slots: Collection[str]) -> str:
-    return ",".join(sorted(slots))
 
 
 class _Noting(Mapping[str, T], Generic[T]):

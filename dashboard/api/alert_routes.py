@@ -25,7 +25,7 @@ from dashboard.api.answers.alerts import (
     RuleAnswer,
     WebhookRow,
 )
-from dashboard.api.answers.common import Page
+from dashboard.api.answers.common import Page, row_of
 from dashboard.api.schemas import page_of
 from dashboard.outbox import notice_choices
 from dashboard.outbox import services as outbox
@@ -233,44 +233,27 @@ def _choices(request: HttpRequest) -> dict[str, Any]:
 
 
 def _alert_row(alert: Alert) -> dict[str, Any]:
-    return {
-        "id": alert.pk, "rule": alert.rule_id, "kind": alert.kind, "title": alert.title, "severity": alert.severity,
-        "phase": alert.phase, "team": alert.team.slug if alert.team else None,
-        "dataflow": str(alert.dataflow_id) if alert.dataflow_id else None, "dataflows": alert.dataflow_ids,
-        "element_kind": alert.element_kind,
-        "element": alert.element, "text": alert.text, "remedy": alert.remedy,
-        "fired_at": alert.fired_at.isoformat() if alert.fired_at else None,
-        "resolved_at": alert.resolved_at.isoformat() if alert.resolved_at else None, "why": alert.why,
-        "muted": alert.pk in selectors.muted_ids([alert]),
-        "acknowledged_by": alert.acknowledged_by.username if alert.acknowledged_by else None}
+    return row_of(
+        AlertRow, alert, rule=alert.rule_id, team=alert.team.slug if alert.team else None,
+        dataflow=str(alert.dataflow_id) if alert.dataflow_id else None, dataflows=alert.dataflow_ids,
+        muted=alert.pk in selectors.muted_ids([alert]),
+        acknowledged_by=alert.acknowledged_by.username if alert.acknowledged_by else None)
 
 
 def _mute_row(row: MuteRow) -> dict[str, Any]:
-    return {
-        "id": row.pk, "team": row.team.slug if row.team else None, "rule": row.rule_id,
-        "element_kind": row.element_kind, "element": row.element, "text": row.text, "until": row.until.isoformat(),
-        "by": row.by.username}
+    return row_of(
+        MuteAnswer, row, team=row.team.slug if row.team else None, rule=row.rule_id, by=row.by.username)
 
 
 def _rule_row(in_force: rules_in_force.RuleInForce) -> dict[str, Any]:
-    rule = in_force.rule
-    return {
-        "id": rule.id, "kind": rule.kind, "about": in_force.kind.about, "unit": in_force.kind.unit,
-        "dataflow": in_force.dataflow or None, "enabled": in_force.enabled, "changed": in_force.chosen,
-        "threshold": rule.threshold, "clear_threshold": rule.clear_threshold, "for_s": rule.for_s,
-        "clear_for_s": rule.clear_for_s, "severity": rule.severity}
+    return row_of(
+        RuleAnswer, in_force.rule, about=in_force.kind.about, unit=in_force.kind.unit,
+        dataflow=in_force.dataflow or None, enabled=in_force.enabled, changed=in_force.chosen)
 
 
 def _webhook_row(endpoint: Endpoint) -> dict[str, Any]:
-    return {
-        "id": endpoint.pk, "name": endpoint.name, "url": endpoint.url, "format": endpoint.format,
-        "team": endpoint.team.slug if endpoint.team else None, "least": endpoint.least}
+    return row_of(WebhookRow, endpoint, team=endpoint.team.slug if endpoint.team else None)
 
 
 def _delivery_row(delivery: Delivery) -> dict[str, Any]:
-    return {
-        "id": str(delivery.pk), "channel": delivery.channel,
-        "to": delivery.endpoint.name if delivery.endpoint else delivery.to, "subject": delivery.subject,
-        "state": delivery.state, "attempts": delivery.attempts, "error": delivery.error,
-        "created": delivery.created.isoformat(),
-        "sent_at": delivery.sent_at.isoformat() if delivery.sent_at else None}
+    return row_of(DeliveryRow, delivery, to=delivery.endpoint.name if delivery.endpoint else delivery.to)

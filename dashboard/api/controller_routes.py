@@ -10,8 +10,16 @@ from django.utils import timezone
 from ninja import Query, Router, Schema
 
 from dashboard.api import schemas
-from dashboard.api.answers.common import Page
-from dashboard.api.answers.controllers import ControllerRow, DryRunAnswer, MachinesAnswer, ReasonAnswer, RoundAnswer
+from dashboard.api.answers.common import Page, row_of
+from dashboard.api.answers.controllers import (
+    BoundRow,
+    ControllerRow,
+    DryRunAnswer,
+    MachinesAnswer,
+    ReasonAnswer,
+    RoundAnswer,
+    TeamPolicy,
+)
 from dashboard.api.query_parameters import ControllerName
 from dashboard.approvals.services import machine_ordering
 from dashboard.controllers import selectors, services
@@ -111,21 +119,18 @@ def dry_run(
     played = selectors.played(request.viewer, known, team=team, hours=hours, policy=policy)
     return {
         "frames": played.frames, "rounds": [_turn(loop_round) for loop_round in played.rounds],
-        "reasons": [{
-            "team": reason.team, "target": reason.target, "why": reason.why, "since": _iso(reason.since_s),
-            "until": _iso(reason.until_s), "times": reason.times} for reason in merged_reasons(played.reasons)]}
+        "reasons": [
+            row_of(ReasonAnswer, reason, since=_iso(reason.since_s), until=_iso(reason.until_s))
+            for reason in merged_reasons(played.reasons)]}
 
 
 def _controller(row: selectors.ControllerSummary) -> dict[str, Any]:
-    controller = row.controller
-    return {
-        "name": controller.name, "title": controller.title, "about": controller.about, "every_s": controller.every_s,
-        "decided": row.decided.isoformat() if row.decided else None, "promises_kept": row.kept,
-        "promises_broken": row.broken, "in_flight": row.open,
-        "teams": [{
-            "team": team.slug, "mode": team.policy.mode, "changes_per_hour": team.policy.changes_per_hour,
-            "changes_per_day": team.policy.changes_per_day, "cool_down_s": team.policy.cool_down_s,
-            "left_in_hour": team.left.in_hour, "left_in_day": team.left.in_day} for team in row.teams]}
+    return row_of(
+        ControllerRow, row.controller, decided=row.decided.isoformat() if row.decided else None,
+        promises_kept=row.kept, promises_broken=row.broken, in_flight=row.open, teams=[
+            row_of(TeamPolicy, team.policy, team=team.slug, left_in_hour=team.left.in_hour,
+                   left_in_day=team.left.in_day)
+            for team in row.teams])
 
 
 def _round(row: RoundRow) -> dict[str, Any]:
@@ -141,17 +146,14 @@ def _turn(loop_round: Round) -> dict[str, Any]:
     return {
         "key": None, "controller": loop_round.controller, "team": decision.team, "target": decision.target,
         "mode": loop_round.mode, "phase": loop_round.phase, "reason": decision.why, "promise": decision.promise.text,
-        "bounds": [{"measure": bound.measure, "unit": bound.unit, "before": bound.before, "at_most": bound.at_most}
-                   for bound in decision.promise.bounds],
+        "bounds": [row_of(BoundRow, bound) for bound in decision.promise.bounds],
         "within_s": decision.promise.within_s, "why": loop_round.why, "begun": _iso(loop_round.begun_s),
         "changed": _iso(loop_round.changed_s), "ended": _iso(loop_round.ended_s), "proposal": None, "digest": None,
         "sweep": None}
 
 
 def _reason(row: ReasonRow) -> dict[str, Any]:
-    return {
-        "team": row.team.slug if row.team else "", "target": row.target, "why": row.why,
-        "since": row.since.isoformat(), "until": row.until.isoformat(), "times": row.times}
+    return row_of(ReasonAnswer, row, team=row.team.slug if row.team else "")
 
 
 def _iso(moment_s: float | None) -> str | None:

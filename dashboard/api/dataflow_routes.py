@@ -13,7 +13,7 @@ from ninja import Field, Query, Router, Schema, Status
 
 from dashboard.api import schemas
 from dashboard.api.answers.adaptation import GoalsAnswer, GoalsOffer
-from dashboard.api.answers.common import Page
+from dashboard.api.answers.common import Page, row_of
 from dashboard.api.answers.dataflows import (
     AskedToWrite,
     DataflowCost,
@@ -378,7 +378,7 @@ def source_dead_letters(
 ) -> list[dict[str, str]]:
     """The newest messages that a live source could not read, newest first."""
     letters = operations.dead_letters(request.viewer, dataflow_id, task_id, count=count)
-    return [{**asdict(letter), "at": letter.at.isoformat()} for letter in letters]
+    return [row_of(DeadLetterAnswer, letter) for letter in letters]
 
 
 @router.get("/dataflows/{uuid:dataflow_id}/sinks/{str:task_id}/refused", response=list[DeadLetterAnswer])
@@ -387,7 +387,7 @@ def sink_refused(
 ) -> list[dict[str, str]]:
     """The newest events that the other system of a sink refused, newest first."""
     letters = operations.refused_events(request.viewer, dataflow_id, task_id, count=count)
-    return [{**asdict(letter), "at": letter.at.isoformat()} for letter in letters]
+    return [row_of(DeadLetterAnswer, letter) for letter in letters]
 
 
 @router.post("/dataflows/{uuid:dataflow_id}/sinks/{str:task_id}/write-again", response={202: AskedToWrite})

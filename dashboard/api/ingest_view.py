@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_POST
@@ -29,8 +31,7 @@ def ingest(request: HttpRequest, team: str, name: str) -> HttpResponse:
         if type(error) in WAIT_S:
             response["Retry-After"] = str(WAIT_S[type(error)])
         return response
-    return JsonResponse(
-        {"taken": taken.taken, "dead": taken.dead, "reasons": list(taken.reasons), "again": taken.again}, status=202)
+    return JsonResponse(asdict(taken), status=202)
 
 
 def _key(request: HttpRequest) -> str:

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.http import HttpRequest
 from ninja import Query, Router
 
-from dashboard.api.answers.logs import ReadLog
+from dashboard.api.answers.site import ReadLog
 from dashboard.operations.live_view.log_reading import INFO, LINES, MOST_LINES, LogQuestion, dataflow_log, process_log
 from scheduler.contracts.logs import SEARCHED
 

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.http import HttpRequest
 from ninja import Query, Router
 
-from dashboard.api.answers.common import Page
+from dashboard.api.answers.common import Page, row_of
 from dashboard.api.answers.profiles import Feed, ObservationAnswer, ProfileAnswer
 from dashboard.api.profile_routes import profile_row
 from dashboard.api.schemas import page_of
@@ -25,7 +25,7 @@ router = Router()
 @router.get("/feeds", response=list[Feed])
 def feeds(request: HttpRequest, type: str) -> list[dict[str, Any]]:
     """How a task type can be fed while it is measured: by keys, the first being what it is fed with unless named."""
-    return [{"key": way.key, "title": way.title, "chain": way.chain} for way in feeds_for(installed(type))]
+    return [row_of(Feed, way) for way in feeds_for(installed(type))]
 
 
 @router.get("/profiles/unmeasured", response=list[str])
@@ -51,6 +51,4 @@ def history(request: HttpRequest, profile_id: UUID, page: int = Query(1, ge=1, l
 
 def seen_row(row: ObservationRow) -> dict[str, Any]:
     """An observation as the API gives it."""
-    return {
-        "at": row.at.isoformat(), "threads": row.threads, "rate_per_s": row.rate_per_s,
-        "cpu": row.cpu, "memory": row.memory, "stable": row.stable, "shared": row.shared}
+    return row_of(ObservationAnswer, row)

@@ -8,6 +8,7 @@ from typing import Any
 from django.http import HttpRequest
 from ninja import Router
 
+from dashboard.api.answers.common import row_of
 from dashboard.api.answers.deployment import DrainAnswer
 from dashboard.approvals.drains import Drain as StateOfNode
 from dashboard.approvals.drains import drain_of
@@ -39,7 +40,4 @@ def undrain(request: HttpRequest, node: str) -> dict[str, Any]:
 
 def drain_row(state: StateOfNode) -> dict[str, Any]:
     """What is on a node as the API gives it."""
-    return {
-        "node": state.node, "draining": state.draining, "others": state.others,
-        "leaving": state.leaving, "is_empty": state.is_empty,
-        "queries": [asdict(query) for query in state.queries]}
+    return row_of(DrainAnswer, state, queries=[asdict(query) for query in state.queries])

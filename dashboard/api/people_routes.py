@@ -12,6 +12,7 @@ from django.utils import timezone
 from ninja import Router, Status
 
 from dashboard.api import schemas
+from dashboard.api.answers.common import row_of
 from dashboard.api.answers.people import Person, Token, TokenRow
 from dashboard.api.auth import Session
 from dashboard.teams import selectors as teams
@@ -62,11 +63,7 @@ def reactivate_person(request: HttpRequest, username: str) -> dict[str, Any]:
 
 
 def _token_row(token: ApiToken) -> dict[str, Any]:
-    return {
-        "id": token.pk, "name": token.name, "scope": token.scope, "created": token.created.isoformat(),
-        "expires": token.expires and token.expires.isoformat(),
-        "last_used": token.last_used and token.last_used.isoformat(),
-        "ended": teams.has_ended(token, at=timezone.now())}
+    return row_of(TokenRow, token, ended=teams.has_ended(token, at=timezone.now()))
 
 
 def _person_row(user: User) -> dict[str, Any]:

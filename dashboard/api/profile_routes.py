@@ -12,8 +12,15 @@ from django.db.models import prefetch_related_objects
 from django.http import HttpRequest, HttpResponse
 from ninja import Query, Router, Schema, Status
 
-from dashboard.api.answers.common import Page
-from dashboard.api.answers.profiles import ProfileAnswer, ProfileDetail, SweepAnswer, SweepDetail, TrialDetail
+from dashboard.api.answers.common import Page, row_of
+from dashboard.api.answers.profiles import (
+    ProfileAnswer,
+    ProfileDetail,
+    SweepAnswer,
+    SweepDetail,
+    TrialAnswer,
+    TrialDetail,
+)
 from dashboard.api.query_parameters import Above, Count, NotNegative
 from dashboard.api.schemas import page_of
 from dashboard.operations.live_view.nodes import current_machine
@@ -167,36 +174,22 @@ def steer(request: HttpRequest, sweep_id: UUID, way: str) -> dict[str, Any]:
 def profile_row(record: ProfileRecord, *, machine: str | None = None) -> dict[str, Any]:
     """A profile as the API gives it."""
     profile = profile_of(record)
-    return {
-        "id": str(record.pk), "task_type": profile.task_type,
-        "config": json.loads(profile.config) if profile.config else None,
-        "version": profile.version, "code": profile.code, "machine": profile.machine, "static": profile.static,
-        "origin": profile.origin,
-        "team": record.team.slug if record.team else None, "active": record.active,
-        "created": record.created.isoformat(), "rough": record.rough, "at_least": record.at_least,
-        "drifts": record.drifts, "stale": selectors.staleness(profile, machine=machine) or None,
-        "points": [asdict(point) for point in profile.points]}
+    return row_of(
+        ProfileAnswer, record, config=json.loads(profile.config) if profile.config else None,
+        team=record.team.slug if record.team else None,
+        stale=selectors.staleness(profile, machine=machine) or None, points=[asdict(point) for point in profile.points])
 
 
 def sweep_row(record: SweepRecord) -> dict[str, Any]:
     """A sweep as the API gives it."""
-    return {
-        "id": str(record.pk), "task_type": record.task_type, "config": json.loads(record.config),
-        "version": record.version, "code": record.code, "any_config": record.any_config, "feed": record.feed,
-        "slot": record.slot, "slot_threads": record.slot_threads,
-        "team": record.team.slug if record.team else None, "status": record.status, "reason": record.reason,
-        "bounds": record.bounds, "author": record.author_name, "created": record.created.isoformat(),
-        "profile": str(record.profile_id) if record.profile_id else None}
+    return row_of(
+        SweepAnswer, record, config=json.loads(record.config), team=record.team.slug if record.team else None,
+        author=record.author_name, profile=str(record.profile_id) if record.profile_id else None)
 
 
 def trial_row(trial: TrialRecord) -> dict[str, Any]:
     """A trial as the API gives it, without its series."""
-    names = (
-        "number", "threads", "rate_per_s", "why", "stable", "starved", "set_aside", "offered_per_s", "achieved_per_s",
-        "selectivity", "latency_slope", "cpu", "memory", "idle_cpu", "idle_memory", "base_cpu", "base_memory",
-        "batches_per_s", "took_s",
-        "quantiles", "machine", "versions", "attempts", "error", "remedy")
-    return {name: getattr(trial, name) for name in names}
+    return row_of(TrialAnswer, trial)
 
 
 def _target(request: HttpRequest, given: SweepIn) -> SweepTarget:

@@ -9,7 +9,7 @@ from uuid import UUID
 from django.http import HttpRequest
 from ninja import Field, Router, Schema, Status
 
-from dashboard.api.answers.savepoints import SavepointsOfDataflow
+from dashboard.api.answers.site import SavepointsOfDataflow
 from dashboard.approvals import services
 from dashboard.approvals.savepoints_told import savepoints_told
 

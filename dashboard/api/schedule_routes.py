@@ -12,8 +12,21 @@ from django.conf import settings
 from django.http import HttpRequest
 from ninja import Query, Router, Status
 
+from dashboard.api.answers.common import row_of
 from dashboard.api.answers.proposals import ProposalRow
-from dashboard.api.answers.schedules import ComparisonAnswer, Outcome, Run, SlotDetail, WhatIf
+from dashboard.api.answers.schedules import (
+    BoundAnswer,
+    ComparisonAnswer,
+    Outcome,
+    PredictedBundle,
+    Run,
+    SlotBundle,
+    SlotBundleSide,
+    SlotDetail,
+    SlotLoadAnswer,
+    TaskBasisAnswer,
+    WhatIf,
+)
 from dashboard.api.query_parameters import Rate, RateOrNone, RoutingName
 from dashboard.api.schemas import ScheduleIn, proposal_row
 from dashboard.approvals import selectors as proposals
@@ -90,16 +103,16 @@ def without(request: HttpRequest, dataflow_id: UUID) -> dict[str, Any]:
 def outcome(request: HttpRequest, dataflow_id: UUID, proposal: UUID | None = None) -> dict[str, Any]:
     """What the schedule in force, or a proposal's, promised, what was measured, and what was missed and why."""
     outcome = outcome_of(request.viewer, dataflow_id, proposal_id=proposal or "")
-    current, measured, status = outcome.planned, outcome.measured, outcome.status
+    current, status = outcome.planned, outcome.status
     return {
         "proposal": str(current.proposal_id) if current else None,
         "since": current.since if current else None,
         "status": status.what if current else None,
         "status_since": status.at,
         "status_by": str(status.by) if status.by else None,
-        "readings": measured.readings,
-        "begins": measured.begins,
-        "ends": measured.ends,
+        "readings": outcome.measured.readings,
+        "begins": outcome.measured.begins,
+        "ends": outcome.measured.ends,
         "judged": outcome.judged,
         "promise": json.loads(to_json(current.promise)) if current else None,
         "seen": asdict(outcome.seen) if current else None,
@@ -129,44 +142,21 @@ def slots(request: HttpRequest, proposal: UUID | None = None) -> list[dict[str, 
 
 def slot_row(slot: SlotCell, *, unpinned: str = "") -> dict[str, Any]:
     """One slot: planned before and after, measured, and its bundles."""
-    return {
-        "name": slot.name,
-        "state": slot.state,
-        "reserved_for": slot.reserved_for,
-        "free": slot.free,
-        "planned": asdict(slot.before),
-        "planned_after": asdict(slot.after),
-        "measured": asdict(slot.taken),
-        "whole": asdict(slot.whole),
-        "core": slot.core,
-        "unpinned": unpinned or None,
-        "bundles": [
-            {
-                "id": bundle.id,
-                "fragment": bundle.fragment,
-                "tasks": bundle.tasks,
-                "users": bundle.users,
-                "change": bundle.change,
-                "threads": bundle.threads,
-                "weight": bundle.weight,
-                "was": _side(bundle.was),
-                "now": _side(bundle.now),
-                "planned_before": asdict(bundle.planned_before),
-                "planned": asdict(bundle.planned),
-                "measured": asdict(bundle.measured),
-                "state": bundle.state,
-            }
-            for bundle in slot.bundles
-        ],
-    }
+    return row_of(
+        SlotDetail, slot, planned=asdict(slot.before), planned_after=asdict(slot.after), measured=asdict(slot.taken),
+        whole=asdict(slot.whole), unpinned=unpinned or None, bundles=[
+            row_of(
+                SlotBundle, bundle, was=_side(bundle.was), now=_side(bundle.now),
+                planned_before=asdict(bundle.planned_before), planned=asdict(bundle.planned),
+                measured=asdict(bundle.measured))
+            for bundle in slot.bundles])
 
 
 def task_row(basis: options.TaskBasis) -> dict[str, Any]:
     """What a task's part of all schedules rests on."""
-    return {
-        "task": basis.id, "type": basis.type, "rate_per_s": basis.rate_per_s, "profile": basis.origin,
-        "peak": asdict(basis.peak) if basis.peak else None, "divided": basis.divided,
-        "warnings": [asdict(warning) for warning in basis.warnings]}
+    return row_of(
+        TaskBasisAnswer, basis, task=basis.id, profile=basis.origin, peak=asdict(basis.peak) if basis.peak else None,
+        warnings=[asdict(warning) for warning in basis.warnings])
 
 
 def pair_row(row: ComparisonRow) -> dict[str, Any]:
@@ -208,31 +198,19 @@ def schedule_row(schedule: Schedule) -> dict[str, Any]:
         "unmeasured": schedule.prediction.unmeasured,
         "slots_bound": _bound(schedule.placement.slots_bound),
         "traffic_bound": _bound(schedule.placement.traffic_bound),
-        "loads": [
-            {"slot": load.slot.name, "cpu": load.cpu, "memory": load.memory} for load in schedule.prediction.slots
-        ],
+        "loads": [row_of(SlotLoadAnswer, load, slot=load.slot.name) for load in schedule.prediction.slots],
         "bundles": [
-            {
-                "task": bundle.task,
-                "slot": bundle.slot.name,
-                "threads": bundle.threads,
-                "share": bundle.share,
-                "rate_per_s": bundle.rate_per_s,
-                "sustains_per_s": None if isinf(bundle.sustains_per_s) else bundle.sustains_per_s,
-                "cpu": bundle.cpu,
-                "memory": bundle.memory,
-                "basis": bundle.basis,
-            }
-            for bundle in schedule.prediction.bundles
-        ],
+            row_of(PredictedBundle, bundle, slot=bundle.slot.name,
+                   sustains_per_s=None if isinf(bundle.sustains_per_s) else bundle.sustains_per_s)
+            for bundle in schedule.prediction.bundles],
     }
 
 
 def _side(bundle: RunningBundle | None) -> dict[str, Any] | None:
     """What a bundle of a slot is before or after a plan; None where it is not there then."""
-    return None if bundle is None else {"threads": bundle.threads, "weight": bundle.weight}
+    return None if bundle is None else row_of(SlotBundleSide, bundle)
 
 
 def _bound(bound: Bound | None) -> dict[str, Any] | None:
     """How far a mapping may be from the best, where it knows."""
-    return None if bound is None else asdict(bound) | {"gap": bound.gap}
+    return None if bound is None else row_of(BoundAnswer, bound)

@@ -12,6 +12,17 @@ from django.db.models import QuerySet
 from ninja import Schema
 from pydantic import Field
 
+from dashboard.api.answers.common import row_of
+from dashboard.api.answers.dataflows import DataflowRow, VersionRow
+from dashboard.api.answers.proposals import ProposalRow
+from dashboard.api.answers.site import (
+    ApprovalRulesVersion,
+    AuditRow,
+    ModelVersionRow,
+    ParameterAnswer,
+    SecretRow,
+    TaskTypeRow,
+)
 from dashboard.api.query_parameters import (
     Beginning,
     ControllerName,
@@ -276,11 +287,8 @@ def page_of(records: QuerySet, number: int, row: Any) -> dict[str, Any]:
 
 def task_type_row(task_type: TaskType) -> dict[str, Any]:
     """A task type with its parameters; where its code lives is no client's business."""
-    row = {name: value for name, value in asdict(task_type).items() if name != "build"}
-    row["parameters"] = [
-        {name: value for name, value in parameter.items() if name not in ("form", "added", "alternate_types")}
-        for parameter in row["parameters"]]
-    return row
+    return row_of(TaskTypeRow, task_type, parameters=[
+        row_of(ParameterAnswer, parameter) for parameter in task_type.parameters])
 
 
 def checked_row(checked: Checked) -> dict[str, Any]:
@@ -309,28 +317,22 @@ def columns_row(columns: Columns) -> dict[str, Any]:
 
 def dataflow_row(record: DataflowRecord) -> dict[str, Any]:
     """A dataflow in a list."""
-    return {
-        "id": str(record.pk), "name": record.name, "description": record.description, "team": record.team.slug,
-        "author": record.author.username, "visibility": record.visibility, "status": record.status,
-        "version": record.version, "tasks": record.tasks, "created": record.created.isoformat()}
+    return row_of(DataflowRow, record, team=record.team.slug, author=record.author.username)
 
 
 def version_row(record: DataflowRecord, version: DataflowVersion) -> dict[str, Any]:
     """A version in a list."""
-    return {
-        "number": version.number, "author": version.author.username, "format": version.format,
-        "created": version.created.isoformat(), "current": version.number == record.version}
+    return row_of(
+        VersionRow, version, author=version.author.username, current=version.number == record.version)
 
 
 def proposal_row(record: Proposal) -> dict[str, Any]:
     """A proposal in a list."""
-    return {
-        "id": str(record.pk), "kind": record.plan.kind, "status": record.status, "dataflow": str(record.dataflow_id),
-        "name": record.dataflow.name, "team": record.dataflow.team.slug, "author": record.author_name,
-        "chosen_by": record.chosen_by.username if record.chosen_by else None,
-        "digest": record.plan.digest, "generation": record.plan.generation, "error": record.plan.error,
-        "options": record.plan.options,
-        "created": record.created.isoformat(), "progress": record.progress}
+    return row_of(
+        ProposalRow, record, dataflow=str(record.dataflow_id), name=record.dataflow.name,
+        team=record.dataflow.team.slug, author=record.author_name,
+        chosen_by=record.chosen_by.username if record.chosen_by else None,
+        **{name: getattr(record.plan, name) for name in ("kind", "digest", "generation", "error", "options")})
 
 
 def bills_row(rows: Sequence[DataflowBill], period: Period) -> dict[str, Any]:
@@ -368,27 +370,25 @@ def approval_rules_row(team: Team) -> dict[str, Any]:
         "version": record.number if record else None, "rules": APPROVAL_RULES.document(rules),
         "waiting": waiting.number if (waiting := waiting_rules(team)) else None,
         "versions": [
-            {"version": version.number, "author": version.author.username, "note": version.note,
-             "created": version.created.isoformat(), "rules": version.document, "state": version.state,
-             "second": version.second.username if version.second else None} for version in versions_of(team)]}
+            row_of(ApprovalRulesVersion, version, version=version.number, author=version.author.username,
+                   rules=version.document, second=version.second.username if version.second else None)
+            for version in versions_of(team)]}
 
 
 def secret_row(secret: Secret) -> dict[str, Any]:
     """A secret without its value."""
-    return {"name": secret.name, "set_at": secret.set_at.isoformat(), "set_by": secret.set_by.username}
+    return row_of(SecretRow, secret, set_by=secret.set_by.username)
 
 
 def models_row(versions: Sequence[ModelVersion] | None) -> dict[str, Any]:
     """The models of a team; None where the broker is away."""
     return {"available": versions is not None, "models": [
-        {"name": version.name, "version": version.version, "kind": version.kind, "features": list(version.features),
-         "target": version.target, "events": version.events, "characters": version.characters,
-         "learned": datetime.fromtimestamp(version.learned_ms / 1000, UTC).isoformat()} for version in versions or ()]}
+        row_of(ModelVersionRow, version, learned=datetime.fromtimestamp(version.learned_ms / 1000, UTC).isoformat())
+        for version in versions or ()]}
 
 
 def audit_row(entry: AuditEntry) -> dict[str, Any]:
     """An audit entry."""
-    return {
-        "at": entry.at.isoformat(), "actor": entry.actor.username if entry.actor else None, "verb": entry.verb,
-        "subject_type": entry.subject_type, "subject_id": entry.subject_id,
-        "team": entry.team.slug if entry.team else None, "details": entry.details}
+    return row_of(
+        AuditRow, entry, actor=entry.actor.username if entry.actor else None,
+        team=entry.team.slug if entry.team else None)

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from ninja import Field, Query, Router, Schema, Status
 from pydantic import WithJsonSchema
 
-from dashboard.api.answers.common import Page
+from dashboard.api.answers.common import Page, row_of
 from dashboard.api.answers.simulations import SimulationAnswer, SimulationRow
 from dashboard.api.schemas import page_of
 from dashboard.approvals import selectors as approvals
@@ -88,8 +88,6 @@ def cancel(request: HttpRequest, run_id: UUID) -> dict[str, Any]:
 
 
 def _row(run: SimulationRun) -> dict[str, Any]:
-    return {
-        "id": str(run.pk), "kind": run.kind, "dataflow": str(run.dataflow_id),
-        "proposal": str(run.proposal_id) if run.proposal_id else None, "status": run.status, "progress": run.progress,
-        "reason": run.reason, "author": run.author.username, "created": run.created.isoformat(),
-        "ended": run.ended.isoformat() if run.ended else None, "hours": run.asked["hours"]}
+    return row_of(
+        SimulationRow, run, dataflow=str(run.dataflow_id), proposal=str(run.proposal_id) if run.proposal_id else None,
+        author=run.author.username, hours=run.asked["hours"])

@@ -10,20 +10,13 @@ from scheduler.model.plan import Plan
 
 
 def bundles_of(plan: Plan, names: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The bundles that a plan starts, changes or stops: of divided fragments, and of a schedule all.
+    """The bundles that a plan starts, changes or stops: of divided fragments, and of a schedule all; by task, as the
+    dataflow has them, each as a `dashboard.api.answers.proposals.BundleChange`.
 
     Parameters
     ----------
     names : mapping
         Submitted task ids by running task id.
-
-    Returns
-    -------
-    list of dict
-        ``id``, ``fragment``, ``tasks`` (submitted ids), ``before`` and ``after`` (``slot``, ``threads``, ``weight``;
-        null where it is not there), ``change``: ``starts``, ``leaves`` (it reads what it has, then stops), ``moves``
-        (another slot, or other threads), ``weighs`` (another part of the events), ``stops`` or ``stays``; by task, as
-        the dataflow has them.
     """
     order = {running: place for place, running in enumerate(plan.dataflow.running.values())}
     rows = []

@@ -31,14 +31,8 @@ def may_resolve(viewer: Viewer, comment: Comment) -> bool:
 
 
 def threads_of(viewer: Viewer, proposal: Proposal) -> list[dict[str, Any]]:
-    """The threads of a proposal: those that are open first, each in the order in which it was begun.
-
-    Returns
-    -------
-    list of dict
-        ``id``, ``task``, ``author``, ``text``, ``at``, ``edited``, ``resolved``, ``resolved_by``, ``may_edit``,
-        ``may_resolve`` and ``replies``: ``id``, ``author``, ``text``, ``at``, ``edited``, ``may_edit``.
-    """
+    """The threads of a proposal: those that are open first, each in the order in which it was begun, as a
+    `dashboard.api.answers.proposals.Thread`."""
     comments = list(Comment.objects.filter(proposal=proposal).select_related(
         "author", "resolved_by", "proposal__dataflow"))
     at = timezone.now()

@@ -28,27 +28,8 @@ from scheduler.reuse.narrower_alternates import PASSES
 
 
 def difference(viewer: Viewer, proposal: Proposal) -> dict[str, Any] | None:
-    """What a proposal's plan would change; None until there is a plan.
-
-    Returns
-    -------
-    dict
-        ``kind``, ``generation``, ``digest``; ``tasks``: ``id`` (running task id), ``name`` (submitted task id; of a
-        neighbour that in the first touched dataflow), ``type``, ``config``, ``status`` (``started``, ``reused``,
-        ``stopped``, or ``neighbour`` for tasks of touched dataflows that stay as they are), ``used_by`` (``id``,
-        ``name``, ``team`` of other dataflows), ``fragment``, ``slot``, ``on`` (the alternate of a dynamic task);
-        ``streams``: ``source``, ``target`` (running task ids), ``status``;
-        ``steps``: ``key``, ``kind``, ``text``, ``done``; ``touched``: ``id``, ``name``, ``team`` of the first
-        of those that it touches, ``touched_more`` how many there are besides, at least; ``price``: the fields of
-        ``scheduler.model.plan.Price``; ``refined``: ``task`` (submitted id) and ``wider``, the entry of the running
-        task that it is made from; ``counts``: ``started``, ``reused``, ``stopped``, ``resumed``, ``rested``;
-        ``why``: of a defragmentation, in words; ``notes``: what reviewers should know besides, in sentences;
-        ``bundles``: the divided fragments' bundles before and after, see `bundles_of`; ``promise``: of a schedule, the
-        fields of ``scheduler.model.promise.Promise``, or null; ``joining``: what is joined and since when it runs, or
-        null; ``bill_changes``: ``team`` and ``money_per_hour_delta`` of those who share its tasks, where it
-        ``is_own`` that of the team's other dataflows; ``version``: of
-        another version what `version_changes.version_change` says of it, else null.
-    """
+    """What a proposal's plan would change, as a `dashboard.api.answers.proposals.PlanDifference`; None until there is a
+    plan."""
     plan = plan_of(proposal.plan)
     if plan is None:
         return None

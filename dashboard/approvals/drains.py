@@ -98,7 +98,7 @@ class Drain:
     """What is on a node, and whether it is drained. Whoever may not know of a query sees that it is there alone.
 
     ``leaving`` counts what has another place by now and that the node still has to do with: it ends it, hands it over,
-    or has not heard of it yet. None while nothing is heard of the node.
+    or has not heard of it yet. None while nothing is heard of the node. One that ``is_empty`` can be stopped.
     """
 
     node: str

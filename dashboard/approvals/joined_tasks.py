@@ -14,17 +14,8 @@ from scheduler.model.plan_kinds import PLAN_KINDS
 
 
 def joining_of(plan: Plan, options: Mapping[str, Any]) -> dict[str, Any] | None:
-    """How a submission joins what runs; None where nothing that it reuses is older than itself.
-
-    Returns
-    -------
-    dict
-        ``fresh``: whether it starts fresh; ``begin``: ``now``, ``oldest`` or an ISO 8601 time; ``tasks``: those that
-        have run before it and whose state, or whose input's state, is therefore older: ``task`` (submitted id),
-        ``type``, ``stateful``, ``since`` (ISO 8601; null where it starts fresh), ``rests`` (whether it is paused until
-        then); ``price`` and ``otherwise``: the prices of this choice and of the other, or null; ``streams``: whether
-        new fragments read streams that are there already.
-    """
+    """How a submission joins what runs, as a `dashboard.api.answers.proposals.Joining`; None where nothing that it
+    reuses is older than itself."""
     if not PLAN_KINDS[plan.kind].joins or not plan.reused:
         return None
     tasks = _older(plan)

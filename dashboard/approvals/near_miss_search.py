@@ -50,9 +50,7 @@ def near_misses_in(team: Team, text: str, *, format: str | None = None) -> list[
 
 
 def near_miss_row(miss: NearMiss) -> dict[str, Any]:
-    """``key``, ``text``, ``differences`` (``task``, ``parameter``, ``submitted``, ``running``, ``text``), ``tasks``
-    (submitted ids reused more), ``cores_saved``, ``money_per_hour_saved``, ``why_beside``: why a task that runs and is
-    an alternate, or has it, is not read as it is."""
+    """A near miss as a `dashboard.api.answers.proposals.NearMissAnswer`."""
     return {
         "key": miss.key,
         "summary": miss.text,
@@ -61,15 +59,8 @@ def near_miss_row(miss: NearMiss) -> dict[str, Any]:
         "money_per_hour_saved": miss.money_per_hour_saved,
         "why_beside": miss.why_beside,
         "differences": [
-            {
-                "task": difference.task,
-                "parameter": difference.parameter,
-                "submitted": difference.submitted,
-                "running": difference.running,
-                "text": difference.text,
-            }
-            for difference in miss.differences
-        ],
+            {name: getattr(difference, name) for name in ("task", "parameter", "submitted", "running", "text")}
+            for difference in miss.differences],
     }
 
 

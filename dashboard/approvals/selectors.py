@@ -93,20 +93,7 @@ def proposal(viewer: Viewer, proposal_id: UUID | str) -> Proposal:
 
 
 def review_of(viewer: Viewer, proposal: Proposal) -> dict[str, Any]:
-    """Where the review stands.
-
-    - ``teams``: for each team that the plan concerns ``slug``, ``name``, ``verdict`` (``approve`` once its demand is
-      met, ``reject`` or null), ``reviewer``, ``comment`` and ``at`` of the newest review, ``approvals`` (``reviewer``,
-      ``comment``, ``at``, whether it ``counts``, and ``lost_role``: not, because its giver may give none any more),
-      ``needed`` (how many it demands), ``role`` (of whom),
-      ``expires_at`` (when the first of them no longer counts), ``automatic`` and ``why`` (it agreed beforehand, by
-      what), ``rules`` (the version of its rules, or null) and ``approvers``: the user names of those whose approval
-      counts for it
-    - ``held``: approved, and kept from being enacted: ``team``, ``reason``, ``until``; else null
-    - ``may_approve``, ``may_reject``, ``may_cancel``, ``may_recompute``, ``may_roll_back``: what the viewer may do now
-    - ``outdated``: tasks whose profiles are others by now than those that the plan was made from
-    - ``why_not``: why the viewer may not approve a pending proposal, in a sentence; empty where there is nothing to say
-    """
+    """Where the review stands, as a `dashboard.api.answers.proposals.ReviewAnswer`."""
     asks, at = asks_of(proposal), timezone.now()
     if proposal.status not in OPEN:
         at = proposal.approved_at or proposal.changed

@@ -47,9 +47,8 @@ def add_former(
 
 
 def version_change(proposal: Proposal, plan: Plan) -> dict[str, Any] | None:
-    """``number`` and ``former``: the versions; ``with_state``: tasks of both that keep the state that they have;
-    ``left``: tasks of the former one that go on for others alone; ``alternates``: by task of both that is dynamic, what
-    its alternates have otherwise, in sentences. None for a plan that brings no other version."""
+    """What a plan changes of the version that runs, as a `dashboard.api.answers.proposals.VersionChange`; None for a
+    plan that brings no other version."""
     if plan.replaced is None:
         return None
     types = jobs.task_types()

@@ -80,11 +80,7 @@ def as_csv(entries: QuerySet[AuditEntry]) -> str:
     writer = csv.writer(file)
     writer.writerow(("at", "actor", "verb", "subject_type", "subject_id", "team", "details"))
     for entry in entries[:MOST_EXPORTED].iterator(chunk_size=2_000):
-        writer.writerow([_plain(cell) for cell in (
+        writer.writerow([f"'{cell}" if cell.startswith(_FORMULA) else cell for cell in (
             entry.at.isoformat(), entry.actor.username if entry.actor else SYSTEM, entry.verb, entry.subject_type,
             entry.subject_id, entry.team.slug if entry.team else "", json.dumps(entry.details, ensure_ascii=False))])
     return file.getvalue()
-
-
-def _plain(cell: str) -> str:
-    return f"'{cell}" if cell.startswith(_FORMULA) else cell

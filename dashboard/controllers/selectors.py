@@ -81,13 +81,7 @@ def modes_of(team: Team) -> list[tuple[Controller, str]]:
 
 
 def rounds(viewer: Viewer, *, controller: str = "", team: str = "", phase: str = "") -> QuerySet[RoundRow]:
-    """Rounds that the viewer may know of, the newest first.
-
-    Parameters
-    ----------
-    controller, team, phase : str, optional
-        Only of these; empty for all.
-    """
+    """Rounds that the viewer may know of, the newest first."""
     rows = RoundRow.objects.filter(_known_to(viewer)).select_related(
         "team", "dataflow__team", "profile__team", "sweep", "proposal")
     if controller:

@@ -119,11 +119,7 @@ class SchedulingProblem:
         require_room(scheduled.allocation, self.supply)
 
     def what_if(self, rates_per_s: Iterable[float], *, pairs: Iterable[Pair] = QUICK_PAIRS) -> list[dict[str, Any]]:
-        """What each pair takes and gives at each rate, as rows.
-
-        Each with ``rate_per_s`` and ``pair``; and ``slots``, ``per_hour``, ``per_month``, ``sustained_per_s``,
-        ``keeps``, ``latency_s``, ``free`` (whether the slots are there); or ``error`` (code, message, remedy, facts).
-        """
+        """What each pair takes and gives at each rate, as `dashboard.api.answers.schedules.WhatIf`."""
         rates, pairs, rows = list(rates_per_s), tuple(pairs), []
         # Each has its share of what one call may cost: two hundred rates of thousands of threads take minutes.
         most_threads = min(self.options.most_threads, MOST_THREADS_AT_ONCE // max(1, len(rates) * len(pairs)))

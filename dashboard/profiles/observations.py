@@ -30,29 +30,13 @@ COMPARED = timedelta(seconds=COMPARED_S)
 
 
 @dataclass(frozen=True, slots=True)
-class BundleFigures:
-    """What a bundle does.
-
-    ``memory`` is None where its node cannot tell, ``stable`` is whether it keeps up, ``shared`` whether other bundles
-    take of its slot, too.
-    """
-
-    threads: int
-    rate_per_s: float
-    cpu: float
-    memory: float | None
-    stable: bool
-    shared: bool
-
-
-@dataclass(frozen=True, slots=True)
 class ObservedBundle:
     """A bundle of one task, as its node reports it now."""
 
     bundle: str
     task: RunningTask
     machine: str
-    figures: BundleFigures
+    figures: Observation
 
 
 def record_observations(*, at: datetime) -> int:
@@ -108,7 +92,7 @@ def _seen(view: View) -> Iterator[ObservedBundle]:
             if rate_per_s is None or cpu is None:
                 continue
             offered = _offered(view, task, bundle.weight)
-            yield ObservedBundle(bundle.id, task, node.machine[:120], BundleFigures(
+            yield ObservedBundle(bundle.id, task, node.machine[:120], Observation(
                 bundle.threads, rate_per_s, cpu, query.memory,
                 stable=offered is None or not falls_short(rate_per_s, offered),
                 shared=at_work(view, bundle.slot) != {bundle.id}))

@@ -25,14 +25,8 @@ STATES = {  # of a trial under way, in words
 
 
 def live_sweep(viewer: Viewer, sweep_id: UUID | str) -> dict[str, Any]:
-    """A sweep's live document; ``NotFound`` where the viewer may not know of it.
-
-    - ``id``, ``status``, ``reason``, ``slot``, ``spent_s``, ``budget_s``, ``trials`` (how many have figures that count)
-    - ``under_way``: the trial that is measured now (``number``, ``threads``, ``rate_per_s``, ``why``, ``state``,
-      ``attempts``), or absent
-    - ``peaks`` by number of threads: ``stable_per_s``, ``unstable_per_s`` (0 where none was), ``trials``
-    - ``profile``: its id, once it is there
-    """
+    """A sweep's live document, a `dashboard.api.answers.profiles.SweepProgress`; ``NotFound`` where the viewer may not
+    know of it."""
     return progress_of(sweep_for(viewer, sweep_id))
 
 

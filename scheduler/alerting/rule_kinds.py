@@ -27,10 +27,6 @@ class RuleKind:
         Of its thresholds; empty where there is none to choose: it watches whether something is so.
     threshold, clear_threshold : float
         As ``alert_values.AlertRule``; where there is no unit, 1 means that it is so.
-    for_s, clear_for_s : int
-        As ``alert_values.AlertRule``.
-    severity : str
-        As ``alert_values.AlertRule``.
     above : bool
         Whether high values are wrong.
     every_s : int

@@ -50,8 +50,6 @@ class AdaptedDataflow(FiniteFigures):
     ----------
     elastic : ElasticDataflow
         Its running tasks; of each the alternates that may be on now, the one that is on among them.
-    active : mapping of str to str
-        Those that are on.
     names : mapping of str to str
         By running task that may be switched its id in the document.
     sharers : mapping of str to tuple of str

@@ -39,8 +39,6 @@ class UnevenKeys(FiniteFigures):
 
     Parameters
     ----------
-    bundle : str
-        That one.
     load : KeyedLoad
         What it has to do.
     events, wanted, then : float

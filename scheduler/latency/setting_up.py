@@ -52,16 +52,13 @@ def constraint_of(share: QosShare) -> LatencyConstraint:
 def graph_of(setup: QosSetup) -> RuntimeGraph:
     """What a manager knows of the runtime graph."""
     return RuntimeGraph(
-        [_vertex(query, of) for query, of in setup.queries.items()], [Channel(*ends) for ends in setup.channels])
+        [Vertex(query, of.task, of.node) for query, of in setup.queries.items()],
+        [Channel(*ends) for ends in setup.channels])
 
 
 def text_of(element: Element) -> str:
     """A query or channel as reports name it."""
     return element if isinstance(element, str) else channel_text(element.source, element.target)
-
-
-def _vertex(query: str, of: QosVertex) -> Vertex:
-    return Vertex(query, of.task, of.node)
 
 
 def _own(

@@ -17,11 +17,6 @@ def place_least_loaded(
 ) -> tuple[str, ...]:
     """Give each fragment a slot: the longest-processing-time rule, which ends within 4/3 of the best balance.
 
-    Parameters
-    ----------
-    slots : sequence of Slot
-        Where fragments may run.
-
     Returns
     -------
     tuple of str

@@ -20,10 +20,6 @@ def check_alternate_state(
 
     Parameters
     ----------
-    node : DocumentNode
-        The task.
-    ways : sequence of DraftTask
-        Its alternates.
     in_waves : bool
         Whether the document's tasks switch in waves.
     """

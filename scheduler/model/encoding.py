@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from functools import cache
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from .canonical import canonical_encoder
 from .errors import AlteredPlan
 from .estate import Estate, Submitted
 from .fragment import Fragment, RunningBundle, RunningTask
-from .placement import Bound, ThreadShortage
-from .plan import BillChange, Plan, Price, Step
-from .promise import BundlePromise, Load, ProfileUsed, Promise
-from .refinement import Refinement
+from .placement import ThreadShortage
+from .plan import Plan, Price, Step
+from .promise import Promise
 from .renumbering import placed_late, renumbered, with_slots
 from .settings_of_fragments import FragmentSettings
 from .usage import Users
@@ -84,7 +85,7 @@ def plan_from_json(text: str | Mapping[str, Any]) -> Plan:
         What is stored is not what was frozen: the digest does not fit, or it is no plan of this version.
     """
     try:
-        plan = _plan_from_data(dict(json.loads(text) if isinstance(text, str) else text))
+        plan: Plan = value_of(Plan, json.loads(text) if isinstance(text, str) else text)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise AlteredPlan(
             f"The stored plan cannot be read: {error!r}",
@@ -97,86 +98,51 @@ def plan_from_json(text: str | Mapping[str, Any]) -> Plan:
     return plan
 
 
-def _plan_from_data(data: Mapping[str, Any]) -> Plan:
-    return Plan(
-        **data
-        | {
-            "dataflow": submitted_from_data(data["dataflow"]),
-            "reused": tuple(data["reused"]),
-            "started": tuple(running_task_from_data(task) for task in data["started"]),
-            "stopped": tuple(running_task_from_data(task) for task in data["stopped"]),
-            "steps": tuple(Step(**step) for step in data["steps"]),
-            "fragments_before": _fragments_from_data(data["fragments_before"]),
-            "fragments_after": _fragments_from_data(data["fragments_after"]),
-            "touched": tuple(data["touched"]),
-            "price": None if data["price"] is None else _price_from_data(data["price"]),
-            "bill_changes": tuple(BillChange(**entry) for entry in data.get("bill_changes", ())),
-            "refined": tuple(Refinement(**entry) for entry in data.get("refined", ())),
-            "otherwise": _price_from_data(data["otherwise"]) if "otherwise" in data else None,
-        }
-        | {name: tuple(data[name]) for name in ("touched_teams", "rested", "resumed", "fresh", "notes") if name in data}
-        | ({"replaced": submitted_from_data(data["replaced"])} if "replaced" in data else {})
-        | ({"promise": promise_from_data(data["promise"])} if "promise" in data else {})
-        | {name: _settings_from_data(data[name]) for name in ("settings_before", "settings_after") if name in data}
-    )
+def value_of(kind: Any, data: Any) -> Any:
+    """The value of a type of the model, a dataclass or one of those within it, from its JSON.
+
+    Numbers stay what they are in the text, whole or not: a digest is over the text.
+
+    Raises
+    ------
+    KeyError, TypeError, ValueError, AttributeError
+        It is none.
+    """
+    read = _reader(kind)
+    return data if read is None else read(data)
 
 
-def _price_from_data(data: Mapping[str, Any]) -> Price:
-    return Price(**{**data, "not_measured": tuple(data.get("not_measured", ()))})
+@cache
+def _reader(kind: Any) -> Callable[[Any], Any] | None:
+    """How values of a type are read; None where they are in JSON as they are."""
+    inner = get_args(kind)
+    if is_dataclass(kind):
+        readers = {name: reader for name, hint in get_type_hints(kind).items() if (reader := _reader(hint)) is not None}
+        earlier_names = _EARLIER_NAMES.get(kind, {})
 
+        def read(data: Mapping[str, Any]) -> Any:
+            values = dict(data)
+            for name, earlier in earlier_names.items():
+                if earlier in values:
+                    values[name] = values.pop(earlier)
+            for name, reader in readers.items():
+                if name in values:
+                    values[name] = reader(values[name])
+            return kind(**values)
 
-def running_task_from_data(data: Mapping[str, Any]) -> RunningTask:
-    """A running task from its JSON object."""
-    return RunningTask(**{**data, "parents": tuple(data["parents"])})
-
-
-def submitted_from_data(data: Mapping[str, Any]) -> Submitted:
-    """A submitted dataflow's entry from its JSON object."""
-    return Submitted(**{**data, **{name: tuple(data.get(name, ())) for name in ("sinks", "unchained")}})
-
-
-def fragment_from_data(data: Mapping[str, Any]) -> Fragment:
-    """A fragment from its JSON object."""
-    outlets = {task: tuple(readers) for task, readers in data["outlets"].items()}
-    return Fragment(**{
-        **data, "tasks": tuple(data["tasks"]), "outlets": outlets, "inherits": tuple(data.get("inherits", ())),
-        "bundles": bundles_from_data(data.get("bundles", ())),
-    })
-
-
-def bundles_from_data(data: Iterable[Mapping[str, Any]]) -> tuple[RunningBundle, ...]:
-    """A fragment's bundles from their JSON objects."""
-    return tuple(
-        RunningBundle(**{
-            **bundle, "inherits": tuple(bundle.get("inherits", ())),
-            "key_ranges": tuple(map(tuple, bundle.get("key_ranges", ()))),
-            "takes": tuple((giver, tuple(map(tuple, ranges))) for giver, ranges in bundle.get("takes", ()))})
-        for bundle in data)
-
-
-def promise_from_data(data: Mapping[str, Any]) -> Promise:
-    """What a schedule promises, from its JSON object."""
-    bounds = {name: Bound(**data[name]) for name in ("slots_bound", "traffic_bound") if name in data}
-    return Promise(**{
-        **data, **bounds, "pair": tuple(data["pair"]),
-        "bundles": tuple(BundlePromise(**entry) for entry in data["bundles"]),
-        "profiles": tuple(ProfileUsed(**entry) for entry in data["profiles"]),
-        "others": {slot: Load(**load) for slot, load in data["others"].items()},
-        "crowded": {slot: _shortage_from_data(entry) for slot, entry in data.get("crowded", {}).items()},
-    })
-
-
-def _shortage_from_data(data: Mapping[str, Any]) -> ThreadShortage:
-    earlier = _EARLIER_NAMES[ThreadShortage]
-    return ThreadShortage(**{name: data[name if name in data else earlier[name]] for name in ThreadShortage.__slots__})
-
-
-def _fragments_from_data(data: Mapping[str, Any]) -> dict[str, Fragment]:
-    return {fragment_id: fragment_from_data(fragment) for fragment_id, fragment in data.items()}
-
-
-def _settings_from_data(data: Mapping[str, Any]) -> dict[str, FragmentSettings]:
-    return {fragment_id: FragmentSettings(**entry) for fragment_id, entry in data.items()}
+        return read
+    if get_origin(kind) is UnionType:
+        reader = next(filter(None, map(_reader, inner)), None)
+        return reader and (lambda data: None if data is None else reader(data))
+    if get_origin(kind) is tuple:
+        if inner[-1] is not Ellipsis:
+            return lambda data: tuple(value_of(part, item) for part, item in zip(inner, data, strict=True))
+        reader = _reader(inner[0])
+        return tuple if reader is None else lambda data: tuple(map(reader, data))
+    if isinstance(get_origin(kind), type) and issubclass(get_origin(kind), Mapping):
+        reader = _reader(inner[1])
+        return reader and (lambda data: {name: reader(item) for name, item in data.items()})
+    return None
 
 
 def _as_object(value: Any) -> dict[str, Any]:

@@ -126,13 +126,7 @@ class Problems:
         return _ProblemsWithin(self, where, task_id)
 
     def stop(self, code: str, position: TextPosition, message: str, remedy: str) -> UnreadableDocument:
-        """Report a problem as `add` does, one that ends the reading; raise what this returns.
-
-        Parameters
-        ----------
-        position : TextPosition
-            Line and column.
-        """
+        """Report a problem as `add` does, one that ends the reading; raise what this returns."""
         self.add(code, position, message, remedy)
         return UnreadableDocument()
 

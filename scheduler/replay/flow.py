@@ -129,7 +129,7 @@ class EstateFlow:
         worked = work_out(self._dataflow, self._placement, replace(conditions, speeds=shares))
         loads = {}
         for name, fragment in self._working.items():
-            done = {task: self._done_per_s(task, worked) for task in fragment.active_tasks}
+            done = {task: worked.out_per_s[task] / self.selectivity_of(task) for task in fragment.active_tasks}
             busy = tuple(done[task] * self.event_s(task) for task in fragment.active_tasks)
             waits_s = max(
                 (worked.waiting[task] / max(done[task], LEAST) for task in fragment.active_tasks
@@ -138,9 +138,6 @@ class EstateFlow:
                 fixed[name] + sum(busy), worked.in_per_s[fragment.tasks[0]],
                 sum(worked.waiting[task] for task in fragment.active_tasks), waits_s, busy)
         return worked, loads
-
-    def _done_per_s(self, task: str, worked: SimulatedStep) -> float:
-        return worked.out_per_s[task] / self.selectivity_of(task)
 
     def _fitting(self, fixed: Mapping[str, float]) -> dict[str, float]:
         """What queries take beside events where a slot has too little for it: batches are as much rarer then."""

@@ -108,8 +108,6 @@ def fusions(
 
     Parameters
     ----------
-    fragment_ids : iterable of str
-        The fragments that may take part.
     busy : collection of str, optional
         Fragments that are not to be touched now.
     """

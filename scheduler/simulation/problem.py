@@ -18,7 +18,7 @@ from typing import Literal
 
 from scheduler.model.checks import require_finite
 
-from .elastic import Alternate, ElasticDataflow, ElasticPlacement, RentedVm
+from .elastic import ElasticDataflow, ElasticPlacement, RentedVm
 
 HOUR_S = 3600.0
 Billing = Literal["hours", "seconds"]
@@ -165,7 +165,8 @@ class BreakEven:
 def price_of_value(dataflow: ElasticDataflow, goal: BreakEven) -> float:
     """σ: how much value a unit of money is to bring (4.9)."""
     def extreme(choose: Callable[[Iterable[float]], float]) -> float:
-        return sum(choose(map(_worth, alternates.values())) for alternates in dataflow.tasks.values())
+        return sum(
+            choose(alternate.worth for alternate in alternates.values()) for alternates in dataflow.tasks.values())
 
     spread = (extreme(max) - extreme(min)) / len(dataflow.tasks)
     return spread / (goal.at_most_value - goal.at_least_value)
@@ -182,10 +183,6 @@ def profit_of(dataflow: ElasticDataflow, goal: BreakEven, *, value: float, cost:
         μ at its end, in the unit of the machines' prices.
     """
     return value - price_of_value(dataflow, goal) * (cost - goal.at_most_value) + 1
-
-
-def _worth(alternate: Alternate) -> float:
-    return alternate.worth
 
 
 def _part(done: float, of: float) -> float:

@@ -27,13 +27,13 @@ from tests.dashboard.building import World, document, running
 def looked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The scopes that were looked up, in their order."""
     scopes: list[str] = []
-    look = views._view_for
+    look = views.OneLook.view_of
 
-    def noting(viewer: Viewer, at: views.OneLook) -> views.View:
+    def noting(at: views.OneLook, viewer: Viewer) -> views.View:
         scopes.append(viewer.scope)
-        return look(viewer, at)
+        return look(at, viewer)
 
-    monkeypatch.setattr(views, "_view_for", noting)
+    monkeypatch.setattr(views.OneLook, "view_of", noting)
     return scopes
 
 

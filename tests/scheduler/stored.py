@@ -7,14 +7,14 @@ from functools import cache
 
 from jsonschema import Draft202012Validator
 
-from scheduler.contracts.plan_documents import plan_schema
+from scheduler.contracts.contract_schemas import CONTRACTS
 from scheduler.model.encoding import plan_from_json, plan_to_json
 from scheduler.model.plan import Plan
 
 
 @cache
 def _validator() -> Draft202012Validator:
-    return Draft202012Validator(plan_schema())
+    return Draft202012Validator(CONTRACTS["Plan"][0]())
 
 
 def check_stored(plan: Plan) -> None:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scheduler.model.encoding import fragment_from_data, to_json
+from scheduler.model.encoding import to_json, value_of
 from scheduler.model.estate import Estate
 from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot
 from scheduler.model.usage import SlotLoad
@@ -29,7 +29,7 @@ def test_a_stream_stays_in_the_channel_that_was_taken_over():
 @pytest.mark.parametrize("fragment", [HEIR, DIVIDED, Fragment("f1-0", ("a",), "n1/0", 1, {}), Fragment(
     "f1-0", ("a", "b", "c"), "n1/0", 1, {"a": ("f1-1",)}, resting=1)])
 def test_json_gives_the_fragment_back(fragment):
-    assert fragment_from_data(json.loads(to_json(fragment))) == fragment
+    assert value_of(Fragment, json.loads(to_json(fragment))) == fragment
 
 
 def test_what_a_fragment_does_not_have_is_not_in_its_json():

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.applying import apply_plan
-from scheduler.model.encoding import freeze_plan, plan_from_json, plan_to_json, promise_from_data, to_json
+from scheduler.model.encoding import freeze_plan, plan_from_json, plan_to_json, to_json, value_of
 from scheduler.model.errors import AlteredPlan
 from scheduler.model.placement import Bound, ThreadShortage
 from scheduler.model.profile import Point, Profile, Profiles
@@ -53,14 +53,14 @@ def test_the_bounds_of_the_exact_mapping_are_part_of_what_is_approved():
     gap = replace(OLD, traffic_bound=Bound(8.0, 6.0, proved=False))
     text = to_json(gap)
     assert '"traffic_bound":{"least":6.0,"proved":false,"reached":8.0}' in text and "slots_bound" not in text
-    assert promise_from_data(json.loads(text)) == gap and promise_from_data(json.loads(TEXT)) == OLD
+    assert value_of(Promise, json.loads(text)) == gap and value_of(Promise, json.loads(TEXT)) == OLD
 
 
 def test_slots_whose_driver_has_too_few_threads_are_part_of_what_is_approved():
     crowded = replace(OLD, crowded={"n1/0": ThreadShortage(64, 90)})
     text = to_json(crowded)
     assert '"crowded":{"n1/0":{"driver_threads":64,"placed":90}}' in text and "crowded" not in to_json(OLD)
-    assert promise_from_data(json.loads(text)) == crowded
+    assert value_of(Promise, json.loads(text)) == crowded
 
 
 def test_a_plan_that_was_signed_when_a_drivers_threads_had_another_name_still_stands():

@@ -84,7 +84,7 @@ def chosen_by_key(
     """
     choice = ForecastChoice(shipped_choice(), bound)
     place, alternates, states = known.place, dict(known.alternates), dict(known.states)
-    for at, event in sorted(((_place(event), event) for event in events), key=itemgetter(0)):
+    for at, event in sorted((((event["_born"], event["_seq"]), event) for event in events), key=itemgetter(0)):
         key = key_text_of([event.get(name) for name in by])
         is_full = key not in states and len(states) >= MOST_KEYS
         if at <= place or key is None or len(key) > LONGEST_KEY or is_full or not event.get("variances"):
@@ -95,7 +95,3 @@ def chosen_by_key(
         if name in among:
             alternates[key] = name
     return replace(known, place=place, alternates=alternates, states=states)
-
-
-def _place(event: Mapping[str, Any]) -> tuple[int, int]:
-    return event["_born"], event["_seq"]

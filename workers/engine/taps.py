@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-import pyarrow as pa
 import redis
 
 from workers.engine.channels import keys
@@ -110,11 +109,7 @@ def _events(blocks: Sequence[bytes], types: dict[str, str | None]) -> Iterator[d
         for batch in reversed(batches_in(block)):
             types.update({
                 column.name: spark_type(column.type) for column in batch.schema if column.name not in types})
-            yield from _rows(batch)
-
-
-def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    return [shown(row) for row in reversed(rows_in(batch))]
+            yield from [shown(row) for row in reversed(rows_in(batch))]
 
 
 def _shared_out(queries: Sequence[list[dict[str, Any]]], count: int) -> list[dict[str, Any]]:

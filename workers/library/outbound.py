@@ -123,8 +123,6 @@ class Line:
 
         Parameters
         ----------
-        method, target : str
-            As HTTP has them.
         deadline_s : float
             Seconds for all of it: resolving, connecting, sending, waiting and reading.
         most_bytes : int

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import fields, is_dataclass
+from datetime import datetime
 from types import UnionType
 from typing import Annotated, Any, Generic, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
+from uuid import UUID
 
 from ninja import Schema
 from pydantic import ConfigDict, create_model
@@ -25,17 +27,29 @@ class Answer(Schema):
 _answers: dict[type, type[Answer]] = {}
 
 
-def answer_of(kind: type, *, name: str = "") -> type[Answer]:
+def answer_of(
+    kind: type, *, name: str = "", about: str = "", without: Collection[str] = (), **others: Any
+) -> type[Answer]:
     """The answer that is a frozen dataclass or a typed dictionary as it stands: its fields, and what it says of itself.
 
     What it holds of such types is answered so, too. Each has one name: its own where none is given the first time.
+
+    Parameters
+    ----------
+    about : str, optional
+        In the place of what the type says of itself.
+    without : collection of str, optional
+        Fields that are no client's business.
+    **others : type
+        Of fields that the answer has besides, or as something else.
     """
     if kind not in _answers:
         types = get_type_hints(kind, include_extras=True)
         names = [field.name for field in fields(kind)] if is_dataclass(kind) else list(types)
+        own = {field: _answered(types[field]) for field in names if field not in without and field not in others}
         _answers[kind] = create_model(
-            name or kind.__name__, __base__=Answer, __module__=__name__, __doc__=kind.__doc__,
-            **{field: (_answered(types[field]), ...) for field in names})
+            name or kind.__name__, __base__=Answer, __module__=__name__, __doc__=about or kind.__doc__,
+            **{field: (annotation, ...) for field, annotation in (own | others).items()})
     return _answers[kind]
 
 
@@ -53,6 +67,21 @@ def _answered(annotation: Any) -> Any:
     if isinstance(origin, type) and issubclass(origin, Collection):
         return list[inner[0]]
     return annotation
+
+
+def row_of(answer: type[Answer], subject: Any, **others: Any) -> dict[str, Any]:
+    """The body of an answer from what a subject has under the names of its fields; ``others`` are as they are given.
+
+    A subject's times are written in ISO 8601, its UUIDs as text.
+    """
+    return {
+        name: _written(getattr(subject, name)) for name in answer.model_fields if name not in others} | others
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if isinstance(value, UUID) else value
 
 
 class Page(Answer, Generic[Item]):

@@ -6,19 +6,14 @@ from datetime import datetime
 
 from pydantic import Field
 
-from .common import Answer
+from scheduler.controllers.loop_values import Policy, PromiseBound
 
+from .common import Answer, answer_of
 
-class TeamPolicy(Answer):
-    """What a team lets a controller do, and what is left of its budget."""
-
-    team: str = Field(description="Short name; empty for what belongs to all")
-    mode: str
-    changes_per_hour: int
-    changes_per_day: int
-    cool_down_s: float
-    left_in_hour: int
-    left_in_day: int
+TeamPolicy = answer_of(
+    Policy, name="TeamPolicy", team=str, left_in_hour=int, left_in_day=int,
+    about="What a team (its short name; empty for what belongs to all) lets a controller do, and what is left of its "
+    "budget.")
 
 
 class ControllerRow(Answer):
@@ -35,13 +30,7 @@ class ControllerRow(Answer):
     teams: list[TeamPolicy]
 
 
-class BoundRow(Answer):
-    """A figure that is promised."""
-
-    measure: str
-    unit: str
-    before: float
-    at_most: float
+BoundRow = answer_of(PromiseBound, name="BoundRow", about="A figure that is promised.", without=("hard",))
 
 
 class RoundAnswer(Answer):

@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from dashboard.bills import dataflow_costs
+from dashboard.explorer.streams import ShownStream
 from dashboard.operations.key_rings import TaskRing
 from dashboard.operations.live_view import dynamic_reader, live_documents
 from dashboard.operations.live_view.failing_queries import Failure
+from dashboard.operations.live_view.live_sources import DeadLetterEntry
 from dashboard.operations.policies import guard_dry_runs, policy_reader
 from scheduler.model import dataflow
+from scheduler.reuse.fragmentation import Fragmentation
 
 from .common import Answer, HistoryAnswer, Problem, answer_of
 from .proposals import ProposalRow
@@ -136,21 +139,7 @@ class StreamEvents(Answer):
 TaskRingAnswer = answer_of(TaskRing)
 
 
-class StreamAnswer(Answer):
-    """A task's stream, of a document that is not submitted. ``state`` is ``running`` or ``paused`` (``running`` is that
-    task), ``recorded`` (``events`` are the first of the recording) or ``not_yet``; ``note`` and ``remedy`` say why
-    there are no events and what to do. Where ``look`` is not empty, a node can look at the source before it runs; it
-    stays the same while the source does."""
-
-    task: str
-    type: str
-    state: str
-    running: str
-    look: str
-    columns: ColumnsAnswer
-    events: list[dict[str, Any]]
-    note: str
-    remedy: str
+StreamAnswer = answer_of(ShownStream, name="StreamAnswer", columns=ColumnsAnswer)
 
 
 class WhenBehind(Answer):
@@ -161,21 +150,9 @@ class WhenBehind(Answer):
     when_behind: str
 
 
-class FragmentationAnswer(Answer):
-    """How a dataflow is cut into queries, and what that costs an hour."""
-
-    queries: int
-    fewest: int
-    steps: int
-    longest_hops: int
-    total_hops: int
-    latency_ms: float | None
-    idle_cores: float
-    dead_tasks: int
-    money_per_hour: float
-    spare_queries: int
-
-
+FragmentationAnswer = answer_of(
+    Fragmentation, name="FragmentationAnswer", money_per_hour=float, spare_queries=int,
+    about="How a dataflow is cut into queries, and what that costs an hour.")
 DataflowCost = answer_of(dataflow_costs.DataflowCost)
 
 
@@ -193,16 +170,10 @@ GuardTrialAnswer = answer_of(guard_dry_runs.GuardTrial)
 PolicyAnswer = answer_of(policy_reader.ToldPolicy)
 
 
-class DeadLetterAnswer(Answer):
-    """A message that a live source could not read, or an event that a sink's other system refused: when it came, why,
-    where it was, and how it begins."""
-
-    at: str
-    reason: str
-    place: str
-    sample: str
-
-
+DeadLetterAnswer = answer_of(
+    DeadLetterEntry, name="DeadLetterAnswer", at=str,
+    about="A message that a live source could not read, or an event that a sink's other system refused: when it came, "
+    "why, where it was, and how it begins.")
 Live = answer_of(live_documents.Freshness, name="Live")
 LiveDataflow = answer_of(live_documents.LiveDataflow)
 

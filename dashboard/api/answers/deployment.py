@@ -51,8 +51,8 @@ Suggestion = answer_of(move_previews.Suggestion)
 
 
 class DeploymentAnswer(Answer):
-    """Slots with their queries, the traffic between slots (``traffic``) and between queries (``pairs``), and a move
-    that is worth it."""
+    """Slots with their queries, the traffic between slots (``traffic``) and between queries (``pairs``, most bytes
+    first), the part of the bytes that passes between nodes, and a move that is worth it."""
 
     available: bool
     slots: list[DeployedSlot]
@@ -64,16 +64,4 @@ class DeploymentAnswer(Answer):
 
 
 QueryOnNode = answer_of(drains.QueryThere, name="QueryOnNode")
-
-
-class DrainAnswer(Answer):
-    """Whether a node is drained, and what is on it; ``others`` counts queries that the caller may not know of,
-    ``leaving`` those that it still hands over or ends (null: nothing is heard of it). One that ``is_empty`` can be
-    stopped."""
-
-    node: str
-    draining: bool
-    queries: list[QueryOnNode]
-    others: int
-    leaving: int | None
-    is_empty: bool
+DrainAnswer = answer_of(drains.Drain, name="DrainAnswer", is_empty=bool)

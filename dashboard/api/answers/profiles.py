@@ -6,6 +6,7 @@ from typing import Any
 
 from scheduler.model.refinement import Refined
 from scheduler.performance import sweep
+from scheduler.performance.drift import Observation
 
 from .common import Answer, answer_of
 from .schedules import Point
@@ -46,18 +47,8 @@ class ProfileDetail(ProfileAnswer):
     busy: Busy | None
 
 
-class ObservationAnswer(Answer):
-    """What running bundles were seen to do."""
-
-    at: str
-    threads: int
-    rate_per_s: float
-    cpu: float | None
-    memory: float | None
-    stable: bool
-    shared: bool
-
-
+ObservationAnswer = answer_of(
+    Observation, name="ObservationAnswer", about="What a running bundle was seen to do.", at=str)
 FeedTask = answer_of(Refined, name="FeedTask")
 
 
@@ -114,7 +105,8 @@ class TrialUnderWay(Answer):
 
 
 class SweepProgress(Answer):
-    """How far a sweep is; peaks by number of threads."""
+    """How far a sweep is: ``trials`` counts those with figures that count, ``under_way`` is the one that is measured
+    now; peaks by number of threads."""
 
     id: str
     status: str

@@ -41,8 +41,9 @@ class BillChangeAnswer(Answer):
 
 
 class DifferenceTask(Answer):
-    """A task before and after: ``started``, ``reused``, ``stopped`` or a ``neighbour``, and who uses it; ``on`` is the
-    alternate by which a dynamic one is done then, empty of others."""
+    """A task before and after: ``started``, ``reused``, ``stopped``, or a ``neighbour``: one of a touched dataflow that
+    stays as it is. ``name`` is what the submitted dataflow calls it, of a neighbour what the first touched one does;
+    ``used_by`` are other dataflows; ``on`` is the alternate by which a dynamic one is done then, empty of others."""
 
     id: str
     name: str
@@ -101,7 +102,9 @@ class BundleSide(Answer):
 
 
 class BundleChange(Answer):
-    """A bundle of a divided fragment before and after."""
+    """A bundle of a divided fragment before and after, null where it is not there. ``change`` is ``starts``, ``leaves``
+    (it reads what it has, then stops), ``moves`` (another slot, or other threads), ``weighs`` (another part of the
+    events), ``stops`` or ``stays``."""
 
     id: str
     fragment: str
@@ -112,7 +115,8 @@ class BundleChange(Answer):
 
 
 class JoinedTask(Answer):
-    """A running task that the submission joins, and since when it runs."""
+    """A running task that the submission joins, and since when it runs (null where it starts fresh); ``rests`` where it
+    is paused until then."""
 
     task: str
     type: str
@@ -122,7 +126,9 @@ class JoinedTask(Answer):
 
 
 class Joining(Answer):
-    """What the submission joins, and the price of the other choice."""
+    """What the submission joins, and the price of the other choice. ``begin`` is ``now``, ``oldest`` or an ISO 8601
+    time; ``tasks`` have run before it, so that their state, or that of their input, is older; ``streams`` says whether
+    new fragments read streams that are there already."""
 
     fresh: bool
     begin: str
@@ -144,7 +150,9 @@ class VersionChange(Answer):
 
 
 class PlanDifference(Answer):
-    """What a plan changes."""
+    """What a plan changes. ``touched`` are the first dataflows that it touches, ``touched_more`` how many there are
+    besides, at least. ``why`` is of a plan that Weir makes, in words; ``notes`` are what reviewers should know besides.
+    """
 
     kind: str
     generation: int
@@ -178,9 +186,10 @@ class ApprovalAnswer(Answer):
 
 
 class TeamReview(Answer):
-    """A team that the plan concerns, what it demands, who may speak for it, and its verdict: ``approve`` once its
-    demand is met. ``automatic``: it agreed beforehand, and ``why`` says by what; ``rules`` is the version that it was
-    asked by, null for the default."""
+    """A team that the plan concerns, how many approvals it demands (``needed``), of whom (``role``), who may speak for
+    it, and its verdict: ``approve`` once its demand is met. ``reviewer``, ``comment`` and ``at`` are of the newest
+    review; ``expires_at`` is when the first approval no longer counts. ``automatic``: it agreed beforehand, and ``why``
+    says by what; ``rules`` is the version that it was asked by, null for the default."""
 
     slug: str
     name: str
@@ -208,7 +217,9 @@ class Held(Answer):
 
 
 class ReviewAnswer(Answer):
-    """Where the review stands, and what the caller may do."""
+    """Where the review stands, and what the caller may do. ``held`` is of a plan that is approved and waits;
+    ``outdated`` are tasks whose profiles are others by now than those that the plan was made from; ``why_not`` says why
+    the caller may not approve, empty where there is nothing to say."""
 
     teams: list[TeamReview]
     held: Held | None
@@ -239,7 +250,8 @@ class ParameterDifference(Answer):
 
 
 class NearMissAnswer(Answer):
-    """A change that would let the dataflow reuse more, and what that saves."""
+    """A change that would let the dataflow reuse more (``tasks``), and what that saves. ``why_beside`` says why a task
+    that runs and is an alternate, or has it, is not read as it is."""
 
     key: str
     summary: str

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from dashboard.profiles import warnings
-from dashboard.schedules import comparison
+from dashboard.schedules import comparison, slot_details
 from scheduler.model import placement, profile, promise
-from scheduler.performance import outcome, seen
+from scheduler.performance import outcome, prediction, seen
 
 from .common import Answer, Error, User, answer_of
 
@@ -23,26 +23,8 @@ class BoundAnswer(Answer):
     gap: float | None = None
 
 
-class PredictedBundle(Answer):
-    """The predicted load of a bundle."""
-
-    task: str
-    slot: str
-    threads: int
-    share: float
-    rate_per_s: float
-    sustains_per_s: float | None
-    cpu: float
-    memory: float
-    basis: str
-
-
-class BundlePromiseAnswer(PredictedBundle):
-    """What a schedule promises of one bundle, by the bundle's id."""
-
-    id: str
-
-
+PredictedBundle = answer_of(prediction.BundleLoad, name="PredictedBundle", slot=str, sustains_per_s=float | None)
+BundlePromiseAnswer = answer_of(promise.BundlePromise, name="BundlePromiseAnswer")
 ProfileUsed = answer_of(promise.ProfileUsed)
 ThreadShortage = answer_of(placement.ThreadShortage)
 
@@ -212,22 +194,9 @@ class SlotBundleSide(Answer):
     weight: float
 
 
-class SlotBundle(Answer):
-    """A bundle on a slot: planned, measured, and whose it is."""
-
-    id: str
-    fragment: str
-    tasks: list[str]
-    users: list[User]
-    change: str
-    threads: int
-    weight: float
-    was: SlotBundleSide | None
-    now: SlotBundleSide | None
-    planned_before: Load
-    planned: Load
-    measured: Load
-    state: str
+SlotBundle = answer_of(
+    slot_details.BundleCell, name="SlotBundle", about="A bundle on a slot: planned, measured, and whose it is.",
+    users=list[User], change=str, threads=int, weight=float, was=SlotBundleSide | None, now=SlotBundleSide | None)
 
 
 class SlotDetail(Answer):

@@ -1,4 +1,4 @@
-"""Answers about the library, the estate, bills, teams and the audit trail."""
+"""Answers about the library, the estate, logs, savepoints, bills, teams and the audit trail."""
 
 from __future__ import annotations
 
@@ -6,73 +6,27 @@ from typing import Any
 
 from pydantic import Field
 
+from dashboard.approvals import savepoints_told
 from dashboard.catalog import selectors as catalog
-from dashboard.operations.live_view import live_documents
+from dashboard.jobs import ModelVersion
+from dashboard.operations.live_view import live_documents, log_reading
+from scheduler.model import task_types
 
 from .common import Answer, HistoryAnswer, answer_of
 
-
-class ParameterAnswer(Answer):
-    """A parameter of a task type."""
-
-    name: str
-    type: str
-    doc: str
-    default: Any
-    required: bool
-    minimum: float | None
-    maximum: float | None
-    choices: list[Any]
-    items: str | None
-    pattern: str | None
-    pattern_words: str
-    unit: str | None
-    is_set: bool
-    bounds: bool
-    secret: bool
-    of_team: bool
-    is_file: bool
-    expression: bool
-    query: bool
-    near: str | None
-    near_ratio: float
-    column: str | None
-
-
-class TaskTypeRow(Answer):
-    """An installed task type."""
-
-    name: str
-    kind: str
-    doc: str
-    parameters: list[ParameterAnswer]
-    family: str
-    stateful: bool
-    key: str | None
-    selectivity: float
-    cost_us: float
-    chain: str
-    terminal: str | None
-    version: int
-    movable_state: bool
-    by_key: bool
-    passes_key: bool
-    several_streams: bool
-    by_marks: str | None
-    across_keys: str | None
-    opens: bool
-    effects: list[str] | None
-    connector: str | None
-    writer: str | None
-    keeps_on_node: bool
-    shares_state: list[str] | None
-
-
+ParameterAnswer = answer_of(
+    task_types.Parameter, name="ParameterAnswer", about="A parameter of a task type.",
+    without=("form", "added", "alternate_types"))
+TaskTypeRow = answer_of(
+    task_types.TaskType, name="TaskTypeRow", about="An installed task type.", without=("build",))
 Sample = answer_of(catalog.SampleDocument)
 
 
 answer_of(live_documents.SpareDriver, name="Spare")
 Estate = answer_of(live_documents.LiveEstate, name="Estate")
+ReadLog = answer_of(log_reading.ReadLog)
+NamedSavepoint = answer_of(savepoints_told.NamedSavepoint)
+SavepointsOfDataflow = answer_of(savepoints_told.SavepointsOfDataflow)
 
 
 class EstateHistory(HistoryAnswer):
@@ -185,17 +139,9 @@ class PostedEventRow(Answer):
     at_ms: int
 
 
-class ModelVersionRow(Answer):
-    """A version of a model that a team keeps."""
-
-    name: str
-    version: str
-    kind: str
-    features: list[str]
-    target: str
-    events: int
-    learned: str
-    characters: int
+ModelVersionRow = answer_of(
+    ModelVersion, name="ModelVersionRow", about="A version of a model that a team keeps.", without=("learned_ms",),
+    learned=str)
 
 
 class Models(Answer):

@@ -16,9 +16,9 @@ from django.db.models import Exists, F, Manager, OuterRef, Q, QuerySet
 from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.offered_slots import offered_slots, unreserved_slots
 from dashboard.operations.models import BundleSlot, EstateState, FragmentRow, RunningTaskRow, SlotRow, TeamUse, Use
-from scheduler.model.encoding import bundles_from_data
+from scheduler.model.encoding import value_of
 from scheduler.model.estate import Submitted
-from scheduler.model.fragment import Fragment, RunningTask, Slot, divided_among
+from scheduler.model.fragment import Fragment, RunningBundle, RunningTask, Slot, divided_among
 from scheduler.model.settings_of_fragments import FragmentSettings
 from scheduler.model.tenancy import teams_by_slot
 from scheduler.model.usage import NAMED, NANO, SlotLoad, Users, nanocores
@@ -221,7 +221,7 @@ def fragment_of(row: FragmentRow) -> Fragment:
     return Fragment(
         id=row.id, tasks=tuple(row.tasks), slot=row.slot, active=row.active, resting=row.resting,
         outlets={task: tuple(readers) for task, readers in row.outlets.items()}, channels=row.channels,
-        inherits=tuple(row.inherits), joins=row.joins, bundles=bundles_from_data(row.bundles),
+        inherits=tuple(row.inherits), joins=row.joins, bundles=value_of(tuple[RunningBundle, ...], row.bundles),
         origin=row.origin, team=row.team)
 
 

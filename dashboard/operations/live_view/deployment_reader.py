@@ -80,18 +80,10 @@ def look() -> Looked | None:
 
 
 def deployment_rows(viewer: Viewer, looked: Looked | None) -> dict[str, Any]:
-    """Slots with their load and queries, and what passes between slots.
+    """Slots with their load and queries, and what passes between slots, as a
+    `dashboard.api.answers.deployment.DeploymentAnswer`.
 
-    Returns
-    -------
-    dict
-        ``slots``: ``slot``, ``node``, ``cores``, ``load`` (``high``, ``normal`` or ``low``), ``closed`` (why nothing
-        more may go there; empty where it may) and ``queries``: ``id``, ``state``, ``name`` (its tasks in words),
-        ``cores`` (None: not measured yet), ``waiting`` (events that wait for it), ``dataflow`` (id and name, the one
-        to ask for), ``targets`` and ``why_not``; ``traffic``: bytes and events a second by pair of slots, as rows;
-        ``pairs``: the same by pair of queries, most bytes first; ``between_nodes``: the part of the bytes that passes
-        between nodes.
-        Whatever belongs to dataflows that the viewer may not know of counts in the load of its slot alone.
+    Whatever belongs to dataflows that the viewer may not know of counts in the load of its slot alone.
     """
     if looked is None:
         return {"available": False, "slots": [], "traffic": [], "pairs": [], "between_nodes": 0.0, "queries": 0}

@@ -199,7 +199,7 @@ class OneLook:
     def view_for(self, viewer: Viewer) -> View:
         """What this viewer may know."""
         if viewer.scope not in self._views:
-            self._views[viewer.scope] = _view_for(viewer, self)
+            self._views[viewer.scope] = self.view_of(viewer)
         return self._views[viewer.scope]
 
     def view_of(self, viewer: Viewer) -> View:
@@ -248,10 +248,6 @@ def one_look() -> Iterator[None]:
 def view_for(viewer: Viewer) -> View:
     """Read the estate, who is in it and what is observed, for one viewer."""
     return (_of_one_look.get() or OneLook()).view_for(viewer)
-
-
-def _view_for(viewer: Viewer, look: OneLook) -> View:
-    return look.view_of(viewer)
 
 
 class SharedViews:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass
+from dataclasses import replace
 
 from django.conf import settings
 
@@ -53,18 +53,7 @@ class NothingRead(WeirError):
     code = "nothing_read"
 
 
-@dataclass(frozen=True, slots=True)
-class IngestResult:
-    """What became of what was posted: events taken, events that could not be read, with the first reasons; ``again``
-    where it was taken before under the same key, with the figures of then."""
-
-    taken: int
-    dead: int
-    reasons: tuple[str, ...]
-    again: bool
-
-
-def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str) -> IngestResult:
+def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str) -> connector_calls.Pushed:
     """Take in what was posted to an address, ``team/name``, once for each live source that reads it.
 
     Parameters
@@ -95,7 +84,7 @@ def ingest(address: str, *, token: str, body: bytes, content_type: str, key: str
         reasons = results[0].reasons
         raise NothingRead(
             "Not one event could be read.", remedy=f"The first: {reasons[0]}.", reasons=list(reasons))
-    return IngestResult(read[0].taken, read[0].dead, read[0].reasons, all(result.again for result in read))
+    return replace(read[0], again=all(result.again for result in read))
 
 
 def opens(address: str, token: str) -> bool:

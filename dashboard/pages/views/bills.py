@@ -41,7 +41,8 @@ def bills(request: HttpRequest) -> HttpResponse:
             for bill, row in page.object_list],
         "team_rows": [{"team": name, "shown": row} for (name, _), row in zip(sums, team_rows, strict=True)],
         "whole": whole, "idle": idle, "idle_cost": money(idle.pays_nanos), "prices": _prices(period),
-        "query": _query(period, team), "changes": selectors.changes_by_others(request.viewer, period, team=team)[:20],
+        "query": f"{period.query}&team={team}" if team else period.query,
+        "changes": selectors.changes_by_others(request.viewer, period, team=team)[:20],
     })
 
 
@@ -107,10 +108,6 @@ def _periods(period: Period) -> list[dict[str, Any]]:
     return [
         {"name": name, "title": title, "current": name == period.name}
         for name, title in NAMES.items() if name != "custom"]
-
-
-def _query(period: Period, team: str) -> str:
-    return f"{period.query}&team={team}" if team else period.query
 
 
 def _prices(period: Period) -> dict[str, Any]:

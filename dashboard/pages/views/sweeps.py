@@ -120,7 +120,7 @@ def _form(request: HttpRequest, given: Any, *, failure: WeirError | None = None,
         "hindrance": _hindrance(request.viewer, declared, again, dataflow),
         "not_approved": _not_approved(request, dataflow),
         "declared": declared, "feeds": targets.feeds_for(declared) if declared else (),
-        "config": given.get("config") or (_defaults(declared) if declared else ""),
+        "config": given.get("config") or (json.dumps(canonical_config(declared, {}), indent=2) if declared else ""),
         "dataflow": dataflow, "tasks": catalog.graph_of(dataflow)["tasks"] if dataflow else (),
         "types": sorted(jobs.task_types().values(), key=lambda task_type: (task_type.kind, task_type.name)),
         "dataflows": catalog.dataflows(request.viewer)[:200],
@@ -197,8 +197,3 @@ def _amount(given: Any, name: str, default: float | None) -> Any:
     except (ValueError, OverflowError) as error:
         raise BadInput(f"{name.replace('_', ' ')} is {text!r}.", remedy="Give a number.") from error
     return value
-
-
-def _defaults(declared: Any) -> str:
-    """The type's config with all its defaults, to change."""
-    return json.dumps(canonical_config(declared, {}), indent=2)

@@ -25,8 +25,9 @@ from scheduler.model.latency_limits import in_words
 def teams(request: HttpRequest) -> HttpResponse:
     """The viewer's teams with their members."""
     rows = [
-        {"team": team, "members": list(selectors.members(team)), "may_change": _may_change(request, team),
-         "secrets": list(selectors.secrets(team)), "models": selectors.models(team), "controllers": modes_of(team)}
+        {"team": team, "members": list(selectors.members(team)),
+         "may_change": request.viewer.has_role(team.pk, Role.ADMIN), "secrets": list(selectors.secrets(team)),
+         "models": selectors.models(team), "controllers": modes_of(team)}
         for team in selectors.teams(request.viewer)
     ]
     return render(request, "teams.html", {
@@ -130,10 +131,6 @@ def token_revoke(request: HttpRequest, token_id: int) -> HttpResponse:
         text="Token revoked.", code="token-revoked",
     )
     return redirect("people" if request.POST.get("from") == "people" else "teams")
-
-
-def _may_change(request: HttpRequest, team: object) -> bool:
-    return request.viewer.has_role(team.pk, Role.ADMIN)
 
 
 def _user(request: HttpRequest, team: Team, name: str) -> object:

@@ -202,13 +202,7 @@ def _adapted(
     world: World, name: str, elements: Mapping[str, AdaptedElement], measured: MeasuredMeans,
     forecasts: _Forecasts | None = None,
 ) -> AdaptedDataflow | None:
-    """A dataflow as adaptation looks at it; None where it does not work, or nothing of it is measured.
-
-    Parameters
-    ----------
-    elements : mapping of str to AdaptedElement
-        The dynamic tasks that it decides about.
-    """
+    """A dataflow as adaptation looks at it; None where it does not work, or nothing of it is measured."""
     estate, submitted = world.estate, world.estate.submitted.get(name)
     if submitted is None or name not in world.running or name not in world.goals:
         return None

@@ -24,11 +24,6 @@ def offered_bundles(
     """The schedules of a dataflow at the rates that its sources are expected to make; None where it runs without one.
 
     A schedule has one rate for each source: that of the busiest. Another one is only asked for where it may help.
-
-    Parameters
-    ----------
-    homes : sequence of Fragment
-        Where its tasks run.
     """
     now = world.schedule_in_force(dataflow)
     if now is None or not sources_per_s:

@@ -67,8 +67,6 @@ class Suspicion:
 
         Parameters
         ----------
-        death : Death
-            The newest.
         batching : collection of str
             Queries whose checkpoint has a batch that was planned and not done.
         """

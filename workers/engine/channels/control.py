@@ -173,12 +173,7 @@ def _overtaken(state: Mapping[str, str], batch_id: int) -> list[str]:
     """Fields of changes that a later one has followed: a batch that begins is the oldest that can be repeated."""
     fields: list[str] = []
     for changes in changes_of(state).values():
-        begun = [change for change in changes if _begun(change, batch_id)]
+        begun = [change for change in changes if change.from_batch is not None and change.from_batch <= batch_id]
         is_over = begun == changes and begun[-1].text == "{}"  # the route ends, and nothing follows
         fields += [change.field for change in (begun if is_over else begun[:-1])]
     return [name for field in fields for name in (field, f"{field}:from")]
-
-
-def _begun(change: RouteChange, batch_id: int) -> bool:
-    return change.from_batch is not None and change.from_batch <= batch_id
-

@@ -15,7 +15,6 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from subprocess import TimeoutExpired
 from typing import Any
 
@@ -75,7 +74,7 @@ class SparkReader:
     def __init__(self, opening: Opening) -> None:
         self._config, self._secrets = opening.config, _secret_options(opening.config["secret_options"])
         self._names = list(opening.config["columns"])
-        self._checkpoint = _checkpoint_of(opening.task)
+        self._checkpoint = from_environment().data_dir / "checkpoints" / f"in-{opening.task}"
         self._pieces: queue.Queue[tuple[int, int, bool, list[Message]]] = queue.Queue(maxsize=1)
         self._acknowledged, self._closing = threading.Event(), threading.Event()
         self._lost: list[DeadLetter] = []
@@ -230,10 +229,6 @@ def _secret_options(text: str | None) -> Mapping[str, str]:
         raise SourceRefused("The secret of secret_options is no JSON object of texts.",
                             remedy='Keep it as {"name": "value"}.')
     return options
-
-
-def _checkpoint_of(task: str) -> Path:
-    return from_environment().data_dir / "checkpoints" / f"in-{task}"
 
 
 def _jvm_is_gone() -> bool:

@@ -63,8 +63,6 @@ class FragmentFailed(Exception):
 
     Parameters
     ----------
-    broker_is_away : bool
-        The broker does not answer.
     may_pass : bool
         What is wrong may go by itself: a service that is away, a full disk. What Weir alone does goes wrong again.
     is_final : bool

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from argparse import ArgumentParser
+from json import dumps
 
 from django.core.management.base import BaseCommand
 
@@ -23,11 +23,7 @@ class Command(BaseCommand):
 
     def handle(self, *, json: bool, **_: object) -> None:
         state = live_estate(EVERYTHING)
-        self.stdout.write(_as_json(state) if json else "\n".join(_lines(state)))
-
-
-def _as_json(state: dict) -> str:
-    return json.dumps(state, indent=2)
+        self.stdout.write(dumps(state, indent=2) if json else "\n".join(_lines(state)))
 
 
 def _lines(state: dict) -> list[str]:

@@ -60,8 +60,6 @@ class Snapshot:
         Since when the fragment is in its state.
     running : WantedFragment
         The chain that runs, or ran last; of a fragment that was compiled, the whole chain.
-    has_query : bool
-        Whether there is a query.
     is_compiled, writes_files : bool
         Whether the chain is compiled and its query is to be started next; and ends in a file sink of Spark's.
     standby : WantedFragment or None
