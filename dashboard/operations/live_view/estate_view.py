@@ -37,7 +37,7 @@ from scheduler.model.fragment import Fragment, RunningBundle, node_of
 
 T = TypeVar("T")
 SHARED_S = 0.25
-WITHHELD = "It fails. Why may show events that are read with a credential: its team is told."
+WITHHELD = "It fails. Only the team whose credential it reads with sees why: that may quote events."
 _TAKES_NOTHING = frozenset({"stopped", "waiting", "left"})  # states in which a bundle has no query
 _WORST_FIRST = (*WORST_FIRST, PAUSED)
 _RANKS = {state: rank for rank, state in enumerate(_WORST_FIRST)}
