@@ -22,7 +22,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.operations.estate_store.estate_loader import current_estate
 from dashboard.operations.estate_store.offered_slots import offered_slots, silent_nodes
 from dashboard.operations.live_view.drained_nodes import queries_of_node, queries_there
-from dashboard.operations.live_view.estate_view import view_for
+from dashboard.operations.live_view.estate_view import WITHHELD, view_for
 from dashboard.operations.live_view.going_on import copy_holders
 from dashboard.operations.live_view.telemetry import EVERYTHING
 from dashboard.operations.models import NodeRow
@@ -260,8 +260,9 @@ class _Seen:
 
 
 def cause_of_failure(proposal: Proposal) -> str:
-    """Why a plan does not end, as nodes report it."""
-    return next((failure["cause"] for failure in proposal.progress.get("failing", {}).values()), "")
+    """Why a plan does not end, as nodes report it, but for what one team alone may read: drains are told to all."""
+    query, failure = next(iter(proposal.progress.get("failing", {}).items()), ("", {"cause": ""}))
+    return WITHHELD if query and view_for(EVERYTHING).team_of_errors(query) else failure["cause"]
 
 
 def _has_part(plan: Plan, query: str, fragment: Fragment, bundle: RunningBundle) -> bool:

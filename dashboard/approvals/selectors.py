@@ -30,7 +30,7 @@ from dashboard.approvals.demands import ROLES, approvers, asks_of, moment_of, ro
 from dashboard.approvals.lifecycle import COMPUTING, DONE, EXECUTING, FAILED, OPEN, PENDING, STALE, UNPLANNABLE
 from dashboard.approvals.models import Ask, Proposal, Review
 from dashboard.catalog.permissions import visible_to
-from dashboard.operations.live_view.estate_view import view_for
+from dashboard.operations.live_view.estate_view import WITHHELD, view_for
 from dashboard.operations.models import EstateState
 from dashboard.plans.selectors import plan_of
 from dashboard.plans.stale_profiles import profiles_since
@@ -173,7 +173,11 @@ def _failing(viewer: Viewer, record: Proposal) -> dict[str, Any]:
     if not causes:
         return {}
     view, dataflow_id = view_for(viewer), str(record.dataflow_id)
-    return {key: {**cause, "cause": view.in_words(cause["cause"], dataflow_id)} for key, cause in causes.items()}
+    own = viewer.sees_private_of(record.dataflow.team_id)
+    places = {key: view.fragment_of.get(key) for key in causes}
+    may_read = {key for key, place in places.items() if (own if place is None else view.may_quote(place))}
+    return {key: {**cause, "cause": view.in_words(cause["cause"], dataflow_id) if key in may_read else WITHHELD}
+            for key, cause in causes.items()}
 
 
 def under_way() -> list[Proposal]:

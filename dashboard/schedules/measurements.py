@@ -93,7 +93,8 @@ def _bundle(view: View, fragment: Fragment, bundle_id: str, slot: str, names: Ma
         rate_per_s=view.reading.flows.queries.get(bundle_id, query.rate_per_s),
         load=Load(query.cpu, query.memory),
         waits_for=_readers(view, fragment, query.throttled_by or "", names),
-        failing=(query.error or "The query fails.") if failing else "")
+        failing="" if not failing else query.error if query.error and not view.team_of_errors(bundle_id) else (
+            "The query fails."))
 
 
 def _silence(view: View, slot: str) -> str:

@@ -124,7 +124,7 @@ class Recorder:
         if now_s % ANNOTATE_EVERY_S == 0 and view.reading.available:
             # As whoever is in no team is told: an annotation is read by all who may know of its subject.
             wrong = findings(replace(view, own=frozenset()))
-            self._annotate(now_s, {finding.key: finding for finding in wrong})
+            self._annotate(now_s, {finding.key: finding for finding in wrong}, view.team_of_errors)
         if now_s % TIDY_EVERY_S == 0:
             self._history.tidy(now_s)
         wanted = self._policies.look(view.estate, values, now_s)
@@ -143,10 +143,10 @@ class Recorder:
             history, self._history = self._history, None
             history.flush()
 
-    def _annotate(self, now_s: int, wrong: dict[str, Finding]) -> None:
+    def _annotate(self, now_s: int, wrong: dict[str, Finding], team_of: Callable[[str], str]) -> None:
         newest, events = jobs.notable_events_after(self._event)
         note_pauses(events)
-        notes = annotations_of_events(events)
+        notes = annotations_of_events(events, team_of=team_of)
         if self._findings is not None:  # of what was wrong already nobody knows since when
             notes += annotations_of_findings(self._findings, wrong, at_s=now_s)
         if notes:

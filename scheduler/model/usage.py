@@ -9,6 +9,7 @@ from .fragment import Fragment, RunningTask
 
 NAMED = 20  # most dataflows that a plan names of those that it touches: 20,000 may share one source
 NANO = 1_000_000_000
+MOST_CORES = 100_000  # of a task: the sum of a slot's has to be a whole number of 64 bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +52,8 @@ class SlotLoad:
 
 
 def nanocores(cores: float) -> int:
-    """CPU cores in whole billionths."""
-    return round(cores * NANO)
+    """CPU cores in whole billionths; of more than ``MOST_CORES`` those."""
+    return round(min(cores, MOST_CORES) * NANO)
 
 
 def growth_of(

@@ -12,6 +12,7 @@ from scheduler.model.dataflow import Dataflow
 from scheduler.model.task_types import TaskTypes
 
 MICROSECONDS_PER_S = 1_000_000
+MOST_PER_S = 1e12  # events/s: selectivities along a path multiply, and what follows from a rate has to be finite
 KEEPS_UP = 0.95  # of a rate: who does so much of it keeps up with it
 CHANCE = 3.0  # standard deviations of how many events come at random (Poisson): so many fewer may be chance
 
@@ -27,7 +28,7 @@ def input_rates_per_s(
 
     A source works at its own rate, or at ``source_rate`` (Ω) where that is given; another task at the sum, over its
     parents, of the parent's rate times the stream's selectivity: the ``measured`` one by (source, target), else the one
-    that the document states, else the one that the parent's type declares.
+    that the document states, else the one that the parent's type declares. No rate is above ``MOST_PER_S``.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ def input_rates_per_s(
             continue
         rates[task_id] = 0.0
         for parent in parents[task_id]:
-            rates[task_id] += rates[parent] * of_stream[parent, task_id]
+            rates[task_id] = min(MOST_PER_S, rates[task_id] + rates[parent] * of_stream[parent, task_id])
     return rates
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from django.db.models import Q
 
 from dashboard import jobs
+from dashboard.approvals.drains import cause_of_failure
 from dashboard.approvals.lifecycle import (
     CANCELLED,
     DONE,
@@ -199,8 +200,7 @@ def _why(proposal: Proposal) -> str:
     if proposal.status in {STALE, UNPLANNABLE}:
         return _why_none(proposal)
     if proposal.status == FAILED:
-        causes = [failure["cause"] for failure in proposal.progress.get("failing", {}).values()]
-        return f"Its queries fail: {causes[0]}" if causes else "Its queries fail."
+        return f"Its queries fail. {cause_of_failure(proposal)}".strip()
     return ""
 
 

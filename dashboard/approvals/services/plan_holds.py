@@ -71,6 +71,8 @@ def enact_held(*, at: datetime) -> list[UUID]:
                 enacted.append(proposal_id)
         except InvalidTransition as busy:  # another plan is under way: it is tried again
             log.info("held_plan_waits", proposal=str(proposal_id), why=busy.message)
+        except Exception:  # a defect that one plan shows must not hold those of others
+            log.exception("held_plan_not_enacted", proposal=str(proposal_id))
     return enacted
 
 

@@ -24,6 +24,7 @@ from dashboard.catalog.models import DataflowRecord
 from dashboard.catalog.permissions import may_know_of
 from dashboard.core.one_reading import read_once
 from dashboard.operations.estate_store.estate_loader import current_estate
+from dashboard.operations.estate_store.readable import is_told_to_all
 from dashboard.operations.live_view.document_fields import DataflowUser
 from dashboard.operations.live_view.estate_places import EstatePlaces, places_in
 from dashboard.operations.live_view.live_documents import Totals
@@ -36,6 +37,7 @@ from scheduler.model.fragment import Fragment, RunningBundle, node_of
 
 T = TypeVar("T")
 SHARED_S = 0.25
+WITHHELD = "It fails. Only the team whose credential it reads with sees why: that may quote events."
 _TAKES_NOTHING = frozenset({"stopped", "waiting", "left"})  # states in which a bundle has no query
 _WORST_FIRST = (*WORST_FIRST, PAUSED)
 _RANKS = {state: rank for rank, state in enumerate(_WORST_FIRST)}
@@ -112,12 +114,36 @@ class View:
         """
         known = self.worked.reports_of_fragments
         if fragment.id not in known:
-            reports = [self.bundle_report(bundle) for bundle in fragment.queries if not bundle.leaving]
+            reports = [self._report(bundle) for bundle in fragment.queries if not bundle.leaving]
             known[fragment.id] = min(reports, key=lambda report: _rank(report.state))
-        return known[fragment.id]
+        return self._as_told(known[fragment.id], fragment)
 
     def bundle_report(self, bundle: RunningBundle) -> QueryReport:
-        """What its node reports of one query; ``silent`` or ``unknown`` where no report of the node is there."""
+        """What its node reports of one query; ``silent`` or ``unknown`` where no report of the node is there. Why it
+        fails is left out where the viewer may not be told (`may_quote`)."""
+        return self._as_told(self._report(bundle), self.fragment_of.get(bundle.id))
+
+    def may_quote(self, fragment: Fragment) -> bool:
+        """Whether the viewer may read what a fragment's queries say, which may show values of events: of each task
+        that works there, where a credential is used for it, a dataflow of the viewer's own has it, too."""
+        return all(
+            is_told_to_all(self.estate, task) or not self.own.isdisjoint(self.estate.users.get(task, ()))
+            for task in fragment.active_tasks)
+
+    def team_of_errors(self, query_id: str) -> str:
+        """The short name of the team that alone reads why a query fails; empty where all do who know of it."""
+        fragment = self.fragment_of.get(query_id)
+        tasks = fragment.active_tasks if fragment else ()
+        guarded = (task for task in tasks if not is_told_to_all(self.estate, task))
+        users = (user for task in guarded for user in self.estate.users.get(task, ()) if user in self.records)
+        return next((self.records[user].team.slug for user in users), "")
+
+    def _as_told(self, report: QueryReport, fragment: Fragment | None) -> QueryReport:
+        if not report.error or fragment is None or self.may_quote(fragment):
+            return report
+        return replace(report, error=WITHHELD, traceback="")
+
+    def _report(self, bundle: RunningBundle) -> QueryReport:
         known = self.worked.reports_of_bundles
         if bundle not in known:
             known[bundle] = self._report_of(bundle)

@@ -12,8 +12,9 @@ from uuid import UUID
 from dashboard import jobs
 from dashboard.catalog.permissions import dataflow_for
 from dashboard.operations.estate_store.estate_loader import current_estate
-from dashboard.operations.live_view.estate_view import View, view_for
+from dashboard.operations.live_view.estate_view import WITHHELD, View, view_for
 from dashboard.operations.live_view.query_names import names_of_queries
+from dashboard.operations.live_view.query_places import query_now
 from dashboard.teams.permissions import Viewer
 
 FAILED = "fragment_failed"
@@ -43,7 +44,7 @@ def notable_events(viewer: Viewer, dataflow_id: UUID | str) -> list[Notable]:
     fragments = {estate.places[task_id][0] for task_id in submitted.running.values()}
     queries = {bundle.id for fragment in fragments for bundle in estate.fragments[fragment].queries}
     view = view_for(viewer)
-    told_events = (_told(event) for event in jobs.notable_events() if event.get("fragment") in queries)
+    told_events = (_told(event, view) for event in jobs.notable_events() if event.get("fragment") in queries)
     newest = list(islice((event for event in told_events if event is not None), 20))
     names = names_of_queries(view, {event.fragment for event in newest})
     return [replace(event, what=view.in_words(event.what, str(record.pk)), query=names[event.fragment])
@@ -53,18 +54,18 @@ def notable_events(viewer: Viewer, dataflow_id: UUID | str) -> list[Notable]:
 def notable_of(view: View, queries: Collection[str], *, count: int, kind: str = "") -> list[Notable]:
     """The newest events of these queries, newest first; none where the broker is away."""
     told_events = (
-        _told(event) for event in jobs.notable_events()
+        _told(event, view) for event in jobs.notable_events()
         if event.get("fragment") in queries and kind in ("", event["kind"]))
     newest = islice((event for event in told_events if event is not None), count)
     return [replace(event, what=view.in_words(event.what)) for event in newest]
 
 
-def _told(event: dict[str, Any]) -> Notable | None:
+def _told(event: dict[str, Any], view: View) -> Notable | None:
     match event["kind"]:
         case "fragment_failed" if event.get("retry_at_ms") is None:
-            what = f"failed and is not tried again: {event['error']}"
+            what = f"failed and is not tried again: {_why(event, view)}"
         case "fragment_failed":
-            what = f"failed and restarts from its checkpoint: {event['error']}"
+            what = f"failed and restarts from its checkpoint: {_why(event, view)}"
         case "joined_late" if event["kept_since_ms"] is None:
             what = "asked for older events than its stream has; it has none, so the query starts with the next event"
         case "joined_late":
@@ -78,6 +79,11 @@ def _told(event: dict[str, Any]) -> Notable | None:
         case _:
             return None
     return Notable(event["fragment"], _at(event["at_ms"]), what, event["kind"])
+
+
+def _why(event: dict[str, Any], view: View) -> str:
+    place = query_now(view, event["fragment"])
+    return event["error"] if place is not None and view.may_quote(place[0]) else WITHHELD
 
 
 def _at(ms: int) -> datetime:

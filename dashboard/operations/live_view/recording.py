@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
 from typing import Any
@@ -196,8 +196,16 @@ def _shares(view: View) -> Named:
 # What happened --------------------------------------------------------------------------------------------------------
 
 
-def annotations_of_events(events: Iterable[Mapping[str, Any]]) -> list[Annotation]:
-    """What nodes told, as annotations of the query, task, slot or node that each event is of."""
+def annotations_of_events(
+    events: Iterable[Mapping[str, Any]], *, team_of: Callable[[str], str] = lambda query: "",
+) -> list[Annotation]:
+    """What nodes told, as annotations of the query, task, slot or node that each event is of.
+
+    Parameters
+    ----------
+    team_of : callable
+        The short name of the team that alone reads why a query fails, by its id; empty where all do.
+    """
     notes = []
     for event in events:
         kind, subject = next(
@@ -209,7 +217,9 @@ def annotations_of_events(events: Iterable[Mapping[str, Any]]) -> list[Annotatio
             text = str(event.get("error") or "")
             if event["kind"] == "handed_over":
                 text = f"It stood still for a batch and {event['gap_ms']} ms."
-            notes.append(Annotation(int(event["at_ms"]) // 1000, str(event["kind"])[:20], kind, subject, text[:500]))
+            team = team_of(subject) if kind == QUERY and event.get("error") else ""
+            notes.append(Annotation(
+                int(event["at_ms"]) // 1000, str(event["kind"])[:20], kind, subject, text[:500], team))
     return notes
 
 
