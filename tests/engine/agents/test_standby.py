@@ -72,7 +72,7 @@ def test_what_does_not_stand_by_any_more_is_cleared_away_first(facts):
     is_recorded = facts["records"].is_standby
     assert steps == (
         do.DropStandby(failed=facts.get("standby_failed", False)),
-        *((do.ClearCheckpoint(), on.ForgetFragment(), do.ForgetStandby()) if is_recorded else ()),
+        *((do.ClearCheckpoint(), on.ForgetFragment(stood_by=True), do.ForgetStandby()) if is_recorded else ()),
         do.Again(Start(HEIR)))
 
 
@@ -81,8 +81,8 @@ def test_nothing_else_is_done_to_what_stands_by(action):
     records = replace(BY, standby=("f2-0.0",))
     steps = decide(snapshot(HEIR, FragmentState.WAITING, standby=HEIR, records=records), action)
     assert steps == (
-        do.DropStandby(), do.ClearCheckpoint(), on.DeleteChannel("f2-0.0"), on.ForgetFragment(), do.ForgetStandby(),
-        do.Again(action))
+        do.DropStandby(), do.ClearCheckpoint(), on.DeleteChannel("f2-0.0"), on.ForgetFragment(stood_by=True),
+        do.ForgetStandby(), do.Again(action))
 
 
 def test_others_end_when_their_heirs_stand_by_or_have_had_their_time():

@@ -120,7 +120,8 @@ def stand_down(snapshot: Snapshot) -> Instructions:
     """Let no query stand by any more; what one has left is cleared away, but for a checkpoint that counts."""
     channels = snapshot.records.standby
     steps = () if channels is None else (
-        ClearCheckpoint(), *(DeleteChannel(channel) for channel in channels), ForgetFragment(), ForgetStandby())
+        ClearCheckpoint(), *(DeleteChannel(channel) for channel in channels), ForgetFragment(stood_by=True),
+        ForgetStandby())
     return (DropStandby(failed=snapshot.standby_failed), *steps)
 
 
