@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.contracts.offsets import START
-from scheduler.contracts.savepoints import RestorePoint
+from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.dataflow import Task
 from workers.engine.agents.node_files.checkpoint import CheckpointProgress
 from workers.engine.agents.reconciling import broker_instructions as on
@@ -34,6 +34,8 @@ def test_an_heir_stands_by_while_those_before_it_work():
     assert decide(snapshot(HEIR, desired=desired, channels=OPEN, has_lock=False), Start(HEIR)) == (do.Wait(60_030),)
     failed = snapshot(HEIR, desired=desired, channels=OPEN, may_stand_by=False)
     assert decide(failed, Start(HEIR)) == (do.Wait(60_030),)
+    copied = snapshot(HEIR, desired=desired, channels=OPEN, savepoints={"f1-1": Savepoint(repeats=3)})
+    assert decide(copied, Start(HEIR)) == (do.Wait(60_030),), "its first batch is to be another one's"
     waits = snapshot(HEIR, FragmentState.WAITING, desired=desired, standby=HEIR, records=BY)
     assert decide(waits, Start(HEIR)) == (do.Wait(60_030),)
 
