@@ -28,13 +28,6 @@ def why_not_copied(fragment: WantedFragment, task_types: TaskTypes) -> str:
         return "it is paused"
     if fragment.real_time:
         return "its batches stay open"
-    # Such a query's copies are right in played worlds, and were not in one of three runs on Spark (0256).
-    if fragment.leaving or fragment.key_ranges or fragment.writers:
-        return "its keys are divided"
-    if fragment.routes or any("@" in item.channel for item in fragment.inputs):
-        return "its stream is divided"
-    if len({item.channel for item in fragment.inputs}) > 1 and len(fragment.streams) < 2:
-        return "it reads a divided query"
     if fragment.threads > 1:
         return "it has several threads"
     if fragment.alternates:

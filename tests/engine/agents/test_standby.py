@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.contracts.offsets import START
-from scheduler.contracts.savepoints import RestorePoint
+from scheduler.contracts.savepoints import RestorePoint, Savepoint
 from scheduler.model.dataflow import Task
 from workers.engine.agents.node_files.checkpoint import CheckpointProgress
 from workers.engine.agents.reconciling import broker_instructions as on
@@ -34,6 +34,8 @@ def test_an_heir_stands_by_while_those_before_it_work():
     assert decide(snapshot(HEIR, desired=desired, channels=OPEN, has_lock=False), Start(HEIR)) == (do.Wait(60_030),)
     failed = snapshot(HEIR, desired=desired, channels=OPEN, may_stand_by=False)
     assert decide(failed, Start(HEIR)) == (do.Wait(60_030),)
+    copied = snapshot(HEIR, desired=desired, channels=OPEN, savepoints={"f1-1": Savepoint(repeats=3)})
+    assert decide(copied, Start(HEIR)) == (do.Wait(60_030),), "its first batch is to be another one's"
     waits = snapshot(HEIR, FragmentState.WAITING, desired=desired, standby=HEIR, records=BY)
     assert decide(waits, Start(HEIR)) == (do.Wait(60_030),)
 
@@ -72,7 +74,7 @@ def test_what_does_not_stand_by_any_more_is_cleared_away_first(facts):
     is_recorded = facts["records"].is_standby
     assert steps == (
         do.DropStandby(failed=facts.get("standby_failed", False)),
-        *((do.ClearCheckpoint(), on.ForgetFragment(), do.ForgetStandby()) if is_recorded else ()),
+        *((do.ClearCheckpoint(), on.ForgetFragment(stood_by=True), do.ForgetStandby()) if is_recorded else ()),
         do.Again(Start(HEIR)))
 
 
@@ -81,8 +83,8 @@ def test_nothing_else_is_done_to_what_stands_by(action):
     records = replace(BY, standby=("f2-0.0",))
     steps = decide(snapshot(HEIR, FragmentState.WAITING, standby=HEIR, records=records), action)
     assert steps == (
-        do.DropStandby(), do.ClearCheckpoint(), on.DeleteChannel("f2-0.0"), on.ForgetFragment(), do.ForgetStandby(),
-        do.Again(action))
+        do.DropStandby(), do.ClearCheckpoint(), on.DeleteChannel("f2-0.0"), on.ForgetFragment(stood_by=True),
+        do.ForgetStandby(), do.Again(action))
 
 
 def test_others_end_when_their_heirs_stand_by_or_have_had_their_time():

@@ -180,7 +180,6 @@ def test_keys_change_hands_between_nodes_and_slots_die_in_between(nodes: Hosts) 
     nodes.end()
 
 
-@pytest.mark.skip(reason="one of three runs lost rows of an output, so divided tasks are not copied: docs/state.md")
 @pytest.mark.timeout(1_500)
 def test_a_task_that_is_divided_over_nodes_loses_one_after_the_other_and_no_key_notices(nodes: Hosts) -> None:
     """With the source that divides the stream, with a bundle of each, and with who reads both."""

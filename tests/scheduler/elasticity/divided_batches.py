@@ -97,6 +97,7 @@ class Faults:
     takes_places_in_unread_channels: bool = True
     begins_where_the_copy_ends: bool = True
     reads_what_was_read: bool = True
+    leaves_control_to_who_stood_by: bool = True
 
 
 class DividedTask:
@@ -229,6 +230,8 @@ class DividedTask:
             return {f"{run.query}.0": made}
         begun = [change for change in changes_of(state)[0, "F"]
                  if change.from_batch is not None and change.from_batch <= run.batches]
+        if not begun:
+            return {}  # nobody reads it whole
         ring = begun[-1].partitioning
         parts: dict[str, list] = defaultdict(list)
         for event in made:

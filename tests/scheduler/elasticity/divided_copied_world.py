@@ -8,14 +8,21 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from random import Random
+from types import SimpleNamespace
 
 from scheduler.contracts.copy_reports import COPY_REPORTS, copies_told
-from scheduler.contracts.desired import Input, WantedFragment
+from scheduler.contracts.desired import DesiredState, Input, WantedFragment
 from scheduler.contracts.offsets import START, Offset
 from scheduler.contracts.savepoints import SAVEPOINTS, Savepoint
 from scheduler.elasticity.query_copies import BatchCopy, CopiedPlaces, copied_places
 from scheduler.model.ring import KEY_GROUPS, Ring, key_group
+from workers.engine.agents.reconciling.broker_actuator import BrokerActuator
+from workers.engine.agents.reconciling.broker_instructions import ForgetFragment
+from workers.engine.agents.reconciling.query_start import stand_down
+from workers.engine.agents.reconciling.reconcile import Actual, FragmentState
+from workers.engine.agents.reconciling.snapshot import Records, Snapshot
 from workers.engine.agents.reconciling.state_copies import report_of
 from workers.engine.agents.transport.copy_takeover import HELD, RECEIVED, go_on_from_copy
 from workers.engine.channels import keys
@@ -126,6 +133,8 @@ class DividedWorld(DividedTask):
                     self.channels.unregister(channel, before.id)
         if not go_on_from_copy(self.broker, self.disks[copy.holder], before.id, heir, node=copy.holder):
             raise Wrong(f"{query} cannot go on")
+        if self.chance.random() < 0.5:
+            self._stand_down(heir)
         saved = SAVEPOINTS.loads(self.disks[copy.holder].read(heir.id, RECEIVED))
         if not before.is_dead:
             self.overtaken.append(before)
@@ -141,6 +150,18 @@ class DividedWorld(DividedTask):
         if query == "S":
             self._go_on_dividing(run)
 
+    def _stand_down(self, heir: WantedFragment) -> None:
+        """It stood by when it took over, and is started anew, for its first batch is to be another one's."""
+        around = SimpleNamespace(broker=self.broker, channels=self.channels)
+        actuator = BrokerActuator(around, clock_ms=lambda: 0, on_event=print)
+        stood_by = Snapshot(
+            now_ms=0, actual=Actual(heir.id, FragmentState.WAITING), task_types={}, running=heir, standby=heir,
+            desired=DesiredState(), records=Records(standby=()))
+        for step in stand_down(stood_by):
+            if isinstance(step, ForgetFragment):
+                actuator.do(SimpleNamespace(id=heir.id), replace(
+                    step, stood_by=step.stood_by and self.faults.leaves_control_to_who_stood_by))
+
     def _go_on_dividing(self, run: Run) -> None:
         control = self.channels.control(run.id)
         if not self.faults.carries_routes:
@@ -150,7 +171,7 @@ class DividedWorld(DividedTask):
             opened = [name for name in without_boundary(before) if name in control]
             self.broker.hdel(keys.valve(run.id), *opened)
         if (0, "F") not in routes_of(self.channels.control(run.id)):
-            self.channels.route(run.id, 0, "F", self.ring, channel="S.0", from_batch=0)
+            self.channels.route(run.id, 0, "F", self.ring, channel="S.0", from_batch=run.recorded)
 
     # Inputs that come and go.
 

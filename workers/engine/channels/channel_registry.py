@@ -365,9 +365,9 @@ class Channels:
         self._redis.hset(keys.valve(fragment), "pace", interval_ms)
         self._redis.publish(keys.valve(fragment), "")
 
-    def forget_fragment(self, fragment: str) -> None:
-        """Remove a stopped fragment's control and meters."""
-        self._redis.delete(keys.valve(fragment), *keys.all_meters(fragment))
+    def forget_fragment(self, fragment: str, *, keeps_control: bool = False) -> None:
+        """Remove a stopped fragment's control and meters, or its meters alone."""
+        self._redis.delete(*(() if keeps_control else (keys.valve(fragment),)), *keys.all_meters(fragment))
 
     # -- meters --------------------------------------------------------------------------------------------------
 

@@ -141,8 +141,8 @@ class BrokerActuator:
                 self._around.store.record_left(fragment_id, left=False)
             case KeepMeters():
                 broker.persist(keys.meter(fragment_id))
-            case ForgetFragment():
-                channels.forget_fragment(fragment_id)
+            case ForgetFragment(stood_by):
+                channels.forget_fragment(fragment_id, keeps_control=stood_by and broker.hexists(valve, keys.COPIED))
                 # What the JVM counted last arrives within the second: it must find meters that will expire.
                 broker.hincrby(keys.meter(fragment_id), "in:n", 0)
                 broker.expire(keys.meter(fragment_id), METERS_KEPT_S)

@@ -196,7 +196,12 @@ class KeepMeters:
 
 @dataclass(frozen=True, slots=True)
 class ForgetFragment:
-    """The control hash goes, and the meters after a while: what the JVM counted last arrives within the second."""
+    """The control hash goes, and the meters after a while: what the JVM counted last arrives within the second.
+
+    Of one that only ``stood_by`` the control stays that it was given to go on with from a copy.
+    """
+
+    stood_by: bool = False
 
 
 @dataclass(frozen=True, slots=True)

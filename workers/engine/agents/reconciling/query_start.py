@@ -82,11 +82,12 @@ def _stand_by(snapshot: Snapshot, wanted: WantedFragment) -> Instructions:
     """Start the query of a fragment whose turn is still to come, where all that it will read is open.
 
     So are its own streams, for those who will read them stand by, too. One that it goes on writing is open already, or
-    will be by who writes it now.
+    will be by who writes it now. One that has a copy to go on from is about to begin, and not with an empty batch.
     """
+    has_copy = any(savepoint.repeats is not None for savepoint in snapshot.savepoints.values())
     whole = replace(wanted, inputs=inputs_foreseen(wanted))
     infos = (snapshot.channels.get(item.channel) for item in whole.inputs)
-    if not snapshot.may_stand_by or not all(info is not None and info.schema_json for info in infos):
+    if has_copy or not snapshot.may_stand_by or not all(info is not None and info.schema_json for info in infos):
         return ()
     # A reader takes the first channel of one that takes keys for the sign that those before it have ended.
     new = {} if wanted.key_ranges else {
@@ -120,7 +121,8 @@ def stand_down(snapshot: Snapshot) -> Instructions:
     """Let no query stand by any more; what one has left is cleared away, but for a checkpoint that counts."""
     channels = snapshot.records.standby
     steps = () if channels is None else (
-        ClearCheckpoint(), *(DeleteChannel(channel) for channel in channels), ForgetFragment(), ForgetStandby())
+        ClearCheckpoint(), *(DeleteChannel(channel) for channel in channels), ForgetFragment(stood_by=True),
+        ForgetStandby())
     return (DropStandby(failed=snapshot.standby_failed), *steps)
 
 

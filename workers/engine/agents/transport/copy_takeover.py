@@ -68,8 +68,7 @@ def go_on_from_copy(broker: redis.Redis, files: Files, before: str, heir: Wanted
         channels.unregister(channel, before)
     control = texts(broker.hgetall(keys.valve(before)))
     moved = moved_on(control, batches=saved.repeats or 0, recorded=len(ends))
-    if moved:
-        broker.hset(keys.valve(heir.id), mapping=moved)
+    broker.hset(keys.valve(heir.id), mapping={**moved, keys.COPIED: "1"})
     broker.expire(keys.copies(before), KEPT_S)
     reads = sorted({*saved.offsets, *(channel for end in ends for channel in entries_of(end) if channel != TICKS)})
     whole = replace(saved, recorded=len(ends), reads=tuple(reads))
