@@ -189,9 +189,9 @@ def test_of_many_schemas_those_that_fit_are_kept_and_others_asked_for_again(
     (HEADER.pack(0, 24), "no Avro")], ids=range(23))
 def test_what_cannot_be_read_says_why(registry: Registry, body: bytes, why: str) -> None:
     for _ in range(2):
-        with pytest.raises(UnreadableMessage, match=why) as told:
+        with pytest.raises(UnreadableMessage, match=why) as raised:
             registry.values_of(body)
-        assert len(str(told.value)) < 1_000
+        assert len(str(raised.value)) < 1_000
 
 
 @pytest.mark.parametrize("fixed", [False, True], ids=["bytes", "fixed"])
