@@ -126,7 +126,8 @@ class FilesBeside:
 
     def require_room(self, more_bytes: int) -> None:
         """As ``Files`` has it."""
-        if more_bytes > shutil.disk_usage(self.folder.parent).free - DISK_LEFT_BYTES:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if more_bytes > shutil.disk_usage(self.folder).free - DISK_LEFT_BYTES:
             raise ValueError(f"it says that {more_bytes:,} bytes are still to come, and the disk has no room for them")
 
     def rename(self, name: str, kind: str, to: str) -> None:
