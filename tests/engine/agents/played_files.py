@@ -47,6 +47,9 @@ class PlayedFiles:
         self.may_die()
         self.texts[name, kind] = before + text
 
+    def require_room(self, more_bytes: int) -> None:
+        pass
+
     def rename(self, name: str, kind: str, to: str) -> None:
         self.texts[name, to] = self.texts.pop((name, kind))
 

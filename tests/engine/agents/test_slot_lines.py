@@ -44,6 +44,8 @@ SAID = {  # what a slot says: whether the honest query in it is heard
     "more than is stored": (beside("batches", "9" * 20), True), "no number": (beside("rows_per_s", "NaN"), True),
     "infinite": (beside("rows_per_s", "1e999"), True), "outlets": (beside("outlets", '{"x": 1}'), True),
     "routes": (beside("routes", "[]"), True), "an error that is none": (beside("error", "{}"), True),
+    "a word that is no state": (beside("state", '"fine"'), True),
+    "a state of pages": (beside("state", '"silent"'), True),
     "heap": ('{"fragments": {' + TOLD + '}, "heap_mb": 1e999}', True),
     "connectors": (
         '{"fragments": {' + TOLD + '}, "connectors": {"t": 1, "u": {"state": {}}}, "sinks": {"t": []}}', True),
@@ -78,6 +80,7 @@ def test_an_agent_goes_on_whatever_a_slot_says(name: str, tmp_path: Path) -> Non
               python_mb=0), slot.report, now_ms=1)
     report = NODE_REPORTS.loads(json.dumps({"node": "n1", "slots": {"0": {"fragments": fragments}}}))
     assert ("f1-0" in report.slots["0"].fragments) is is_heard
+    assert {query.state for query in report.slots["0"].fragments.values()} <= {"running", "starting"}
     assert not is_heard or report.slots["0"].fragments["f1-0"].busy_ms == HONEST["busy_ms"]
     assert not [event for event in events if event.get("node") or event.get("fragment")]
 

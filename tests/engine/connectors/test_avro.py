@@ -68,6 +68,8 @@ TREE = {"type": "record", "name": "t", "fields": [
     {"name": "v", "type": "int"}, {"name": "below", "type": {"type": "array", "items": "t"}}]}
 CHAIN = {"type": "record", "name": "c", "fields": [{"name": "next", "type": ["null", "c"]}]}
 ENDLESS = {"type": "record", "name": "c", "fields": [{"name": "next", "type": "c"}]}
+HOLLOW = record(("n", {"type": "array", "items": {"type": "record", "name": "h", "fields": [
+    {"name": "u", "type": ["null", {"type": "fixed", "name": "f", "size": -900}]}, *record_of_nulls(200)["fields"]]}}))
 WIDE = record(("n", {"type": "array", "items": record_of_nulls(200)}))
 SCHEMAS = {
     1: {"schema": json.dumps(ORDERS)}, 2: {"schema": json.dumps(record(("id", "long"), ("more", "string")))},
@@ -81,13 +83,18 @@ SCHEMAS = {
     17: {"schema": json.dumps(record(("n", {"type": "map", "values": "null"})))},
     18: {"schema": json.dumps(record(("n", {"type": "array", "items": "boolean"})))},
     19: {"schema": json.dumps({**ORDERS, "namespace": "n" * 501})},
-    20: {"schema": json.dumps(record(("f", {"type": "fixed", "size": 1, "name": "n" * 501})))}}
+    20: {"schema": json.dumps(record(("f", {"type": "fixed", "size": 1, "name": "n" * 501})))},
+    21: {"schema": json.dumps(HOLLOW)},
+    22: {"schema": json.dumps(record(("f", {"type": "fixed", "size": "1", "name": "f"})))},
+    23: {"schema": json.dumps(record(("f", {"type": "fixed", "size": None, "name": "f"})))},
+    24: {"schemaType": "X" * 100_000, "schema": "{}"}}
 
 
 class Server(HTTPServer):
-    """A registry; ``status`` in place of an answer, where it is set."""
+    """A registry; ``status`` or ``raw`` in place of an answer, where it is set."""
 
     status = 0
+    raw = b""
     asked: list[str]
 
 
@@ -97,7 +104,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         def do_GET(self) -> None:
             server.asked.append(f"{self.path} {self.headers.get('Authorization', '')}".strip())
             document = SCHEMAS.get(int(self.path.rpartition("/")[2]))
-            body = json.dumps(document or {"error_code": 40403}).encode()
+            body = server.raw or json.dumps(document or {"error_code": 40403}).encode()
             self.send_response(server.status or (200 if document else 404))
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -177,11 +184,14 @@ def test_of_many_schemas_those_that_fit_are_kept_and_others_asked_for_again(
     (HEADER.pack(0, 14), "more than 2,500,000 values"),
     (HEADER.pack(0, 15) + b"\2" * 4, "more than 64 levels"), (HEADER.pack(0, 16) + b"\0", "more than 64 levels"),
     (HEADER.pack(0, 18) + b"\1" * 2_600_000, "more than 2,500,000 values"),
-    *((HEADER.pack(0, number) + b"\0", "more than 500 characters") for number in (19, 20))], ids=range(19))
+    *((HEADER.pack(0, number) + b"\0", "more than 500 characters") for number in (19, 20)),
+    *((HEADER.pack(0, number) + b"\x02" + b"\0" * 20_000, "no number of bytes") for number in (21, 22, 23)),
+    (HEADER.pack(0, 24), "no Avro")], ids=range(23))
 def test_what_cannot_be_read_says_why(registry: Registry, body: bytes, why: str) -> None:
     for _ in range(2):
-        with pytest.raises(UnreadableMessage, match=why):
+        with pytest.raises(UnreadableMessage, match=why) as raised:
             registry.values_of(body)
+        assert len(str(raised.value)) < 1_000
 
 
 @pytest.mark.parametrize("fixed", [False, True], ids=["bytes", "fixed"])
@@ -234,7 +244,10 @@ def test_a_registry_that_is_away_is_waited_for_and_one_that_refuses_is_told(serv
             registry.values_of(framed(1, {"id": 1, "customer": None, "total": 1.0, "paid": True}))
         assert "s3cret" not in raised.value.full_message and raised.value.remedy
     assert server.asked[0].split()[1] == "Basic" and registry.values_of
-    server.status = 0
+    server.status, server.raw = 0, b"[" * 100_000
+    with pytest.raises(SourceAway, match="no schema"):
+        registry.values_of(framed(1, {"id": 1, "customer": None, "total": 1.0, "paid": True}))
+    server.raw = b""
     assert registry.values_of(framed(1, {"id": 1, "customer": None, "total": 1.0, "paid": True}))["id"] == 1
     registry.close()
 

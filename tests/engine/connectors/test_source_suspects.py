@@ -46,6 +46,8 @@ class PlayedHosts:
     sources: tuple[str, ...] = ("a", "b", "c", "d")
     now_ms: int = 1_000
     ends: int = 0
+    spoils: str = ""  # who ends a host once another has its turn
+    away: str = ""  # whose server does not answer
 
     def host(self) -> None:
         """One host, until it ends or a minute has gone by."""
@@ -60,10 +62,12 @@ class PlayedHosts:
             for name in self.sources:
                 if name not in self.held and name not in runners:
                     runners[name] = SimpleNamespace(
-                        has_given=name not in self.guilty, report=lambda: ConnectorReport("running", self.now_ms))
+                        has_given=name not in self.guilty,
+                        report=lambda name=name: ConnectorReport(
+                            "away" if name == self.away else "running", self.now_ms))
             self.read |= runners.keys()
             suspects.note_work(runners)
-            if self.guilty & runners.keys():
+            if self.guilty & runners.keys() or (self.spoils in runners and self.held and len(runners) > 1):
                 if self.crashes:
                     crashed.write_text("Fatal Python error: Segmentation fault")
                     os.utime(crashed, ns=(self.now_ms * 1_000_000,) * 2)
@@ -92,6 +96,22 @@ def test_who_is_guilty_is_left_alone_and_all_others_are_read(
     hosts.guilty = frozenset()
     hosts.host()
     assert hosts.read == {*hosts.sources} and not hosts.held, "it is tried again by itself"
+
+
+@pytest.mark.parametrize("crashes", [False, True])
+def test_who_ends_the_host_in_the_turns_of_others_has_none_of_them_left_alone(tmp_path: Path, crashes: bool) -> None:
+    """A server that is away clears nobody: each end in its source's turn stays counted."""
+    hosts = PlayedHosts(tmp_path, frozenset("abcd"), crashes, away="b")
+    for _ in range(3):
+        hosts.guilty, hosts.spoils = frozenset("abcd"), ""  # an end of which nobody knows whose it is
+        hosts.host()
+        hosts.guilty, hosts.spoils, ends = frozenset(), "a", 0
+        while ends != hosts.ends:
+            ends = hosts.ends
+            hosts.host()
+            assert not json.loads((tmp_path / "connectors.suspects").read_text())["given_up"]
+        assert hosts.read == {*hosts.sources}
+    assert hosts.ends == 6
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"sources": 7, "at_ms": 1}', "null"])

@@ -26,6 +26,7 @@ USUAL_PORT = 8081
 DEADLINE_S = 10.0
 LARGEST_SCHEMA_BYTES = 1 << 20
 MOST_SCHEMA_BYTES = 4 << 20  # of the schemas that are kept, as texts; they take some twenty times as much
+KIND_CHARACTERS = 40  # of a kind of schema that is none of ours, as it is told
 NAME_CHARACTERS = 500  # each type that a schema names takes its own name and that of its space
 LEAST_BYTES = {"null": 0, "float": 4, "double": 8}  # of a value; of other simple types 1
 HEADER = struct.Struct(">bI")
@@ -93,15 +94,18 @@ class Registry:
         if number not in self._schemas:
             document = self._asked(number)
             if document.get("schemaType", "AVRO") != "AVRO":
-                raise UnreadableMessage(f"has schema {number}, which is {document['schemaType']} and no Avro")
+                kind = str(document["schemaType"])[:KIND_CHARACTERS]
+                raise UnreadableMessage(f"has schema {number}, which is {kind} and no Avro")
             if document.get("references"):
                 raise UnreadableMessage(f"has schema {number}, which refers to other schemas")
             _bound_decimals()
             try:
                 schema = fastavro.parse_schema(_with_short_names(json.loads(document["schema"])))
+                known = schema, SchemaLimits(schema)
+            except UnreadableMessage:
+                raise
             except Exception as error:
                 raise UnreadableMessage(f"has schema {number}, which is no Avro schema: {str(error)[:200]}") from None
-            known = schema, SchemaLimits(schema)
             self._keep(number, known, len(document["schema"]))
             return known
         return self._schemas[number]
@@ -129,7 +133,7 @@ class Registry:
                                 remedy="See to registry_user and registry_password.")
         try:
             document = json.loads(answer.body) if answer.status == 200 else None
-        except ValueError:
+        except (ValueError, RecursionError):
             document = None
         if not isinstance(document, dict):
             raise SourceAway(f"The schema registry answers {answer.status}, and no schema.",
@@ -263,7 +267,10 @@ class SchemaLimits:
                 1 + max((size.levels for size in fields), default=0))
             return known
         if kind in ("enum", "fixed"):
-            known = self._known[name] = SchemaSize(1, schema.get("size", 1), 1)
+            size = schema.get("size", 1)
+            if type(size) is not int or size < 0:  # one below 0 would hide how few bytes other values take
+                raise UnreadableMessage("has a schema with a size that is no number of bytes")
+            known = self._known[name] = SchemaSize(1, size, 1)
             return known
         if kind in ("array", "map"):
             item = schema["items" if kind == "array" else "values"]

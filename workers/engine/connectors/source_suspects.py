@@ -7,8 +7,9 @@
     <data-dir>/nodes/<node>/connectors.suspects   what follows for sources and sinks
 
 All that it worked at then are suspects, and one by one they have their turn, until they have given something or have
-nothing to give. Who ends the host twice alone is left alone for a while. Sinks have their turn first: what a sink could
-not write waits in its channel, whether a source is read or not.
+nothing to give. In whose turn the host ended is tried in a host that has nothing else, for another may have ended it.
+Who ends one then is left alone for a while. Sinks have their turn first: what a sink could not write waits in its
+channel, whether a source is read or not.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import faulthandler
 import json
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -57,7 +59,7 @@ class SourceSuspects:
         self._now = self._stored = _read(self._path, Suspicion.of) or Suspicion()
         deaths = [death for death in (_read(self._ended, _death_of), self._crash()) if death is not None]
         if deaths:  # the newer one: the other was looked at before
-            self._keep(self._now.after(max(deaths, key=lambda death: death.at_ms), batching=()))
+            self._keep(_blamed(self._now, max(deaths, key=lambda death: death.at_ms)))
             self._ended.unlink(missing_ok=True)  # or it would count again, once a crash has come after it
 
     def note_crashes(self) -> None:
@@ -99,7 +101,9 @@ class SourceSuspects:
                 now = now.pardoned(source)
         now = self._after_turn(now, runners, now_ms)
         self._keep(now)
-        waiting = {source: ConnectorReport(STARTING, now.at_ms) for source in now.waiting}
+        accused = now.suspects[0] if now.suspects and now.deaths.get(now.suspects[0]) else None
+        waits = now.waiting if accused is None else {*wanted} - {accused} - runners.keys()
+        waiting = {source: ConnectorReport(STARTING, now.at_ms) for source in waits}
         return waiting | {source: ConnectorReport(
             RETRYING, now.at_ms, error=_in_words(now.why), retry_at_ms=now.at_ms + LEFT_ALONE_MS,
             restarts=now.deaths.get(source, 0)) for source in now.given_up}
@@ -129,6 +133,15 @@ class SourceSuspects:
             self._stored = suspicion
             write_atomically(self._path, json.dumps(suspicion.document()))
             logger().warning("sources and sinks are suspected of their host's end", **suspicion.document())
+
+
+def _blamed(before: Suspicion, death: Death) -> Suspicion:
+    """What follows of an end of the host: nobody is given up for one of a host that worked at something else, too."""
+    now = before.after(death, batching=())
+    for accused in now.given_up - before.given_up if len(death.working) > 1 else ():
+        now = now.pardoned(accused)
+        now = replace(now, suspects=tuple(dict.fromkeys((accused, *now.suspects))))
+    return now
 
 
 def _in_words(why: str) -> str:

@@ -105,6 +105,16 @@ def test_a_difference_of_a_few_bytes_does_not_become_a_thousand_times_as_much() 
         put_together(old, change)
 
 
+@pytest.mark.parametrize(("says", "pieces"), [(10**14, 10**14 - 1), (9, 10**14 - 1), (2, 1)])
+def test_what_says_that_it_is_longer_than_a_disk_comes_not_at_all(tmp_path: Path, says: int, pieces: int) -> None:
+    """The last row has room, and comes."""
+    way, key = StoreWay(tmp_path), keys.handover("a")
+    manifest = {**check_of(b""), "length": says, "pieces": [check_of(b"x"), {**check_of(b""), "length": pieces}]}
+    way.broker.hset(key, mapping={"manifest": json.dumps(manifest), "piece:0": b"x"})
+    taken(way, key)
+    assert bool([*tmp_path.rglob("*coming*")]) == (pieces == 1)
+
+
 PLACES = ('{"c.0":"4-0"}', '{"c.0":"6-0"}')
 
 

@@ -17,7 +17,9 @@ from typing import IO, Any
 from pydantic_core import from_json
 
 from scheduler.contracts.codec import Codec, InvalidContract
-from scheduler.contracts.reports import QUERY_REPORTS, ConnectorReport, SinkReport
+from scheduler.contracts.reports import LEFT, QUERY_REPORTS, ConnectorReport, SinkReport
+from workers.engine.agents.reconciling.reconcile import FragmentState
+from workers.engine.retried import AWAY, RETRYING, RUNNING, STARTING, THROTTLED
 
 MOST_BYTES = 8 << 20
 MOST_EVENTS = 100  # of a line
@@ -47,6 +49,10 @@ class SlotSaying:
 
 _SAYINGS, _PULSES = Codec(SlotSaying), Codec(int)
 _PARTS = {"fragments": QUERY_REPORTS, "connectors": Codec(ConnectorReport), "sinks": Codec(SinkReport)}
+_QUERY_STATES = frozenset({*map(str, FragmentState), LEFT})
+_CONNECTOR_STATES = frozenset({STARTING, RUNNING, THROTTLED, AWAY, RETRYING})
+# What states there are: another word would be on pages, and in metrics a series for each.
+_STATES = {"fragments": _QUERY_STATES, "connectors": _CONNECTOR_STATES, "sinks": _CONNECTOR_STATES}
 
 
 def lines_of(stream: IO[bytes], *, most_bytes: int = MOST_BYTES) -> Iterator[bytes]:
@@ -85,7 +91,8 @@ def read_line(line: bytes) -> dict[str, Any]:
         report["heap_mb"] = None
     for part, codec in _PARTS.items():
         documents = ((name, _document(codec, document)) for name, document in report[part].items())
-        report[part] = {name: document for name, document in documents if document is not None}
+        report[part] = {
+            name: document for name, document in documents if document and document["state"] in _STATES[part]}
     report["events"] = [event for event in report["events"][:MOST_EVENTS] if _is_event(event)]
     return report
 

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -26,6 +27,7 @@ from ..node_files.atomic_files import write_atomically
 
 PIECE_BYTES = 256 << 10
 WINDOW = 32  # pieces that the broker holds at once
+DISK_LEFT_BYTES = 256 << 20  # that what comes leaves on a node's disk, for all that works there
 PIECES_AT_ONCE = 8  # of which it is asked in one round trip
 MANIFEST, NEXT, _PIECE = "manifest", "next", "piece:"
 _SHA256 = re.compile("[0-9a-f]{64}")
@@ -63,6 +65,9 @@ class Files(Protocol):
         at : int
             Behind how many bytes; what is there later than that goes.
         """
+
+    def require_room(self, more_bytes: int) -> None:
+        """Raise ``ValueError`` where so much more would leave the disk less than ``DISK_LEFT_BYTES``."""
 
     def rename(self, name: str, kind: str, to: str) -> None:
         """Make it another kind, and replace what was that."""
@@ -118,6 +123,12 @@ class FilesBeside:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
+
+    def require_room(self, more_bytes: int) -> None:
+        """As ``Files`` has it."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if more_bytes > shutil.disk_usage(self.folder).free - DISK_LEFT_BYTES:
+            raise ValueError(f"it says that {more_bytes:,} bytes are still to come, and the disk has no room for them")
 
     def rename(self, name: str, kind: str, to: str) -> None:
         """As ``Files`` has it."""
@@ -273,6 +284,7 @@ def _manifest_in(text: bytes) -> Manifest | None:
         return None
     is_one = (
         _is_check(manifest) and isinstance(manifest.get("pieces"), list) and all(map(_is_check, manifest["pieces"]))
+        and sum(piece["length"] for piece in manifest["pieces"]) == manifest["length"]
         and ("base" not in manifest or _is_digest(manifest["base"]))
         and ("whole" not in manifest or _is_check(manifest["whole"]))
         and (manifest.get("ended_ms") is None or _is_size(manifest["ended_ms"])))
@@ -302,10 +314,17 @@ def fetch(
     ----------
     expires_s : int
         After how many seconds the hash goes, where nobody offers it again.
+
+    Raises
+    ------
+    ValueError
+        The disk has no room for what is still to come.
     """
     kind, checks = f"{COMING}-{to}-{manifest['sha256'][:16]}", manifest["pieces"]
     files.drop(name, *(other for other in files.kinds(name, f"{COMING}-{to}-") if other != kind))
     had, at = _pieces_in(files.size(name, kind) or 0, checks)
+    if had < len(checks):
+        files.require_room(manifest["length"] - at)
     have = had
     while have < len(checks) and have - had < WINDOW:
         numbers = range(have, min(have + PIECES_AT_ONCE, len(checks), had + WINDOW))
