@@ -1,6 +1,6 @@
 """Warming a driver up: its first query takes seconds longer than any other, so the slot runs one for nobody.
 
-That one has no Python worker. The process that forks them, and what the slot imports for them, take 150 MB, and most
+That one has no Python worker. The process that forks them, and what the slot imports for them, take 100 MB, and most
 slots never need one. The folds of small dataflows are at the fold host, which begins here.
 """
 
