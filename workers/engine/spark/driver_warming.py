@@ -1,7 +1,7 @@
 """Warming a driver up: its first query takes seconds longer than any other, so the slot runs one for nobody.
 
-That one has no Python worker. The process that forks them, and what the slot imports for them, take 100 MB, and most
-slots never need one. The folds of small dataflows are at the fold host, which begins here.
+That one has no Python worker: the process that forks them takes 75 MB, and most slots never need one. The folds of
+small dataflows are at the fold host, which begins here.
 """
 
 from __future__ import annotations
