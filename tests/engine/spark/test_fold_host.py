@@ -19,6 +19,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark import cloudpickle
 
 from scheduler.model.dataflow import Task
 from tests.launcher.waiting import wait_until
@@ -224,20 +225,22 @@ from pathlib import Path
 import pyarrow as pa
 from workers.engine.spark import fold_host
 fold_host._spare_pandas()
-schema = pa.schema([("x", pa.float64()), ("at", pa.timestamp("us", tz="UTC")), ("text", pa.string())])
-kinds = {"x": "double", "at": "timestamp", "text": "string"}
-fold = fold_host.FoldDefinition(lambda states, columns: list(columns.values()), {}, schema, schema, kinds, None, None)
+fold = fold_host.FoldHost()._definition(bytes.fromhex(sys.argv[2]))
+schema = fold.reads
 columns = {"x": [0.5, float("nan"), None], "at": [1, None, 3], "text": ["", None, "a"]}
 events = pa.RecordBatch.from_pydict(columns, schema)
 made = fold_host.FoldBatch(fold, Path(sys.argv[1]), 0).work(events.serialize().to_pybytes())
 assert pa.ipc.read_record_batch(pa.py_buffer(made), schema).to_pydict() == events.to_pydict() | {"x": [0.5, None, None]}
-assert "pandas" not in sys.modules
-import pandas
+assert not {"pandas", "pyspark"} & sys.modules.keys()
+import pandas, pyspark.cloudpickle
 """
 
 
-def test_a_host_works_without_pandas_and_who_imports_it_gets_it(tmp_path: Path) -> None:
-    subprocess.run((sys.executable, "-c", WORKS, str(tmp_path)), check=True)
+def test_a_host_works_without_pandas_and_pyspark_and_who_imports_them_gets_them(tmp_path: Path) -> None:
+    schema = pa.schema([("x", pa.float64()), ("at", pa.timestamp("us", tz="UTC")), ("text", pa.string())])
+    kinds = {"x": "double", "at": "timestamp", "text": "string"}
+    fold = FoldDefinition(lambda _, columns: list(columns.values()), {}, schema, schema, kinds, None, None)
+    subprocess.run((sys.executable, "-c", WORKS, str(tmp_path), cloudpickle.dumps(fold).hex()), check=True)
 
 
 LOCAL, CLUSTER = (SimpleNamespace(sparkContext=SimpleNamespace(master=at)) for at in ("local[4]", "spark://there:7077"))

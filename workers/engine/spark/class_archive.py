@@ -15,8 +15,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
@@ -32,6 +34,9 @@ from . import shared_classes
 from .driver_warming import warm_up
 from .rehearsal import Rehearsal, RehearsalContext
 from .session import open_session
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _ENDS_WITHIN_S = 60
 _WRITTEN_WITHIN_S = 600
@@ -104,7 +109,7 @@ def _record(settings: Settings, conf: dict[str, str], scratch: Path) -> str:
     spark = open_session(
         alone, slot=0, slot_dir=scratch / "slot", channel_conf=conf, pin=False, class_options=listing)
     warm_up(spark, scratch)
-    _with_state(spark, scratch / "state")
+    _in_python(spark, scratch / "state")
     _rehearse(spark, settings, scratch)
     class_path = str(spark._jvm.java.lang.System.getProperty("java.class.path"))
     gateway = SparkContext._gateway
@@ -125,10 +130,13 @@ def _rehearse(spark: SparkSession, settings: Settings, scratch: Path) -> None:
         print(f"The rehearsal failed: {error}", file=sys.stderr)
 
 
-def _with_state(spark: SparkSession, checkpoint: Path) -> None:
-    """A query with state of Spark's own, so that its classes are in the archive, too."""
+def _in_python(spark: SparkSession, checkpoint: Path) -> None:
+    """A query with a Python worker and with state of Spark's own, so that their classes are in the archive, too."""
+    def through(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return iter(batches)
+
     rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
-    query = rate.dropDuplicates(["value"]).writeStream.format("noop").option(
+    query = rate.mapInArrow(through, rate.schema).dropDuplicates(["value"]).writeStream.format("noop").option(
         "checkpointLocation", str(checkpoint)).trigger(once=True).start()
     query.awaitTermination(_ENDS_WITHIN_S)
     query.stop()

@@ -21,6 +21,7 @@ as if it had not begun.
 from __future__ import annotations
 
 import gc
+import io
 import os
 import pickle
 import selectors
@@ -32,13 +33,16 @@ import traceback
 from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib import import_module
+from functools import cache
 from importlib.abc import MetaPathFinder
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
 
+from workers.engine.channels.jvm.build import pyspark_folder
 from workers.library.batch_states import Keeping, keeping
 from workers.library.state import NOTHING, Inherited, held_as
 from workers.library.state_store import Parts, StoreLocation
@@ -49,6 +53,7 @@ from .peers import is_from
 HEAD = struct.Struct(">ib")
 BEGIN, WORK, SAVE, DONE, FAILED = b"bwsde"
 _BATCH = struct.Struct(">qi")
+_PICKLER = "pyspark.cloudpickle.cloudpickle"  # in the pickles of functions
 _MOST_DEFINITIONS = 1_000  # that it has read
 _WAITING = 512  # connections that have not been taken yet
 
@@ -142,11 +147,30 @@ class FoldHost:
         return b""
 
     def _definition(self, definition: bytes) -> FoldDefinition:
-        known = self._definitions.pop(definition, None) or pickle.loads(definition)
+        known = self._definitions.pop(definition, None) or _DefinitionReader(io.BytesIO(definition)).load()
         self._definitions[definition] = known
         while len(self._definitions) > _MOST_DEFINITIONS:
             self._definitions.popitem(last=False)
         return known
+
+
+class _DefinitionReader(pickle.Unpickler):
+    """Reads a definition without the whole of PySpark, of 10 MB: its functions name that for how they are made."""
+
+    def find_class(self, module_name: str, global_name: str) -> Any:
+        """What a definition names; of PySpark's pickler from its file alone."""
+        if module_name == _PICKLER:
+            return getattr(_pickler(), global_name)
+        return super().find_class(module_name, global_name)
+
+
+@cache
+def _pickler() -> ModuleType:
+    spec = spec_from_file_location(_PICKLER, pyspark_folder() / "cloudpickle" / "cloudpickle.py")
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _lists(events: pa.RecordBatch) -> dict[str, list]:
@@ -200,8 +224,6 @@ def _end_with_slot(path: str) -> None:
 
 def main(path: str, driver: str) -> None:
     """Serve a driver, by its process, at a Unix socket until standard input ends, as it does with the slot."""
-    with suppress(Exception):  # a fold that needs what is not there says so
-        import_module("workers.library.registry").built_in()
     _spare_pandas()
     gc.collect()
     gc.freeze()
