@@ -123,6 +123,10 @@ WRONG = {
 }
 
 
+# The first world that shows it, where that is none of the first few; another one does once worlds are drawn otherwise.
+SHOWN_BY = {"what people approve changes queries while others do": 134}
+
+
 @pytest.mark.parametrize("what", WRONG)
 def test_the_worlds_see_what_is_wrong(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*WRONG[what])
@@ -130,7 +134,7 @@ def test_the_worlds_see_what_is_wrong(what: str, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(control_loop, "_BECOMES", {
             pair: control_loop._in_force if pair[1] == "failing" else become
             for pair, become in control_loop._BECOMES.items()})
-    assert any(_is_wrong(seed) for seed in range(250))
+    assert any(_is_wrong(seed) for seed in (SHOWN_BY.get(what, 0), *range(250)))
 
 
 def _is_wrong(seed: int) -> bool:
