@@ -20,7 +20,7 @@ from .rig import Hosts, Rig, catalogue, estate_of, running_agent
 from .wire import Wire
 
 NODES = ("n1", "n2")
-TRIGGER_MS = 400  # a batch costs the same however few its events are, and two cores have several queries to serve
+TRIGGER_MS = 700  # a batch costs the same however few its events are, and two cores have several queries to serve
 
 
 @pytest.fixture(scope="package")

@@ -33,7 +33,7 @@ def wait_until(condition: Callable[[], Any], *, what: str, timeout_s: float = 24
             if query.exception() is not None:
                 raise AssertionError(f"a query failed while waiting for {what}") from query.exception()
         assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
-        time.sleep(0.05)
+        time.sleep(0.15)
 
 
 class Query:
@@ -154,7 +154,7 @@ class Rig:
             part = keys.part(channel, bundle)
             self.channels.open_channel(part, schema_json=events.schema.json(), readers=(bundle,), **settings)
 
-    def start(self, events: DataFrame, fragment: str, *, trigger_ms: int = 50, real_time: bool = False) -> Query:
+    def start(self, events: DataFrame, fragment: str, *, trigger_ms: int = 150, real_time: bool = False) -> Query:
         trigger = {"realTime": f"{LONGEST_OPEN_S:.0f} seconds"} if real_time else {
             "processingTime": f"{trigger_ms} milliseconds"}
         query = Query(
