@@ -33,7 +33,7 @@ def wait_until(condition: Callable[[], Any], *, what: str, timeout_s: float = 24
             if query.exception() is not None:
                 raise AssertionError(f"a query failed while waiting for {what}") from query.exception()
         assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
-        time.sleep(0.15)
+        time.sleep(0.05)
 
 
 class Query:
