@@ -68,8 +68,8 @@ def open_session(
 
 
 def _spare_pandas() -> None:
-    """Let PySpark do without pandas. For the first object that goes to Java it asks its module for tests whether NumPy is
-    there, and that module tries pandas as well. A query that needs pandas imports it."""
+    """Let PySpark do without pandas: at the first object for Java, it asks its module for tests whether NumPy is there,
+    and that module tries pandas as well. A query that needs pandas imports it."""
     with pandas_hidden():
         import_module("pyspark.testing.utils")
 
