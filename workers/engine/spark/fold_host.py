@@ -45,7 +45,6 @@ from workers.engine.channels.jvm.build import pyspark_folder
 from workers.library.batch_states import Keeping, keeping
 from workers.library.state import NOTHING, Inherited, held_as
 from workers.library.state_store import Parts, StoreLocation
-from workers.processes import give_back_freed_memory
 
 from . import fold_files
 from .hidden_pandas import pandas_hidden
@@ -215,7 +214,6 @@ def main(path: str, driver: str) -> None:
     """Serve a driver, by its process, at a Unix socket until standard input ends, as it does with the slot."""
     _spare_pandas()
     gc.collect()
-    give_back_freed_memory()
     gc.freeze()
     host, listening = FoldHost(), socket.socket(socket.AF_UNIX)
     Path(path).unlink(missing_ok=True)
