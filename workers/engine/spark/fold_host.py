@@ -34,7 +34,6 @@ from collections import OrderedDict
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.abc import MetaPathFinder
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
@@ -48,6 +47,7 @@ from workers.library.state import NOTHING, Inherited, held_as
 from workers.library.state_store import Parts, StoreLocation
 
 from . import fold_files
+from .hidden_pandas import pandas_hidden
 from .peers import is_from
 
 HEAD = struct.Struct(">ib")
@@ -198,21 +198,9 @@ def _read(connection: socket.socket, length: int) -> bytes | None:
 
 
 def _spare_pandas() -> None:
-    """Let Arrow's module do without pandas, of 35 MB, which it looks for at the first array that it makes. Whoever
-    imports it gets it."""
-    blocker = _NoPandas()
-    sys.meta_path.insert(0, blocker)
-    try:
+    """Let Arrow's module do without pandas, which it looks for at the first array that it makes."""
+    with pandas_hidden():
         pa.array([1.0], from_pandas=True)
-    finally:
-        sys.meta_path.remove(blocker)
-
-
-class _NoPandas(MetaPathFinder):
-    def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        """Nothing is looked for here but pandas, which is not there."""
-        if fullname == "pandas":
-            raise ModuleNotFoundError(f"{fullname} is not there for pyarrow", name=fullname)
 
 
 def _end_with_slot(path: str) -> None:

@@ -6,6 +6,7 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -13,6 +14,7 @@ from pyspark.sql import SparkSession
 from workers.engine.worker_settings import ROOT, Settings
 
 from . import cluster, driver_page, shared_classes
+from .hidden_pandas import pandas_hidden
 from .pinning import pin_to_core
 from .scratch import socket_dir
 
@@ -42,6 +44,7 @@ def open_session(
         cluster.require_master(settings.spark_master)
     if pin:
         pin_to_core(settings, slot)
+    _spare_pandas()
     scratch = slot_dir / "scratch"
     shutil.rmtree(scratch, ignore_errors=True)
     (scratch / "tmp").mkdir(parents=True)
@@ -62,6 +65,13 @@ def open_session(
     if key:
         driver_page.opened(spark, key)
     return spark
+
+
+def _spare_pandas() -> None:
+    """Let PySpark do without pandas: at the first object for Java, it asks its module for tests whether NumPy is there,
+    and that module tries pandas as well. A query that needs pandas imports it."""
+    with pandas_hidden():
+        import_module("pyspark.testing.utils")
 
 
 def _on_cluster(builder: SparkSession.Builder, settings: Settings, scratch: Path) -> SparkSession:

@@ -1,4 +1,7 @@
-"""Weighs a driver's heap: what is in use of it after a full collection, which stops everything for a moment."""
+"""Weighs a driver's heap: what is in use of it after a full collection, which stops everything for a moment.
+
+The slot's own process gives back at the same time what it has freed, as its driver does by ``TrimNativeHeapInterval``.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from concurrent.futures import Executor
 from typing import Any
 
 from workers.engine.measuring.load import heap_mb
+from workers.processes import give_back_freed_memory
 
 from ..agent_logs import logger
 
@@ -31,6 +35,7 @@ class HeapSampler:
             pool.submit(self._weigh, spark)
 
     def _weigh(self, spark: Any) -> None:
+        give_back_freed_memory()
         try:
             self.heap_mb = round(heap_mb(spark._jvm), 1)
         except Exception as error:  # only a figure is missing
