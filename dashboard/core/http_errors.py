@@ -59,7 +59,7 @@ HTTP_STATUS: Mapping[str, HTTPStatus] = {
             "invalid_condition", "invalid_config", "invalid_dataflow", "invalid_guard", "invalid_profile",
             "invalid_range", "invalid_request", "invalid_resources",
             "invalid_rules", "invalid_goals", "invalid_latency", "invalid_simulation", "invalid_value",
-            "name_not_plain", "nothing_read", "wrong_columns"),
+            "name_not_plain", "nothing_read", "prices_too_long", "wrong_columns"),
         HTTPStatus.TOO_MANY_REQUESTS: ("asked_too_often", "source_full", "too_many_logins"),
         HTTPStatus.INTERNAL_SERVER_ERROR: ("internal_error", "invalid_contract", "invalid_setting", "planning_failed"),
         HTTPStatus.SERVICE_UNAVAILABLE: (

@@ -5,8 +5,9 @@ Of one that does not run it is estimated, as if it ran alone: as plans are, from
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 from uuid import UUID
 
@@ -29,16 +30,38 @@ from scheduler.latency.pacing import LimitOnWay, Queries
 from scheduler.latency.real_time import BatchModes, choose_modes
 from scheduler.latency.sharing import airport_shares
 from scheduler.latency.triggers import BatchCost
-from scheduler.latency.ways import way_of
+from scheduler.latency.ways import Step, Way, way_of
 from scheduler.model.cost_figures import CostFigure
+from scheduler.model.errors import WeirError
 from scheduler.model.estate import Estate
 from scheduler.model.latency_limits import LatencyLimit, in_words
 
 WHOLE = LatencyLimit(1.0)  # stands for any limit on the mean of the whole
+WORKS_S = 5.0  # CPU seconds of one answer: anybody may ask, and others wait for the process
+MOST_QUERIES = 300  # of more, one of the programs that are solved between two looks at the time takes seconds
+REMEDY = "Look at the price in a plan with the limit that you want."
+
+
+class PricesTooLong(WeirError):
+    """Prices of other limits need more time than anybody waits for."""
+
+    code = "prices_too_long"
+
+
+@dataclass(frozen=True)
+class _WatchedWay(Way):
+    """A way that looks whether time is left each time its slowest path is looked for, which each round does."""
+
+    look: Callable[[], None] = field(kw_only=True, compare=False)
+
+    def slowest(self, step: Step) -> tuple[tuple[str, ...], float]:
+        self.look()
+        return Way.slowest(self, step)
 
 
 def latency_prices(
-    viewer: Viewer, dataflow_id: UUID | str, *, scheduled: bool = False, opens: bool = True
+    viewer: Viewer, dataflow_id: UUID | str, *, scheduled: bool = False, opens: bool = True,
+    spent_s: Callable[[], float] = time.thread_time,
 ) -> dict[str, Any]:
     """What the batches of a dataflow's queries take at other limits of the whole, and its part of that.
 
@@ -51,8 +74,9 @@ def latency_prices(
     Queries that may leave their batches open do so where they would; without ``opens`` only those that do now. Limits
     of others that share queries stay as they are; of what a stricter limit costs more, whoever asks for it pays (the
     Shapley value of the airport game). While the dataflow does not run, or nothing is known of its batches, it is
-    estimated.
+    estimated. Raises `PricesTooLong` for too many queries, or after some seconds of CPU.
     """
+    look = _deadline(spent_s)
     record = dataflow_of(viewer, dataflow_id)
     estate, name = current_estate(), str(record.pk)
     figures = figures_of(estate, record)
@@ -62,10 +86,11 @@ def latency_prices(
     way = way_of(estate, name, WHOLE) if own else None
     if figures is None or way is None or not way.writers.keys() <= own:
         is_scheduled = entry is not None and entry.scheduled
-        return _estimated(record, figures, is_scheduled=is_scheduled, scheduled=scheduled, opens=opens)
+        return _estimated(record, figures, is_scheduled=is_scheduled, scheduled=scheduled, opens=opens, look=look)
+    way = _watched(way, look)
     others = _wants_of(estate, {
         user for query in own for task in estate.fragments[query].active_tasks
-        for user in estate.users.get(task, ()) if user != name and not estate.submitted[user].paused}, own)
+        for user in estate.users.get(task, ()) if user != name and not estate.submitted[user].paused}, own, look)
     costs = {query: BatchCost(**paces[query].cost) for query in own}
     reads = {query: tuple(writer for writer in way.writers.get(query, ()) if writer in own) for query in own}
     queries = Queries(
@@ -92,7 +117,8 @@ def latency_prices(
             sum(whole_choice.cores(query, cost) for query, cost in costs.items()), paid, len(own),
             len(whole_choice.open))
 
-    return _offered(record, figures, now=taken_with(_wants_of(estate, {name}, own)[name]), estimated=False, by_limit={
+    now = taken_with(_wants_of(estate, {name}, own, look)[name])
+    return _offered(record, figures, now=now, estimated=False, by_limit={
         limit_s: taken_with([] if limit_s is None else [LimitOnWay(name, way, limit_s, WHOLE.share)])
         for limit_s in (*OFFERED_S, None)})
 
@@ -140,7 +166,8 @@ def _offered(
 
 
 def _estimated(
-    record: DataflowRecord, figures: DataflowFigures | None, *, is_scheduled: bool, scheduled: bool, opens: bool
+    record: DataflowRecord, figures: DataflowFigures | None, *, is_scheduled: bool, scheduled: bool, opens: bool,
+    look: Callable[[], None],
 ) -> dict[str, Any]:
     """What the current version would take if it ran alone; no offers where a task's type is not installed.
 
@@ -154,16 +181,18 @@ def _estimated(
         return _offered(record, figures, now=nothing, by_limit={}, estimated=True)
     chosen = choose_modes(
         as_it_is.queries,
-        [LimitOnWay(f"{number}", as_it_is.way, limit.limit_s, limit.share)
+        [LimitOnWay(f"{number}", _watched(as_it_is.way, look), limit.limit_s, limit.share)
          for number, limit in enumerate(record.latency_limits)], dict.fromkeys(as_it_is.able, ""))
     now = sum(chosen.cores(query, cost) for query, cost in as_it_is.queries.costs.items())
     return _offered(record, figures, now=replace(
         nothing, cores=now, paid=now, queries=len(as_it_is.queries.costs)), estimated=True, by_limit={
         offer.limit_s: _Taken(offer.met, offer.cores, offer.cores, len(alone.queries.costs), offer.open_queries)
-        for offer in offers(alone.queries, alone.way, (*OFFERED_S, None), able=alone.able)})
+        for offer in offers(alone.queries, _watched(alone.way, look), (*OFFERED_S, None), able=alone.able)})
 
 
-def _wants_of(estate: Estate, users: Collection[str], own: Collection[str]) -> dict[str, list[LimitOnWay]]:
+def _wants_of(
+    estate: Estate, users: Collection[str], own: Collection[str], look: Callable[[], None]
+) -> dict[str, list[LimitOnWay]]:
     """Limits of dataflows on some queries: each on the part of its way that they are.
 
     What they wait for elsewhere is taken as it stands.
@@ -185,8 +214,27 @@ def _wants_of(estate: Estate, users: Collection[str], own: Collection[str]) -> d
                 ends=frozenset(query for query in way.writers if query in own and not any(
                     query in way.writers[reader] and reader in own for reader in way.writers)))
             if part.starts and part.ends:
-                wants[user].append(LimitOnWay(f"{user}/{number}", part, limit.limit_s, limit.share, elsewhere_s))
+                wants[user].append(LimitOnWay(
+                    f"{user}/{number}", _watched(part, look), limit.limit_s, limit.share, elsewhere_s))
     return wants
+
+
+def _deadline(spent_s: Callable[[], float]) -> Callable[[], None]:
+    until_s = spent_s() + WORKS_S
+
+    def look() -> None:
+        if spent_s() > until_s:
+            raise PricesTooLong(f"Prices of this dataflow at other limits take more than {WORKS_S:g} s.", remedy=REMEDY)
+
+    return look
+
+
+def _watched(way: Way, look: Callable[[], None]) -> Way:
+    if len(way.writers) > MOST_QUERIES:
+        raise PricesTooLong(
+            f"Prices at other limits are computed of {MOST_QUERIES} queries at the most; this dataflow has "
+            f"{len(way.writers)}.", remedy=REMEDY)
+    return _WatchedWay(way.writers, way.starts, way.ends, way.counted, look=look)
 
 
 def _uses(estate: Estate, user: str, query: str) -> bool:

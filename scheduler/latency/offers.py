@@ -16,6 +16,8 @@ from .real_time import BatchModes, choose_modes
 from .triggers import LARGEST_S
 from .ways import Way, part_along
 
+MOST_STREAMS = 300  # between queries: to choose open batches for more takes seconds, and previews ask anew each time
+
 
 @dataclass(frozen=True, slots=True)
 class Offer:
@@ -68,6 +70,8 @@ class Alone:
     def with_open_batches(self, limit: LatencyLimit) -> tuple[float, bool] | None:
         """The latency of a limit, in seconds, and whether it is met, where queries leave their batches open that may
         and help it; None where none do."""
+        if not self.able:
+            return None
         way = part_along(limit, self.home, sources=self.way.starts).way if limit.along else self.way
         able = dict.fromkeys(self.able & way.writers.keys(), "")
         chosen = choose_modes(self.queries, [LimitOnWay("limit", way, limit.limit_s, limit.share)], able)
@@ -77,8 +81,11 @@ class Alone:
 
 def able_chains(dataflow: Dataflow, chains: Sequence[Sequence[str]], able_types: Collection[str]) -> frozenset[str]:
     """Those of a dataflow's queries, named by their first tasks, whose batches may stay open as far as can be told
-    before they run: they read one stream, and all their tasks are of types that may be in such a query."""
+    before they run: they read one stream, and all their tasks are of types that may be in such a query. None of a
+    dataflow with more than `MOST_STREAMS` between its queries, which begins with micro-batches."""
     parents, types = dataflow.parents(), {task.id: task.type for task in dataflow.tasks}
+    if sum(len(parents[chain[0]]) for chain in chains) > MOST_STREAMS:
+        return frozenset()
     return frozenset(
         chain[0] for chain in chains
         if len(parents[chain[0]]) <= 1 and all(types[task] in able_types for task in chain))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from django.test import Client
 
 from dashboard.controllers.services import set_mode
 from dashboard.operations.latency_control.pacer import priced_ms_of
 from dashboard.operations.models import BatchFigures
+from dashboard.plans import latency_prices as prices_module
 from dashboard.plans.latency_prices import latency_prices
 from dashboard.plans.selectors import plan_of
 from dashboard.teams.permissions import viewer_of
@@ -78,3 +80,22 @@ def test_the_first_dataflow_begins_with_open_batches_where_its_types_say_so(worl
     assert not begin_open("few")
     played.threads = LEAST_THREADS
     assert begin_open("enough")
+
+
+@pytest.mark.parametrize("bound", ["WORKS_S", "MOST_QUERIES"])
+@pytest.mark.parametrize("runs", [False, True])
+def test_prices_that_would_take_long_are_given_up(
+    world: World, played: Played, monkeypatch: pytest.MonkeyPatch, bound: str, runs: bool
+) -> None:
+    if runs:
+        key = running(world.carla, world.city, document("large", latency="20 s"), world.ana).pk
+        played.run(60)
+    else:
+        key = planned(world.carla, world.city, document("large", latency="20 s")).dataflow_id
+    client = Client()
+    client.force_login(world.vera)
+    assert client.get(f"/api/dataflows/{key}/latency/prices").json()["estimated"] is not runs
+    monkeypatch.setattr(prices_module, bound, -1)
+    for address in (f"/api/dataflows/{key}/latency/prices", f"/dataflows/{key}/latency/prices?scheduled=1"):
+        answer = client.get(address, headers={"Accept": "application/json"})
+        assert (answer.status_code, answer.json()["code"]) == (422, "prices_too_long")

@@ -62,6 +62,18 @@ def test_a_chain_may_stay_open_where_all_its_types_were_seen_so_and_it_reads_one
     assert able_chains(merged, ("s", "t", "ao"), types) == {"s", "t"}
 
 
+def test_queries_with_very_many_streams_between_them_begin_with_micro_batches() -> None:
+    layers = [[f"t{layer}x{number}" for number in range(10)] for layer in range(5)]
+    streams = [f"{writer} > {reader}" for above, below in pairwise(layers) for writer in above for reader in below]
+    tasks = {name: "sensors" if layer is layers[0] else ("scale", {"by": 2}) for layer in layers for name in layer}
+    ends = {f"o{number}": "archive" for number in range(10)}
+    wide = flow("wide", tasks | ends, *streams, *(f"{last} > o{at}" for at, last in enumerate(layers[-1])))
+    types = {TYPES["sensors"].name, TYPES["scale"].name, TYPES["archive"].name}
+    chains = [(task.id,) for task in wide.tasks]
+    assert able_chains(wide, chains, types) == frozenset()
+    assert able_chains(wide, chains[:40], types) == set(layers[0]), "300 streams, with those of the sinks left out"
+
+
 @st.composite
 def asked(draw: st.DrawFn):
     """A cut of a line, how many events come, which of its queries may stay open, and a limit."""
