@@ -154,7 +154,7 @@ class Rig:
             part = keys.part(channel, bundle)
             self.channels.open_channel(part, schema_json=events.schema.json(), readers=(bundle,), **settings)
 
-    def start(self, events: DataFrame, fragment: str, *, trigger_ms: int = 150, real_time: bool = False) -> Query:
+    def start(self, events: DataFrame, fragment: str, *, trigger_ms: int = 50, real_time: bool = False) -> Query:
         trigger = {"realTime": f"{LONGEST_OPEN_S:.0f} seconds"} if real_time else {
             "processingTime": f"{trigger_ms} milliseconds"}
         query = Query(
