@@ -33,6 +33,7 @@ ID = re.compile(r"[0-9a-f]{32}")
 HARMLESS = frozenset({
     "qos", "format", "include", "columns", "time_field", "time_unit", "time_zone", "ahead", "keep_dead", "start",
     "column", "every", "header", "late"})
+DATABASE = "database"  # the effect of sources that ask for columns of a table
 
 
 class NothingToLookAt(WeirError):
@@ -108,7 +109,7 @@ def begin_look(
     require_secrets(team, alone)
     names = sorted({reference[SECRET] for _, reference in secrets_of(task.config, declared)})
     if names:
-        _require_credential(viewer, team, task, declared)
+        _require_credential(viewer, team, task, declared, proposes=proposes)
     node = _node()
     order = LookOrder(secrets.token_hex(16), node, task.type, task.config, proposes=proposes)
     with audited(actor=actor, verb="source.look", subject=team, team=team) as audit:
@@ -147,7 +148,7 @@ def why_nothing(declared: TaskType) -> tuple[str, str]:
             "Its events show here when a dataflow with it runs.")
 
 
-def _require_credential(viewer: Viewer, team: Team, task: Task, declared: TaskType) -> None:
+def _require_credential(viewer: Viewer, team: Team, task: Task, declared: TaskType, *, proposes: bool) -> None:
     """Raise ``PermissionDenied`` where a team's credential would go where no approver has let it go.
 
     An approver may approve that it does. For others a source with that credential has to be in the estate, where all
@@ -156,19 +157,38 @@ def _require_credential(viewer: Viewer, team: Team, task: Task, declared: TaskTy
     """
     if viewer.has_role(team.pk, Role.APPROVER):
         return
-    wanted = _place(task.config, declared)
     approved = RunningTaskRow.objects.filter(type=declared.name).values_list("config", flat=True)
-    if not any(_place(config, declared) == wanted for config in approved):
+    if not any(_reads_no_more(task.config, config, declared, proposes=proposes) for config in approved):
         raise PermissionDenied(
-            "No source that runs reads from there with this credential of the team's.",
+            "No source that runs reads that from there with this credential of the team's.",
             remedy="Let an approver of the team look first, or submit the dataflow: an approved one shows its events "
             "here.", role=Role.APPROVER.label, team=team.slug)
 
 
+def _reads_no_more(
+    wanted: Mapping[str, Any], approved: Mapping[str, Any], declared: TaskType, *, proposes: bool
+) -> bool:
+    """Whether a look leads nowhere but where an approved source leads, and reads no column of a table that it does not.
+
+    Elsewhere columns only say how a message is decoded, and all of the message was approved.
+    """
+    if _place(wanted, declared) != _place(approved, declared):
+        return False
+    if DATABASE not in declared.effects:
+        return True
+    names, approved_names = _columns_read(wanted), _columns_read(approved)
+    return not proposes and bool(names) and names <= approved_names
+
+
+def _columns_read(config: Mapping[str, Any]) -> set[str]:
+    return {str(entry).partition(":")[0].strip() for entry in config.get("columns") or ()}
+
+
 def _place(config: Mapping[str, Any], declared: TaskType) -> dict[str, Any]:
     """Where a config leads, and as whom."""
+    harmless = HARMLESS - {"column"} if DATABASE in declared.effects else HARMLESS
     values = {parameter.name: parameter.default for parameter in declared.parameters} | dict(config)
-    return {name: value for name, value in values.items() if name not in HARMLESS}
+    return {name: value for name, value in values.items() if name not in harmless}
 
 
 def _node() -> str:

@@ -123,6 +123,25 @@ def test_a_credential_goes_to_no_server_that_no_approver_has_let_it_go_to(
         (world.ana, world.city, ["mqtt"]), (world.carla, world.city, ["mqtt"])]
 
 
+def test_a_look_at_a_table_reads_no_column_that_no_approver_has_let_it_read(world: World, password: None) -> None:
+    def of_table(name: str = "new", **config: Any) -> str:
+        return reading("postgresql", {
+            "database": {"secret": "mqtt"}, "table": "meters", "column": "id", "columns": ["id:bigint", "kwh:double"],
+            **config}, name)
+
+    running(world.carla, world.city, of_table("runs"), world.ana)
+    for same in (of_table(), of_table(columns=["kwh:string"]), of_table(start="oldest")):
+        assert begin_look(actor=world.carla, team=world.city, text=same, task_id="source")
+    for more in (
+            of_table(columns=["id:bigint", "owner"]), of_table(columns=["owner"]), of_table(column="owner"),
+            of_table(table="people")):
+        with pytest.raises(PermissionDenied):
+            begin_look(actor=world.carla, team=world.city, text=more, task_id="source")
+    with pytest.raises(PermissionDenied):
+        begin_look(actor=world.carla, team=world.city, text=of_table(), task_id="source", proposes=True)
+    assert begin_look(actor=world.ana, team=world.city, text=of_table(columns=["owner"]), task_id="source")
+
+
 def test_no_value_of_a_secret_is_in_the_order(world: World, broker: redis.Redis, password: None) -> None:
     look_id = begin_look(actor=world.ana, team=world.city, text=of_mqtt(), task_id="source")
     stored = b"".join(broker.hgetall(f"weir:look:{look_id}").values())
