@@ -39,7 +39,8 @@ CHAINS: dict[str, list[tuple[str, dict]]] = {
     "exact_average": [("exact_average", {"window": 3})],
     "roll_up": [("exact_average", {"window": 2}), ("roll_up", {"blocks": 2})],
     "sliding_linear_regression": [("sliding_linear_regression", {"train": 4, "predict": 2, "every": 2})],
-    "align": [("align", {"side": "obs", "sides": ["temperature", "humidity"], "columns": ["value"], "on": ["msg_id"]})],
+    "align": [("align", {"side": "obs", "sides": ["temperature", "humidity"], "on": ["msg_id"],
+                         "columns": ["warm=temperature.value", "damp=humidity.value"]})],
     "error_estimate": [("error_estimate", {"actual": "value", "predicted": "guess", "window": 5})],
     "round_robin": [("round_robin", {"of": 3, "part": 1})],
 }
