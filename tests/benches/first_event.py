@@ -97,9 +97,10 @@ class Installation:
         _until(lambda: self._is_planned(proposal), what="a plan")
         planned_s, began_s = time.monotonic() - began_s, time.monotonic()
         _until(lambda: self._approve(proposal), what="an approval")
-        _until(lambda: self._engineer.get(f"/api/dataflows/{dataflow}/outputs/out?count=1")["events"], what="an event")
+        _until(lambda: self._engineer.get(f"/api/dataflows/{dataflow}/outputs/out?count=1"), what="an event")
         first_s = time.monotonic() - began_s
         removal = _until(lambda: self._remove(dataflow), what="a removal")
+        _until(lambda: self._is_planned(removal), what="the plan of a removal")
         _until(lambda: self._approve(removal), what="the approval of a removal")
         return planned_s, first_s
 
