@@ -1,8 +1,8 @@
 """One run of a schedule: enacted, its source raised in stairs until it does not keep up, and what was measured of it.
 
 CPU of a slot is that of its driver and Python workers, as a share of a core, above what the slot took without queries.
-Memory is what is live on the driver's heap after a full collection and what its Python workers hold, as a share of the
-slot's part of the machine's memory, likewise above base: as trials define it (`workers.engine.measuring.load`).
+Memory is what a driver and its Python workers hold of their own, as a share of the slot's part of the machine's memory,
+likewise above base. Trials (`workers.engine.measuring.load`) count only what is live of a heap: predictions are lower.
 """
 
 from __future__ import annotations
@@ -85,7 +85,6 @@ class Slots:
     """The slots of the node under measurement, by name: their processes' CPU and memory."""
 
     def __init__(self, running: RunningEstate) -> None:
-        self._running = running
         report = observed.read_reports(running.client)[NODE].slots
         self.pids = {f"{NODE}/{name}": slot.pid for name, slot in report.items()}
         self.cores = {f"{NODE}/{name}": core_for(int(name)) for name in report}
@@ -102,14 +101,11 @@ class Slots:
         return {name: tree.compilers_s for name, tree in self._trees.items()}
 
     def memory_mb(self) -> dict[str, float]:
-        """Live heap and Python workers of each slot, in MiB; the heap as slots weigh it, 20 s after what they run."""
-        def heaps() -> dict[str, float]:
-            slots = observed.read_reports(self._running.client)[NODE].slots
-            return {f"{NODE}/{name}": slot.heap_mb for name, slot in slots.items() if slot.heap_mb is not None}
+        """What the driver and the Python workers of each slot hold of their own, in MiB.
 
-        self._running.wait(lambda: self.pids.keys() <= heaps().keys(), what="each heap is weighed", within_s=60)
-        weighed = heaps()
-        return {name: weighed[name] + tree.python_mb() for name, tree in self._trees.items()}
+        Walls let nobody ask a driver from outside how much of its heap is live, so that what is free of it counts, too.
+        """
+        return {name: _own_mb(self.pids[name]) + tree.python_mb() for name, tree in self._trees.items()}
 
     def end_python_workers(self) -> None:
         """End the Python workers that the queries before have left, but not those that fork them."""
@@ -293,6 +289,12 @@ def clear(folder: Path) -> None:
                 shutil.rmtree(entry, ignore_errors=True)
             else:
                 entry.unlink(missing_ok=True)
+
+
+def _own_mb(slot_pid: int) -> float:
+    java = next(child_pid for child_pid in descendants(slot_pid) if _name(child_pid) == "java")
+    rollup = Path(f"/proc/{java}/smaps_rollup").read_text()
+    return sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Anonymous:")) / 1024
 
 
 def _busy_s() -> float:
