@@ -22,7 +22,7 @@ from workers.engine.connectors.proposed_columns import proposal_for
 from workers.engine.connectors.pushing import Post, Pushed, push_events
 from workers.engine.letters import KeptLetter
 from workers.engine.sinks import sink_store as sinks
-from workers.library.columns import COLUMN_TYPES
+from workers.library.columns import COLUMN_TYPES, typed_columns
 from workers.library.first_document import (
     AS_IS,
     AVERAGE,
@@ -136,3 +136,8 @@ def _told_to_wait() -> Iterator[None]:
         raise NotTaken(at_rest=False) from error
     except (intake.Paused, intake.Closed) as error:
         raise NotTaken(at_rest=True) from error
+
+
+def columns_read(config: Mapping[str, Any]) -> frozenset[str]:
+    """The names of the columns that a source's config says it reads."""
+    return frozenset(typed_columns(config.get("columns") or ()))

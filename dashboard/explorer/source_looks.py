@@ -176,12 +176,8 @@ def _reads_no_more(
         return False
     if DATABASE not in declared.effects:
         return True
-    names, approved_names = _columns_read(wanted), _columns_read(approved)
+    names, approved_names = connector_calls.columns_read(wanted), connector_calls.columns_read(approved)
     return not proposes and bool(names) and names <= approved_names
-
-
-def _columns_read(config: Mapping[str, Any]) -> set[str]:
-    return {str(entry).partition(":")[0].strip() for entry in config.get("columns") or ()}
 
 
 def _place(config: Mapping[str, Any], declared: TaskType) -> dict[str, Any]:
