@@ -72,9 +72,9 @@ def findings(view: View) -> list[Finding]:
 
 def health(view: View) -> list[Finding]:
     """What a viewer sees: the findings, and the alerts that fire beside them, the worst first."""
-    own = findings(view)
+    of_estate = findings(view)
     return list(view.known.once(("health", view.own), lambda: _sorted(
-        [*own, *(finding for finder in _finders for finding in finder(view, own))])))
+        [*of_estate, *(finding for finder in _finders for finding in finder(view, of_estate))])))
 
 
 def health_document(view: View) -> dict[str, Any]:
