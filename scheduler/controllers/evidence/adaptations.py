@@ -164,15 +164,15 @@ class _Figures:
         return self._measured(index, index + 1)
 
     def _measured(self, first: int, last: int) -> MeasuredMeans:
-        def known(metric: str) -> dict[str, Line]:
+        def measured_lines(metric: str) -> dict[str, Line]:
             cut = {name: line[first:last] for name, line in self._lines[metric].items()}
             return {name: some for name, line in cut.items() if len(some := line[np.isfinite(line)])}
 
         return MeasuredMeans(
-            {name: float(line.mean()) for name, line in known("rate_per_s").items()},
-            {name: float(line.mean()) for name, line in known("cpu").items()},
-            {name: float(line[-1]) for name, line in known("backlog_blocks").items()},
-            {name: float(line[-1]) / 1000 for name, line in known("trigger_ms").items()})
+            {name: float(line.mean()) for name, line in measured_lines("rate_per_s").items()},
+            {name: float(line.mean()) for name, line in measured_lines("cpu").items()},
+            {name: float(line[-1]) for name, line in measured_lines("backlog_blocks").items()},
+            {name: float(line[-1]) / 1000 for name, line in measured_lines("trigger_ms").items()})
 
 
 def _adaptations(
