@@ -172,7 +172,7 @@ class _Seen:
             record for user in sorted(self._users(fragment))
             if (record := self._records.get(UUID(user))) is not None and record.status == dataflows.RUNNING]
         moves = [proposal for proposal in self._open if bundle.id in _queries(proposal)]
-        of_drain = next((
+        drain_proposal = next((
             proposal for proposal in moves if is_of_a_drain(proposal) and proposal.dataflow in running), None)
         tried = [proposal for plan, proposal in self._taken_back
                  if _has_part(plan, proposal.plan.options["query"], fragment, bundle)]
@@ -181,17 +181,17 @@ class _Seen:
             fragment, holder, besides={node_of(proposal.plan.options["slot"]) for proposal in tried})
         is_away = self._is_silent and holder is None
         hold = (
-            self._held_by_what_is(running, moves, slot, is_away=is_away) or self._backs_off(of_drain, tried)
+            self._held_by_what_is(running, moves, slot, is_away=is_away) or self._backs_off(drain_proposal, tried)
             or self._waits_its_turn())
         if hold is not None:
             return Outgoing(fragment, bundle, hold=hold)
-        left = of_drain or next((  # of a query that is there no more
+        left = drain_proposal or next((  # of a query that is there no more
             proposal for proposal in self._open if is_of_a_drain(proposal) and proposal.dataflow in running
             and proposal.status in {STALE, UNPLANNABLE}
             and _queries(proposal).isdisjoint(self._queries)), None)
         return Outgoing(
             fragment, bundle, record=left.dataflow if left else running[0], slot=slot, again=left,
-            attempt=1 if of_drain is None else of_drain.plan.options.get(ATTEMPT, 1) + 1)
+            attempt=1 if drain_proposal is None else drain_proposal.plan.options.get(ATTEMPT, 1) + 1)
 
     def _target(self, fragment: Fragment, holder: str | None, *, besides: Collection[str]) -> str:
         """The slot of another node that has least to do, where there is one of a node on which it was not tried yet; of

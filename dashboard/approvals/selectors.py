@@ -202,7 +202,7 @@ def _team_rows(
     reviews: dict[int, list[Review]] = {}
     for review in Review.objects.filter(plan_id=proposal.plan_id).select_related("reviewer"):
         reviews.setdefault(review.team_id, []).append(review)
-    given = [review for of_team in reviews.values() for review in of_team]
+    given = [review for team_reviews in reviews.values() for review in team_reviews]
     roles = roles_now(given) if proposal.status in OPEN else {}
     lost = {(review.team_id, review.reviewer_id) for review in given} - set(roles) if proposal.status in OPEN else set()
     return [_team_row(ask, reviews.get(ask.team_id, []), met[ask.team_id], approvers, lost) for ask in asks]

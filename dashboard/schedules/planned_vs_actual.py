@@ -95,22 +95,22 @@ def _bundle(promise: BundlePromise, seen: DataflowSeen, missed: Missed) -> Bundl
 def _task(
     task: str, promise: Promise, seen: DataflowSeen, bundles: Sequence[BundleOutcome], missed: Missed
 ) -> FigureRow:
-    of_task = tuple(bundle for bundle in bundles if bundle.promise.task == task)
+    task_bundles = tuple(bundle for bundle in bundles if bundle.promise.task == task)
     planned = promise.rates_per_s[task]
     predicted = planned * min(1.0, promise.sustained_per_s / promise.rate_per_s)
     read = seen.read_per_s.get(task)
     cpu, memory = promise.allocated.get(task, (None, None))
     return FigureRow(
         task, Figure(planned, predicted, read, ("rate", "") in missed and _is_less(read, predicted, seen)),
-        _sum([bundle.cpu for bundle in of_task], planned=cpu),
-        _sum([bundle.memory for bundle in of_task], planned=memory), of_task,
+        _sum([bundle.cpu for bundle in task_bundles], planned=cpu),
+        _sum([bundle.memory for bundle in task_bundles], planned=memory), task_bundles,
         latency=_latency(promise.latencies_s.get(task), seen.latencies_s.get(task), missed))
 
 
 def _slot(
     slot: str, promise: Promise, seen: DataflowSeen, bundles: Sequence[BundleOutcome], missed: Missed
 ) -> FigureRow:
-    of_slot = tuple(bundle for bundle in bundles if bundle.promise.slot == slot)
+    slot_bundles = tuple(bundle for bundle in bundles if bundle.promise.slot == slot)
     expected, actual = promised_of(promise, seen, slot), taken_of(promise, seen, slot)
     alone = promise.own_load_of(slot)  # what is expected with others' is for what is measured with them
     return FigureRow(
@@ -120,7 +120,7 @@ def _slot(
         Figure(
             None, alone.memory if actual.memory is None else expected.memory, actual.memory, ("memory", slot) in missed
         ),
-        of_slot,
+        slot_bundles,
         whole=seen.slots.get(slot, Load()),
     )
 

@@ -223,13 +223,13 @@ class DraftReader:
         way = DraftTask(
             task_id or "", self.task_types[PATH], {}, place, alternate=name, conditions=_conditions(node))
         way.path = self._between(node, place, self.problems.within(way.where, task_id), is_path=True)
-        typed = [(step, step.type) for step in way.steps if step.type is not None]
-        for step, kind in typed:
+        typed_steps = [(step, step.type) for step in way.steps if step.type is not None]
+        for step, kind in typed_steps:
             self._require_alternate(kind, step.position, name, task_id, begin=begin)
         way.config = {
             TASKS: [
                 {"id": step.id, "type": kind.name} | ({"config": step.config} if step.config else {})
-                for step, kind in typed],
+                for step, kind in typed_steps],
             STREAMS: [
                 {"from": stream.source.value, "to": stream.target.value} for stream in way.path.streams
                 if stream.source is not None and stream.target is not None]}

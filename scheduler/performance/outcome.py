@@ -118,10 +118,10 @@ def taken_of(promise: Promise, seen: DataflowSeen, slot: str) -> Load:
 def promised_of(promise: Promise, seen: DataflowSeen, slot: str) -> Load:
     """What was promised of what `taken_of` tells: of its own bundles, or of the whole slot with what others take."""
     loads = [_seen(bundle, seen).load for bundle in promise.on_slots.get(slot, ())]
-    of_bundles, whole = promise.own_load_of(slot), promise.load_of(slot)
+    own_load, whole = promise.own_load_of(slot), promise.load_of(slot)
     return Load(
-        whole.cpu if None in [load.cpu for load in loads] else of_bundles.cpu,
-        whole.memory if None in [load.memory for load in loads] else of_bundles.memory)
+        whole.cpu if None in [load.cpu for load in loads] else own_load.cpu,
+        whole.memory if None in [load.memory for load in loads] else own_load.memory)
 
 
 def over(measured: float, promised: float) -> bool:

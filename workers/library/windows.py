@@ -261,12 +261,12 @@ class JoinFold:
         partition = str(partition_of(seq))
         name = partition if stream is None else watermarks.of_stream(stream, partition)
         out = self._hear(state, name, born)
-        of_event = state["partitions"][name]
+        event_partition = state["partitions"][name]
         if self.streams == 1 and len(state["sides"]) < 2:
             for side, letter in ((left, "L"), (right, "R")):
                 if side is not None and letter not in state["sides"]:
                     state["sides"] += letter
-        if time < of_event["mark"]:
+        if time < event_partition["mark"]:
             state["late"] += 1
             return [*out, (seq, time, born, left, right, 1)] if self.mark else out
         entry: list | None = None
@@ -284,7 +284,7 @@ class JoinFold:
                     other[4] = 1
                     out.append((seq, time, born, other[3], right, 0))
             self._keep(state, "right", str(key), [time, seq, born, right], self.before)
-        watermarks.advance(of_event, time, born, self)
+        watermarks.advance(event_partition, time, born, self)
         out += self._forget(state)
         return out
 

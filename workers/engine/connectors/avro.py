@@ -262,16 +262,16 @@ class SchemaLimits:
         if kind in ("record", "error"):
             self._known[name] = None
             fields = [self._size(field["type"], level + 1) for field in schema["fields"]]
-            of_name = self._known[name] = SchemaSize(
+            named_size = self._known[name] = SchemaSize(
                 1 + sum(size.values for size in fields), sum(size.least_bytes for size in fields),
                 1 + max((size.levels for size in fields), default=0))
-            return of_name
+            return named_size
         if kind in ("enum", "fixed"):
             size = schema.get("size", 1)
             if type(size) is not int or size < 0:  # one below 0 would hide how few bytes other values take
                 raise UnreadableMessage("has a schema with a size that is no number of bytes")
-            of_name = self._known[name] = SchemaSize(1, size, 1)
-            return of_name
+            named_size = self._known[name] = SchemaSize(1, size, 1)
+            return named_size
         if kind in ("array", "map"):
             item = schema["items" if kind == "array" else "values"]
             size = self._size(item, level + 1)

@@ -138,8 +138,8 @@ class NodeStore:
             document = json.loads((self.folder / TOLD / COPIES_FILE).read_text())
         except FileNotFoundError:
             return None
-        nodes_of = {name: tuple(nodes) for name, nodes in document["own"].items()}
-        return CopyWishes(nodes_of, document["held"], tuple(document["living"]))
+        nodes_by_query = {name: tuple(nodes) for name, nodes in document["own"].items()}
+        return CopyWishes(nodes_by_query, document["held"], tuple(document["living"]))
 
     def write_copy_wishes(self, wishes: CopyWishes) -> None:
         """Say where copies of state are to be."""

@@ -16,13 +16,13 @@ MOST_READERS = 1_000  # whose counters are kept
 Reader = tuple[str, str]  # channel, fragment or bundle
 
 
-def parts_of(spill: ChannelSpill, info: ChannelInfo, of_node: Collection[str]) -> dict[str, int]:
+def parts_of(spill: ChannelSpill, info: ChannelInfo, node_readers: Collection[str]) -> dict[str, int]:
     """By reader of a channel that is the node's own, its part in bytes of what the node has on disk of it."""
     parts: dict[str, int] = {}
     for segment in spill.segments:
         readers = [
             reader for reader, place in info.readers.items()
-            if reader in of_node and _needs(info, reader, place, segment)]
+            if reader in node_readers and _needs(info, reader, place, segment)]
         for reader in readers:
             parts[reader] = parts.get(reader, 0) + segment.size // len(readers)
     return parts
