@@ -154,7 +154,7 @@ def plan_move(
     submitted = submitted_in(estate, dataflow_id)
     fragments = {estate.places[task_id][0]: None for task_id in submitted.running.values()}
     bundles_by_id = {bundle.id: (fragment, bundle) for fragment in map(estate.fragments.__getitem__, fragments)
-           for bundle in fragment.queries if not bundle.leaving}
+                     for bundle in fragment.queries if not bundle.leaving}
     queries = tuple(dict.fromkeys((query, *along)))
     for name in queries:
         if name not in bundles_by_id:

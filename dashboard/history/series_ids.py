@@ -39,7 +39,7 @@ def known_ids(series: Iterable[Series]) -> dict[Series, int]:
         if len(metrics) <= FEW:  # of subjects that have many more
             rows = rows.filter(metric__in=metrics)
         ids |= {wanted[line]: pk for pk, *columns in rows.values_list("pk", "kind", "subject", "metric")
-                  if (line := tuple(columns)) in wanted}
+                if (line := tuple(columns)) in wanted}
     return ids
 
 

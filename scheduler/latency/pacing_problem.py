@@ -95,7 +95,7 @@ class _CostOfQuery:
                 tasks.append((self.types[task.type], reads_per_s / rate_per_s if rate_per_s else 1.0))
             reads_per_s = self.rates.tasks.get(task_id, reads_per_s)
         batches = [self.seen[bundle.id] for bundle in fragment.queries
-                 if bundle.id in self.seen and self.seen[bundle.id].batches >= LEAST_BATCHES]
+                   if bundle.id in self.seen and self.seen[bundle.id].batches >= LEAST_BATCHES]
         slowest = max(batches, key=lambda one_bundle: one_bundle.batch_s, default=None)
         working = [bundle for bundle in fragment.queries if not bundle.leaving] or list(fragment.queries)
         return batch_cost(

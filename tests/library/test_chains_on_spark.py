@@ -60,7 +60,7 @@ def test_etl(stream, ticks):
 
     senml = [row.senml for row in chain(ticks(300), document, "stations").collect()]
     stations = BloomFilter.of([f"urban-{number:04d}" for number in range(8)], expected_insertions=10_000,
-                           false_positive_ratio=0.01)
+                              false_positive_ratio=0.01)
     last: dict = defaultdict(list)
     expected = []
     for seq, sensor, values in reference(senml, config["in_range"]["ranges"], stations):

@@ -105,7 +105,7 @@ def senml_parse(inputs: DataFrame, config: Mapping[str, Any]) -> DataFrame:
             lambda name: F.struct(name.alias("obs"), _entry_value(name).try_cast("double").alias("value")),
         )
     events = described.select(*STREAM, "msg_id", "sensor_id", "meta",
-                          F.inline(F.when(F.col("sensor_id").isNotNull(), readings)))
+                              F.inline(F.when(F.col("sensor_id").isNotNull(), readings)))
     return events if values["layout"] == "wide" else events.select(*OBSERVATION)
 
 

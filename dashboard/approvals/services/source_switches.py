@@ -41,16 +41,16 @@ def propose_switches(wanted: Iterable[WantedSwitch], estate: Estate, *, at: date
             (dataflow, switches[task].source, switches[task].warmed)
             for task, names in left.items() for dataflow in names):
         (dataflow, source, warmed), _ = max(open_to.items(), key=itemgetter(1))  # of equals the first
-        dataflow_switches = {names[dataflow]: switches[task] for task, names in left.items()
-               if dataflow in names and (switches[task].source, switches[task].warmed) == (source, warmed)}
+        by_task = {names[dataflow]: switches[task] for task, names in left.items()
+                   if dataflow in names and (switches[task].source, switches[task].warmed) == (source, warmed)}
         try:
-            proposal = _propose(dataflow, dataflow_switches, _reason(dataflow_switches.values(), estate))
+            proposal = _propose(dataflow, by_task, _reason(by_task.values(), estate))
         except WeirError as error:  # of this dataflow alone, and the next second tries again
-            log.info("switch_not_proposed", dataflow=dataflow, tasks=sorted(dataflow_switches), code=error.code)
+            log.info("switch_not_proposed", dataflow=dataflow, tasks=sorted(by_task), code=error.code)
             proposal = None
         if proposal is not None:
             made.append(proposal)
-        for switch in dataflow_switches.values():
+        for switch in by_task.values():
             names = left.pop(switch.task)
             if proposal is None and (others := {key: name for key, name in names.items() if key != dataflow}):
                 left[switch.task] = others

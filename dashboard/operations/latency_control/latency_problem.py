@@ -144,7 +144,7 @@ def _written_ms(view: View, query: str) -> float | None:
     flows = view.reading.flows.tasks
     parents = view.estate.tasks[view.estate.fragments[query].tasks[0]].parents
     ages = [(flow.rate_per_s, flow.latency_mean_ms) for parent in parents
-             if (flow := flows.get(parent)) is not None and flow.latency_mean_ms is not None]
+            if (flow := flows.get(parent)) is not None and flow.latency_mean_ms is not None]
     rate_per_s = sum(rate for rate, _ in ages)
     return sum(rate * age_ms for rate, age_ms in ages) / rate_per_s if rate_per_s > 0 else None
 

@@ -243,7 +243,7 @@ class Pacer:
             Annotation(now_s, REPACED, DATAFLOW, name, change_in_words(queries, chosen_now, was_open, queries_changed))
             for name in view.records
             if (queries_changed := sorted(changed & {view.estate.places[task][0]
-                                         for task in view.estate.submitted[name].running.values()}))]
+                                                     for task in view.estate.submitted[name].running.values()}))]
 
     @staticmethod
     def _open_now(view: View) -> set[str]:

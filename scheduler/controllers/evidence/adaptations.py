@@ -137,7 +137,7 @@ class _Figures:
     def __init__(self, world: World, names: Collection[str], begin_s: float, end_s: float) -> None:
         estate, grain = world.estate, MINUTE if end_s - begin_s > HOUR_S else TEN_SECONDS
         queries = {estate.places[task][0] for name in names if name in estate.submitted
-               for task in estate.submitted[name].running.values() if task in estate.places}
+                   for task in estate.submitted[name].running.values() if task in estate.places}
         tasks = {task for query in queries for task in estate.fragments[query].active_tasks}
         tasks |= {parent for task in tasks for parent in estate.tasks[task].parents}
         slots = {bundle.slot for query in queries for bundle in estate.fragments[query].queries}

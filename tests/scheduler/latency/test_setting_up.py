@@ -120,7 +120,7 @@ def test_a_limit_is_on_each_path_of_its_way(way: Way) -> None:
     def onwards(path: tuple[str, ...]) -> list[tuple[str, ...]]:
         whole = [path] if path[-1] in way.ends else []
         return whole + [longer for reader, writers in way.writers.items() if path[-1] in writers
-                      for longer in onwards((*path, reader))]
+                        for longer in onwards((*path, reader))]
 
     wanted = [path for start in way.starts for path in onwards((start,))]
     assert sorted(constrained_paths(way)) == sorted(wanted)

@@ -75,7 +75,7 @@ class ByDefinition:
     def able(self, task: str) -> float:
         """φ·Δt/c, core by core."""
         speeds = [self.conditions.speeds.get(vm, self.placement.vms[vm].kind.speed)
-                for vm, cores in self.placement.cores[task].items() for _ in range(cores)]
+                  for vm, cores in self.placement.cores[task].items() for _ in range(cores)]
         return sum(speeds) * self.conditions.seconds / self.alternate(task).event_s
 
     def out(self, task: str) -> float:
